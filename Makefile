@@ -1,0 +1,43 @@
+# Everything a fresh machine needs is installed here, by package name, into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Half a minute of tests, spread over the cores there are.
+JOBS ?= auto
+
+.PHONY: demo test format lint types check interop bench docs clean
+
+demo: $(VENV)/.installed
+	$(BIN)/holdfast demo
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest -n $(JOBS) -m "not interop" $(PYTEST)
+
+format: $(VENV)/.installed
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+check: lint types test
+
+# Real agents and clients of others: some hundred megabytes of downloads, kept in .interop.
+interop: $(VENV)/.installed
+	$(BIN)/python -m pytest -m interop $(PYTEST)
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m bench $(BENCH)
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) .interop .npm .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,205 @@
+"""A wrapped program: an agent somebody already uses, spoken to over its stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.agents.interface import Listener
+from holdfast.agents.updates import Run, runs
+from holdfast.errors import AgentExitedError, AgentStartError, ConnectionLostError
+from holdfast.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived
+from holdfast.rpc.peer import Answer, OnAnswer
+from holdfast.schema import INITIALIZE, AgentCapabilities, InitializeResponse, decode
+from holdfast.schema.splice import splice
+from holdfast.transports.child import ChildProcess
+from holdfast.transports.launch import Launched, launch
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_VERSION = 1
+"""What is spoken towards the agent, whatever the client asked for."""
+
+START_TIMEOUT = 60.0
+"""Seconds for the answer to `initialize`; programs that download themselves first are slow."""
+
+STATUS_TIMEOUT = 2.0
+"""Seconds for a program to end once its stdout has; one that stays is ended."""
+
+
+class ProcessAgent:
+    """Starts CMD, introduces the client, starts it again after a crash."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        listener: Listener,
+        *,
+        launched: Launched | None = None,
+        start_timeout: float = START_TIMEOUT,
+        limit: int = MAX_MESSAGE,
+        stderr_log: Path | None = None,
+    ) -> None:
+        self.command = tuple(command)
+        self.key = " ".join(command)
+        self.capabilities = AgentCapabilities()
+        self.generation = 0
+        self._listener = listener
+        # A program that was started before there was time to import this module.
+        self._launched = launched
+        self._start_timeout = start_timeout
+        self._limit = limit
+        self._stderr_log = stderr_log
+        self._introduction = b"{}"
+        self._starting = asyncio.Lock()
+        self._process: ChildProcess | None = None
+        self._peer: Peer | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._ready = False
+
+    # -- starting -------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        return self._ready and self._pump is not None and not self._pump.done()
+
+    async def initialize(self, params: bytes) -> bytes:
+        self._introduction = splice(params, {"protocolVersion": b"%d" % PROTOCOL_VERSION})
+        async with self._starting:
+            return await self._start()
+
+    async def ensure(self) -> None:
+        async with self._starting:
+            if not self.alive:
+                await self._start()
+
+    async def restart(self) -> None:
+        async with self._starting:
+            await self._stop()
+            await self._start()
+
+    async def _start(self) -> bytes:
+        await self._stop()
+        launched, self._launched = self._launched or launch(self.command), None
+        process = self._process = ChildProcess(launched, log_path=self._stderr_log)
+        peer = self._peer = Peer(
+            process.transport, self, name="agent", limit=self._limit, reply_to_garbage=False
+        )
+        self._pump = asyncio.create_task(peer.pump(), name="agent pump")
+        result = await self._introduce(peer)
+        answer = decode(InitializeResponse, result).value
+        if answer.protocol_version != PROTOCOL_VERSION:
+            await self._stop()
+            raise AgentStartError(
+                f"{self.command[0]} speaks version {answer.protocol_version} of the protocol, "
+                f"not {PROTOCOL_VERSION}"
+            )
+        self.capabilities = answer.agent_capabilities
+        if answer.agent_info is not None:
+            self.key = answer.agent_info.name
+        self.generation += 1
+        self._ready = True
+        return result
+
+    async def _introduce(self, peer: Peer) -> bytes:
+        """The answer to `initialize`; whatever goes wrong, no half-started program is left."""
+        try:
+            async with asyncio.timeout(self._start_timeout):
+                return await peer.call_raw(INITIALIZE.name, self._introduction)
+        except TimeoutError:
+            said = self._said()
+            await self._stop()
+            raise AgentStartError(
+                f"{self.command[0]} did not answer `initialize` within "
+                f"{self._start_timeout:g} s{said}; is it an ACP agent?"
+            ) from None
+        except ConnectionLostError:
+            ended = await self._ended()
+            await self._stop()
+            raise AgentStartError(
+                f"{self.command[0]} ended before it answered `initialize`: {ended}"
+            ) from None
+        except BaseException:
+            await self._stop()
+            raise
+
+    # -- talking --------------------------------------------------------------------------
+
+    async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
+        try:
+            return await self._spoken_to().call_raw(method, params, on_answer)
+        except ConnectionLostError:
+            raise await self._ended() from None
+
+    def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> None:
+        async def answered(answer: Answer) -> None:
+            lost = isinstance(answer, ConnectionLostError)
+            await on_answer(await self._ended() if lost else answer)
+
+        self._spoken_to().begin(method, params, answered)
+
+    def _spoken_to(self) -> Peer:
+        if self._peer is None:
+            raise AgentExitedError(f"{self.command[0]} does not run", "not started", "")
+        return self._peer
+
+    async def tell(self, method: str, params: bytes) -> None:
+        if self._peer is not None and self.alive:
+            with suppress(ConnectionLostError):  # it has ended: who asks it something will hear
+                await self._peer.notify_raw(method, params)
+
+    async def on_request(self, request: RequestReceived) -> bytes:
+        return await self._listener.on_request(request.method, request.params)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        for item in runs(batch):
+            match item:
+                case Run(session_id=session_id, kind=kind, raws=raws):
+                    await self._listener.on_updates(session_id, kind, raws)
+                case NotificationReceived():
+                    await self._listener.on_notification(item)
+
+    # -- ending ---------------------------------------------------------------------------
+
+    async def _ended(self) -> AgentExitedError:
+        """How the program ended, in words a person can use."""
+        process = self._process
+        if process is None:
+            return AgentExitedError(f"{self.command[0]} was ended", "ended by holdfast", "")
+        try:
+            async with asyncio.timeout(STATUS_TIMEOUT):
+                status = await process.wait()
+        except TimeoutError:
+            status = "it closed its stdout"
+        return AgentExitedError(
+            f"{self.command[0]} ended ({status}){self._said()}", status, process.stderr_tail()
+        )
+
+    def _said(self) -> str:
+        """The program's last words on stderr, to be put behind a sentence."""
+        tail = self._process.stderr_tail() if self._process is not None else ""
+        last = tail.strip().splitlines()[-1:]
+        return f": {last[0].strip()[:300]}" if last else ""
+
+    async def _stop(self) -> None:
+        self._ready = False
+        peer, pump, process = self._peer, self._pump, self._process
+        self._peer = self._pump = None
+        if pump is not None:
+            pump.cancel()
+            await asyncio.wait([pump])
+        if process is not None:
+            await process.aclose()
+        if peer is not None:
+            await peer.aclose()
+        self._process = None
+
+    async def aclose(self) -> None:
+        async with self._starting:
+            await self._stop()
+            if self._launched is not None:  # started early, never spoken to
+                launched, self._launched = self._launched, None
+                await ChildProcess(launched, relay_fd=None).aclose()

@@ -1,0 +1,43 @@
+"""The first milliseconds of `holdfast wrap`: only what it takes to start the agent."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from holdfast.errors import AgentStartError
+from holdfast.transports.launch import Launched, launch
+
+
+def start_wrap(arguments: list[str]) -> int:
+    """Start the command behind `--` and then import the rest; `arguments` follow `wrap`."""
+    place = arguments.index("--")
+    options, command = arguments[:place], arguments[place + 1 :]
+    if command and "--help" not in options and sys.stdin is not None and sys.stdin.isatty():
+        _become(command)
+    launched: Launched | None = None
+    if command and "--help" not in options:
+        with suppress(AgentStartError):  # the answer to `initialize` tells it: editors show that
+            launched = launch(command)
+    from holdfast.cli.wrap import wrap
+
+    return wrap(options, command, launched)
+
+
+def _become(command: list[str]) -> None:
+    """On a terminal there is no editor: run the program itself, as for signing in.
+
+    Spec v1, authentication, "Terminal authentication": a client runs the configured agent
+    command, which then is this one, in a terminal with other arguments.
+    """
+    print(  # the command line speaks
+        f"holdfast: stdin is a terminal, so {command[0]} runs by itself; "
+        "`holdfast wrap` is meant as an editor's agent command",
+        file=sys.stderr,
+    )
+    try:
+        os.execvp(command[0], command)
+    except OSError as exc:
+        print(f"holdfast: cannot run {command[0]!r}: {exc.strerror}", file=sys.stderr)
+        sys.exit(127)

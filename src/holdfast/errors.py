@@ -1,0 +1,205 @@
+"""Every exception holdfast raises, one tree.
+
+    HoldfastError
+    ├── PeerError                  the other side of a connection broke a rule
+    │   ├── ParseError             a line that is not JSON                       -32700
+    │   ├── InvalidRequestError    JSON, but not a JSON-RPC message, or too early -32600
+    │   ├── MethodNotFoundError    nobody here answers that method               -32601
+    │   └── InvalidParamsError     parameters that break the protocol            -32602
+    ├── RemoteError                the other side answered a request with an error
+    ├── RequestCancelledError      the request was cancelled                     -32800
+    ├── ConnectionLostError        the other side went away
+    ├── CapabilityError            asked for what the other side did not advertise
+    ├── UnknownSessionError        neither the journal nor the agent has it      -32002
+    ├── AmbiguousIdError           a prefix that fits several sessions
+    ├── AgentError                 the wrapped program
+    │   ├── AgentStartError        cannot be started, or never answers `initialize`
+    │   ├── AgentExitedError       ended while it was needed
+    │   └── AgentBusyError         still at work on a turn that was cancelled
+    └── JournalError               what is remembered
+        ├── JournalUnavailableError  locked, read-only, full, no such folder
+        ├── NotAJournalError         a file, but not one of ours, or a torn one
+        ├── NewerJournalError        written by a later release
+        ├── SessionExistsError       the id is taken
+        ├── CursorError              a list cursor that is not ours to continue  -32602
+        └── LeaseLostError           another process owns the session now
+
+Each class knows its JSON-RPC code; the message of each may be shown to a person. Everything else
+that is raised inside a handler is reported to the other side as an opaque incident.
+"""
+
+from __future__ import annotations
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+REQUEST_CANCELLED = -32800
+AUTH_REQUIRED = -32000
+RESOURCE_NOT_FOUND = -32002
+"""JSON-RPC and ACP error codes; source: ACP v1 schema, `ErrorCode`."""
+
+
+class HoldfastError(Exception):
+    """The root of the tree; `code` is what a JSON-RPC error carries for it."""
+
+    code: int = INTERNAL_ERROR
+
+    @property
+    def data(self) -> dict[str, object] | None:
+        """Facts for the `data` member of a JSON-RPC error; JSON-serialisable, or None."""
+        return None
+
+
+class PeerError(HoldfastError):
+    """The other side of a connection broke a rule of JSON-RPC or ACP."""
+
+
+class ParseError(PeerError):
+    """A line that is not JSON in UTF-8."""
+
+    code = PARSE_ERROR
+
+
+class InvalidRequestError(PeerError):
+    """JSON, but not a JSON-RPC message, or one that comes too early."""
+
+    code = INVALID_REQUEST
+
+
+class MethodNotFoundError(PeerError):
+    """Nobody here answers `method`."""
+
+    code = METHOD_NOT_FOUND
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"method not found: {method}")
+        self.method = method
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"method": self.method}
+
+
+class InvalidParamsError(PeerError):
+    """Parameters that break the protocol; `field` says which, as a JSON path."""
+
+    code = INVALID_PARAMS
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+    @property
+    def data(self) -> dict[str, object] | None:
+        return None if self.field is None else {"field": self.field}
+
+
+class RemoteError(HoldfastError):
+    """The other side answered a request with an error; `raw` is that error object as it came."""
+
+    def __init__(self, code: int, message: str, raw: bytes = b"") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.raw = raw
+
+
+class RequestCancelledError(HoldfastError):
+    """The request was cancelled before it was answered."""
+
+    code = REQUEST_CANCELLED
+
+
+class ConnectionLostError(HoldfastError):
+    """The other side of a connection went away."""
+
+
+class CapabilityError(HoldfastError):
+    """Asked for what the other side did not advertise; nothing was sent."""
+
+
+class UnknownSessionError(HoldfastError):
+    """Neither the journal nor the agent has such a session."""
+
+    code = RESOURCE_NOT_FOUND
+
+    def __init__(self, session_id: str, reason: str | None = None) -> None:
+        super().__init__(reason or f"no session {session_id!r}")
+        self.session_id = session_id
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"sessionId": self.session_id}
+
+
+class AmbiguousIdError(HoldfastError):
+    """A prefix that fits several sessions; `matches` holds a few of their ids."""
+
+    def __init__(self, prefix: str, matches: tuple[str, ...]) -> None:
+        super().__init__(f"{prefix!r} fits several sessions: {', '.join(matches)}; give more of it")
+        self.prefix = prefix
+        self.matches = matches
+
+
+class AgentError(HoldfastError):
+    """The wrapped program failed us."""
+
+
+class AgentStartError(AgentError):
+    """The program cannot be started, ended at once, or never answered `initialize`."""
+
+
+class AgentExitedError(AgentError):
+    """The program ended while it was needed.
+
+    `status` reads like `exit status 3` or `signal SIGKILL`; `stderr` holds its last lines.
+    """
+
+    def __init__(self, message: str, status: str, stderr: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.stderr = stderr
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"status": self.status, "stderr": self.stderr}
+
+
+class AgentBusyError(AgentError):
+    """The agent is still at work on a turn that was cancelled."""
+
+
+class JournalError(HoldfastError):
+    """What is remembered cannot be read or added to."""
+
+
+class JournalUnavailableError(JournalError):
+    """Locked, read-only, full, or its folder cannot be made."""
+
+
+class NotAJournalError(JournalError):
+    """There is a file, but it is not a journal of ours, or it is damaged."""
+
+
+class NewerJournalError(JournalError):
+    """The journal was written by a later release of holdfast."""
+
+
+class SessionExistsError(JournalError):
+    """The session id is taken."""
+
+
+class CursorError(JournalError):
+    """A list cursor that was altered, is unknown, or belongs to another filter."""
+
+    code = INVALID_PARAMS
+
+
+class LeaseLostError(JournalError):
+    """Another process owns the session now; nothing was written."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} is owned by another holdfast process now")
+        self.session_id = session_id

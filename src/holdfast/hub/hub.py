@@ -1,0 +1,363 @@
+"""The live sessions of one agent: opened, found again, adopted, closed, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.agents import Agent, Listener
+from holdfast.errors import (
+    AUTH_REQUIRED,
+    HoldfastError,
+    InvalidParamsError,
+    LeaseLostError,
+    RemoteError,
+    SessionExistsError,
+    UnknownSessionError,
+)
+from holdfast.hub.attachment import Attachment, Client
+from holdfast.hub.listing import Listing
+from holdfast.hub.marks import failed_tool, interrupted_update
+from holdfast.hub.relay import Relay
+from holdfast.hub.routes import Routes
+from holdfast.hub.session import Session
+from holdfast.hub.turns import CANCEL_GRACE
+from holdfast.journal import LEASE_SECONDS, Journal, Lease, NewSession
+from holdfast.rpc.peer import Answer
+from holdfast.schema import (
+    CLOSE_SESSION,
+    DELETE_SESSION,
+    LOAD_SESSION,
+    NEW_SESSION,
+    RESUME_SESSION,
+)
+from holdfast.schema.splice import members, splice
+
+log = logging.getLogger(__name__)
+
+
+class Setup(Struct, frozen=True):
+    """What a client sends to open a session, checked: `params` as the agent is to get them."""
+
+    cwd: str
+    additional_directories: tuple[str, ...]
+    params: bytes
+
+
+class Hub:
+    """See the module. Use it as `async with hub.open():`; leaving ends the agent and all turns."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        make_agent: Callable[[Listener], Agent],
+        owner: str,
+        *,
+        cancel_grace: float = CANCEL_GRACE,
+    ) -> None:
+        self.clients: list[Client] = []
+        self.routes = Routes()
+        self.agent = make_agent(Relay(self.routes, self.clients))
+        self.listing = Listing(journal, self.agent)
+        self._journal = journal
+        self._owner = owner
+        self._cancel_grace = cancel_grace
+        self._live: dict[str, Session] = {}
+        self._waking = asyncio.Lock()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Keep the leases of live sessions for the block; end everything after it."""
+        renewing = asyncio.create_task(self._renew(), name="renew leases")
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+            await self._aclose()
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_SECONDS / 3)
+            for session in tuple(self._live.values()):
+                try:
+                    await session.renew()
+                except LeaseLostError as exc:
+                    await session.turns.fail(exc)
+                except HoldfastError:
+                    log.warning("the lease of session %s was not renewed", session.id)
+
+    async def _aclose(self) -> None:
+        sessions = tuple(self._live.values())
+        results = await asyncio.gather(
+            *(session.aclose() for session in sessions), return_exceptions=True
+        )
+        for session, result in zip(sessions, results, strict=True):
+            if isinstance(result, Exception):
+                log.error("session %s was not closed well", session.id, exc_info=result)
+        await self.agent.aclose()
+
+    # -- finding --------------------------------------------------------------------------
+
+    def held(self, session_id: str) -> Session:
+        """A live session; UnknownSessionError when it is not open here."""
+        try:
+            return self._live[session_id]
+        except KeyError:
+            raise UnknownSessionError(
+                session_id,
+                f"session {session_id!r} is not open; call session/load or session/resume first",
+            ) from None
+
+    async def detach(self, client: Client) -> None:
+        """Take a client that has gone off every session."""
+        for session in tuple(self._live.values()):
+            await session.detach(client)
+
+    @property
+    def live(self) -> frozenset[str]:
+        """The ids of the sessions that are open here."""
+        return frozenset(self._live)
+
+    # -- opening --------------------------------------------------------------------------
+
+    async def new(self, setup: Setup) -> tuple[Session, bytes]:
+        """A new session, and the agent's answer under the id that clients are to use."""
+        made: list[Session] = []
+
+        async def answered(answer: Answer) -> None:
+            if isinstance(answer, bytes):
+                # In the inbound lane: an update that came behind the answer finds its session.
+                made.append(await self._made(setup, answer))
+
+        await self.agent.ensure()
+        params = splice(setup.params, {"sessionId": None})
+        result = await self.agent.ask(NEW_SESSION.name, params, answered)
+        return made[0], splice(result, {"sessionId": msgspec.json.encode(made[0].id)})
+
+    async def _made(self, setup: Setup, answer: bytes) -> Session:
+        try:
+            agent_session = msgspec.json.decode(members(answer)["sessionId"], type=str)
+        except (KeyError, msgspec.MsgspecError):
+            raise RemoteError(-32603, "the agent made a session without an id") from None
+        try:
+            session = await self._create(agent_session, setup)
+        except SessionExistsError:
+            session = await self._create(uuid4().hex, setup)
+        await self._journal.link(self.agent.key, agent_session, session.id)
+        await session.publish("opened", [_settings_of(answer)])
+        await session.backing.bind(agent_session)
+        return session
+
+    async def _create(self, session_id: str, setup: Setup) -> Session:
+        if session_id in self._live:
+            raise SessionExistsError(f"session {session_id!r} is open already")
+        new = NewSession(session_id, self.agent.key, setup.cwd, setup.additional_directories)
+        lease = await self._journal.create(new, self._owner)
+        return await self._enter(lease, setup)
+
+    async def load(self, client: Client, session_id: str, setup: Setup) -> Attachment:
+        """Replay a session to `client` and restore the agent's side meanwhile.
+
+        Returns when everything has been sent that was there when it was called. Raises
+        UnknownSessionError, InvalidParamsError for another working directory, and RemoteError
+        when the agent wants the person to sign in.
+        """
+        if not await self._knows(session_id):
+            return await self._adopt(client, session_id, setup, replay=True)
+        session = await self._wake(session_id, setup)
+        end = session.last_seq
+        restoring = asyncio.create_task(self._restore(session), name="restore")
+        try:
+            attachment = await session.attach(client, after=0)
+            await attachment.reached(end)
+            await restoring
+        finally:
+            restoring.cancel()
+        return attachment
+
+    async def resume(self, client: Client, session_id: str, setup: Setup) -> Session:
+        """Restore a session without a replay; the caller attaches after its answer."""
+        if not await self._knows(session_id):
+            return (await self._adopt(client, session_id, setup, replay=False)).session
+        session = await self._wake(session_id, setup)
+        await self._restore(session)
+        return session
+
+    async def _knows(self, session_id: str) -> bool:
+        """Whether the journal has this session whole; a half-adopted one is adopted anew."""
+        if session_id in self._live:
+            return True
+        try:
+            row = await self._journal.session(session_id)
+        except UnknownSessionError:
+            return False
+        if row.prompted or await self._journal.downstream(session_id) is not None:
+            return True
+        await self._journal.delete(session_id)
+        return False
+
+    async def _wake(self, session_id: str, setup: Setup) -> Session:
+        """A session of the journal, live; what a crash left open in it is closed."""
+        async with self._waking:
+            session = self._live.get(session_id)
+            if session is None:
+                row = await self._journal.session(session_id)
+                _same_folder(row.cwd, setup.cwd)
+                lease = await self._journal.acquire(session_id, self._owner)
+                session = await self._enter(lease, setup)
+            else:
+                _same_folder(session.cwd, setup.cwd)
+            session.backing.setup = setup.params
+            return session
+
+    async def _enter(self, lease: Lease, setup: Setup) -> Session:
+        row = await self._journal.session(lease.session_id)
+        state = await self._journal.state(lease.session_id)
+        session = Session(
+            self._journal,
+            lease,
+            row,
+            state.settings,
+            self.agent,
+            self.routes,
+            cancel_grace=self._cancel_grace,
+        )
+        session.backing.setup = setup.params
+        self._live[session.id] = session
+        if state.turn == "running":
+            await _mend(session)
+        return session
+
+    async def _restore(self, session: Session) -> None:
+        try:
+            await session.backing.ready()
+        except RemoteError as exc:
+            if exc.code == AUTH_REQUIRED:
+                raise
+            log.warning("session %s: not restored yet: %s", session.id, exc)
+        except HoldfastError as exc:
+            # The history is there all the same; the next prompt tries again and tells.
+            log.warning("session %s: not restored yet: %s", session.id, exc)
+
+    # -- adopting -------------------------------------------------------------------------
+
+    async def _adopt(
+        self, client: Client, session_id: str, setup: Setup, *, replay: bool
+    ) -> Attachment:
+        """A session that only the agent knows: its replay is delivered and journalled."""
+        can = self.agent.capabilities
+        method = LOAD_SESSION if can.load_session else RESUME_SESSION
+        if not can.load_session and can.session_capabilities.resume is None:
+            raise UnknownSessionError(session_id)
+        if await self._journal.is_forgotten(self.agent.key, session_id):
+            raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+        session = await self._create(session_id, setup)
+        await session.backing.bind(session_id)
+        try:
+            if replay:
+                await session.attach(client, after=0)
+            params = splice(setup.params, {"sessionId": msgspec.json.encode(session_id)})
+            result = await self.agent.ask(method.name, params)
+            await self._adopted(session, result)
+            if not replay:
+                return await session.attach(client, after=session.last_seq, live=False)
+            attachment = session.attachment_of(client)
+            await attachment.reached(session.last_seq)
+        except BaseException as exc:
+            await self._leave(session)
+            await self._journal.delete(session_id)
+            if isinstance(exc, RemoteError) and exc.code != AUTH_REQUIRED:
+                raise UnknownSessionError(
+                    session_id, f"no session {session_id!r} here, nor at the agent: {exc}"
+                ) from exc
+            raise
+        return attachment
+
+    async def _adopted(self, session: Session, result: bytes) -> None:
+        await session.publish("opened", [_settings_of(result)])
+        title = self.listing.title_of(session.id)
+        if title is not None and session.settings.title is None:
+            await self._journal.set_title(session.id, title)
+        session.untitled = False
+        await session.prompted()
+        await self._journal.link(self.agent.key, session.id, session.id)
+        session.rest()
+
+    # -- closing --------------------------------------------------------------------------
+
+    async def close(self, session_id: str) -> None:
+        """Cancel its turn, free it here and at the agent; it can be loaded again."""
+        session = self._live.get(session_id)
+        if session is None:
+            await self._journal.session(session_id)  # UnknownSessionError when there is none
+            return
+        agent_session = session.backing.agent_session if session.backing.is_ready else None
+        await self._leave(session)
+        if agent_session is None or self.agent.capabilities.session_capabilities.close is None:
+            return
+        try:
+            params = msgspec.json.encode({"sessionId": agent_session})
+            await self.agent.ask(CLOSE_SESSION.name, params)
+        except HoldfastError as exc:
+            log.warning("session %s: not closed at the agent: %s", session_id, exc)
+
+    async def _leave(self, session: Session) -> None:
+        await session.aclose()
+        session.backing.close()
+        self._live.pop(session.id, None)
+
+    async def delete(self, session_id: str) -> None:
+        """Remove a session for good, here and, where it can, at the agent."""
+        if session_id in self._live:
+            await self.close(session_id)
+        known = await self._known_at_agent(session_id)
+        await self._journal.delete(session_id)
+        await self._journal.forget(self.agent.key, known)
+        if self.agent.capabilities.session_capabilities.delete is None:
+            return
+        try:
+            params = msgspec.json.encode({"sessionId": known})
+            await self.agent.ask(DELETE_SESSION.name, params)
+        except HoldfastError as exc:
+            log.info("session %s: not deleted at the agent: %s", session_id, exc)
+
+    async def _known_at_agent(self, session_id: str) -> str:
+        try:
+            return await self._journal.downstream(session_id) or session_id
+        except UnknownSessionError:
+            return session_id
+
+
+async def _mend(session: Session) -> None:
+    """A turn that a crash cut off is marked, and its open tool calls are closed as failed."""
+    why = "interrupted: holdfast was ended in this turn"
+    marks = [failed_tool(tool, why) for tool in session.settings.open_tools]
+    await session.publish("update", [*marks, interrupted_update()])
+    await session.publish("turn_end", [b'{"interrupted":true}'])
+
+
+def _settings_of(answer: bytes) -> bytes:
+    """The modes and options in the answer that opened a session, as an "opened" entry."""
+    parts = members(answer) if answer.startswith(b"{") else {}
+    kept = [
+        b"%b:%b" % (msgspec.json.encode(name), parts[name])
+        for name in ("modes", "configOptions")
+        if parts.get(name, b"null") != b"null"
+    ]
+    return b"{%b}" % b",".join(kept)
+
+
+def _same_folder(known: str, asked: str) -> None:
+    """A session keeps its working directory (spec v1, session setup)."""
+    if known != asked and Path(known).resolve() != Path(asked).resolve():
+        raise InvalidParamsError(
+            f"cwd: this session belongs to {known!r}, not to {asked!r}", field="cwd"
+        )

@@ -1,0 +1,101 @@
+"""What holdfast itself adds to a conversation: each carries a `_meta` key of ours.
+
+Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `SessionInfoUpdate`, `Notice`; for the
+keys: spec v1, extensibility.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+TITLE_LENGTH = 80
+"""Characters of a title made from a prompt: what a list of sessions can show."""
+
+FAILED = "holdfast/failed"
+TITLE = "holdfast/title"
+TURN = "holdfast/turn"
+NOTICE = "holdfast/notice"
+
+NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"holdfast/notice"'
+"""How every notice of ours begins, so that it can be told from an agent's without decoding."""
+
+
+class _Text(Struct):
+    type: str = ""
+    text: str = ""
+
+
+def failed_tool(tool_call_id: str, why: str) -> bytes:
+    """An update that closes a tool call whose end nobody will report."""
+    return msgspec.json.encode(
+        {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": tool_call_id,
+            "status": "failed",
+            "_meta": {FAILED: why},
+        }
+    )
+
+
+def title_update(prompt: bytes) -> bytes | None:
+    """A `session_info_update` with the first line of a prompt; None when it has no text."""
+    title = first_line(prompt)
+    if not title:
+        return None
+    return msgspec.json.encode(
+        {
+            "sessionUpdate": "session_info_update",
+            "title": title,
+            "updatedAt": iso_time(),
+            "_meta": {TITLE: "first prompt"},
+        }
+    )
+
+
+def interrupted_update() -> bytes:
+    """Says of the turn before it that it was cut off; changes nothing else of the session."""
+    return msgspec.json.encode(
+        {"sessionUpdate": "session_info_update", "_meta": {TURN: "interrupted"}}
+    )
+
+
+def notice(title: str, description: str, severity: str = "info") -> bytes:
+    """A notice to the person; never part of a replay (RFD session notices)."""
+    body = {"severity": severity, "title": title, "description": description}
+    meta = {"kind": "context"}
+    return NOTICE_START + b":%b},%b" % (msgspec.json.encode(meta), msgspec.json.encode(body)[1:])
+
+
+def notice_as_message(raw: bytes) -> bytes:
+    """A notice of ours for a client that does not take notices: a message that says who speaks."""
+    said = msgspec.json.decode(raw, type=dict[str, object])
+    text = f"[holdfast] {said['title']}. {said['description']}\n\n"
+    return msgspec.json.encode(
+        {
+            "sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": text},
+            "_meta": {NOTICE: True},
+        }
+    )
+
+
+def first_line(prompt: bytes) -> str:
+    """The first line with text in an array of content blocks, cut to `TITLE_LENGTH`."""
+    try:
+        blocks = msgspec.json.decode(prompt, type=list[_Text])
+    except msgspec.MsgspecError:
+        return ""
+    for block in blocks:
+        for line in block.text.splitlines():
+            if words := " ".join(line.split()):
+                return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
+    return ""
+
+
+def iso_time(at: int | None = None) -> str:
+    """A time in ISO 8601, UTC; `at` in ms since the epoch, None is now."""
+    when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at / 1000, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,209 @@
+"""A live session: what is published into it, who is attached, what waits for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from time import time
+
+from holdfast.agents import Agent
+from holdfast.errors import JournalError, UnknownSessionError
+from holdfast.hub.attachment import Attachment, Client
+from holdfast.hub.backing import Backing
+from holdfast.hub.questions import Questions
+from holdfast.hub.routes import Routes
+from holdfast.hub.turns import Turns
+from holdfast.journal import Journal, Lease, Segment, SessionRow
+from holdfast.journal.fold import (
+    EMPTY,
+    SessionState,
+    Settings,
+    fold,
+    fold_setting,
+    opened_setting,
+    update_kind,
+)
+
+log = logging.getLogger(__name__)
+
+SETTLE_DELAY = 1.0
+"""Seconds of rest after a turn before it is compacted and indexed: not between two quick turns."""
+
+STATE_PAGE = 4 * 1024 * 1024
+"""Bytes read at once to fold a session."""
+
+TOUCH_MS = 1000
+"""Milliseconds between two writes of the session's row: its indexes cost more than an entry."""
+
+CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
+"""Updates that change no setting: nearly all of them, so they are told apart first."""
+
+
+class Session:
+    """One conversation while somebody holds it.
+
+    `settings` is the small part of its state, kept live; the whole is folded from the journal
+    when it is needed. `last_seq` is the end of what has been committed; `untitled` is True until
+    the first turn of a session without a title is over.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        lease: Lease,
+        row: SessionRow,
+        settings: Settings,
+        agent: Agent,
+        routes: Routes,
+        *,
+        cancel_grace: float,
+    ) -> None:
+        self.id = row.session_id
+        self.cwd = row.cwd
+        self.row = row
+        self.settings = settings
+        self.last_seq = lease.next_seq - 1
+        self.attachments: list[Attachment] = []
+        self.questions = Questions(self)
+        self.backing = Backing(self, agent, journal, routes)
+        self.turns = Turns(self, self.backing, cancel_grace)
+        self._journal = journal
+        self._lease = lease
+        self._writing = asyncio.Lock()
+        self._touched = 0
+        self.untitled = not row.prompted and row.title is None
+        self._settling: asyncio.Task[None] | None = None
+
+    # -- writing --------------------------------------------------------------------------
+
+    async def publish(
+        self, kind: str, raws: Sequence[bytes], author: Attachment | None = None
+    ) -> Segment:
+        """Commit, fold, deliver; in this order, so that nobody sees what a crash could unsay.
+
+        `author` wrote these entries and is not told of them. Raises JournalError, and then
+        nothing was delivered.
+        """
+        async with self._writing:
+            segment = await self._journal.append(self._lease, kind, raws)
+            self.last_seq = segment.last_seq
+            if author is not None:
+                author.own.add(segment.last_seq)
+            await self._fold(kind, raws)
+            for attachment in tuple(self.attachments):
+                attachment.deliver(segment)
+            return segment
+
+    async def _fold(self, kind: str, raws: Sequence[bytes]) -> None:
+        title = self.settings.title
+        if kind == "update":
+            for raw in raws:
+                if (update := update_kind(raw)) not in CHUNKS:
+                    self.settings = fold_setting(self.settings, update, raw)
+        elif kind == "opened":
+            for raw in raws:
+                self.settings = opened_setting(self.settings, raw)
+        if self.settings.title != title:
+            await self._journal.touch(self._lease, title=self.settings.title)
+
+    async def prompted(self) -> None:
+        """A prompt came: the session is worth listing, and first in the list.
+
+        Not written at every prompt: within a second of the last one `rest` does it.
+        """
+        at = now()
+        if self._touched + TOUCH_MS < at:
+            self._touched = at
+            await self._journal.touch(self._lease, updated_at=at, prompted=True)
+
+    async def read(self, after: int, limit_bytes: int) -> list[Segment]:
+        """Committed segments above `after`, at least one if there is any."""
+        return await self._journal.read(self.id, after, limit_bytes)
+
+    async def state(self, *, through: int) -> SessionState:
+        """All entries up to `through`, folded."""
+        state, after = EMPTY, 0
+        while after < through:
+            page = await self.read(after, STATE_PAGE)
+            entries = [entry for segment in page for entry in segment.entries()]
+            state = fold((entry for entry in entries if entry.seq <= through), state)
+            after = page[-1].last_seq
+        return state
+
+    async def renew(self) -> None:
+        """Hold on to the lease; LeaseLostError when another process has taken the session."""
+        await self._journal.renew(self._lease)
+
+    # -- clients --------------------------------------------------------------------------
+
+    async def attach(self, client: Client, after: int, *, live: bool = True) -> Attachment:
+        """Let `client` see everything above `after`; what it has already is replaced.
+
+        With live=False nothing is sent before `go_live`.
+        """
+        await self.detach(client)
+        attachment = Attachment(self, client, after)
+        self.attachments.append(attachment)
+        if live:
+            attachment.go_live()
+        return attachment
+
+    def attachment_of(self, client: Client) -> Attachment:
+        """The attachment of this client; UnknownSessionError when it has none."""
+        for attachment in self.attachments:
+            if attachment.client is client:
+                return attachment
+        raise UnknownSessionError(
+            self.id, f"session {self.id!r} is not open here; call session/load or session/resume"
+        )
+
+    async def detach(self, client: Client) -> None:
+        """Take `client` off this session; the turn goes on."""
+        for attachment in tuple(self.attachments):
+            if attachment.client is client:
+                self.attachments.remove(attachment)
+                self.questions.withdraw(client)
+                await attachment.aclose()
+
+    # -- rest -----------------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """A turn is over: compact and index it, unless the next comes at once."""
+        self.wake()
+        self._settling = asyncio.create_task(self._settle_later(), name="settle")
+
+    def wake(self) -> None:
+        """A turn begins: what waits to settle waits on."""
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+
+    async def _settle_later(self) -> None:
+        await asyncio.sleep(SETTLE_DELAY)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        if any(attachment.cursor < self.last_seq for attachment in self.attachments):
+            return  # somebody reads inside it; the next rest covers it too
+        try:
+            if self._touched:
+                await self._journal.touch(self._lease, updated_at=now())
+            await self._journal.settle(self._lease, self.last_seq)
+        except JournalError:
+            log.warning("session %s could not be compacted", self.id, exc_info=True)
+
+    async def aclose(self) -> None:
+        """End the turn, detach everybody, let go of the lease."""
+        await self.turns.aclose()
+        for attachment in tuple(self.attachments):
+            await self.detach(attachment.client)
+        self.questions.close()
+        self.wake()
+        await self._settle()
+        await self._journal.release(self._lease)
+
+
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return int(time() * 1000)

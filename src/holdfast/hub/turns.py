@@ -1,0 +1,272 @@
+"""The turns of one session: one at a time at the agent, the others wait here.
+
+Agents do different things with a second prompt while one runs (queue it, drop it, end both), so
+the queue is ours and no agent ever sees a second one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.errors import AgentBusyError, AgentError, HoldfastError, JournalError
+from holdfast.hub.attachment import Attachment
+from holdfast.hub.marks import failed_tool, title_update
+from holdfast.schema import CANCEL, PROMPT
+from holdfast.schema.splice import members, splice
+
+if TYPE_CHECKING:
+    from holdfast.hub.backing import Backing
+    from holdfast.hub.session import Session
+    from holdfast.rpc.peer import Answer
+
+log = logging.getLogger(__name__)
+
+CANCEL_GRACE = 10.0
+"""Seconds an agent has to end a cancelled turn, before it is answered for."""
+
+CLOSE_GRACE = 1.0
+"""Seconds it has when the session is closed: whoever closes an editor does not wait longer."""
+
+CANCELLED = b'{"stopReason":"cancelled"}'
+ENDED = b'{"stopReason":"end_turn"}'
+
+
+class Ended(Struct, frozen=True):
+    """How a turn ended: `result` may be answered once entry `seq` has been delivered."""
+
+    seq: int
+    result: bytes
+
+
+class Turn:
+    """One prompt from its arrival to its end.
+
+    `over` is what its client waits for; `left_agent` is set once the agent has ended it too,
+    which is later for an agent that does not heed a cancellation.
+    """
+
+    def __init__(self, author: Attachment, prompt: bytes) -> None:
+        self.author = author
+        self.prompt = prompt
+        self.cancelled = False
+        self.recorded = False
+        self.over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self.left_agent = asyncio.Event()
+
+
+class Turns:
+    """The queue of prompts, and the turn that runs."""
+
+    def __init__(self, session: Session, backing: Backing, cancel_grace: float) -> None:
+        self._session = session
+        self._backing = backing
+        self._cancel_grace = cancel_grace
+        self._queue: list[Turn] = []
+        self._one_at_a_time = asyncio.Lock()
+        self._at_agent: Turn | None = None
+        self._winding_down: set[asyncio.Task[None]] = set()
+
+    @property
+    def running(self) -> Turn | None:
+        """The first turn that is not over; None between turns."""
+        return self._queue[0] if self._queue else None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the agent is still at a turn that is over for everybody else."""
+        return self._at_agent is not None and self._at_agent.over.done()
+
+    async def prompt(self, params: bytes, author: Attachment) -> Ended:
+        """Run one turn; raises what the agent answered, or why the turn failed.
+
+        Cancelling this call cancels the turn; its end is journalled all the same.
+        """
+        turn = Turn(author, members(params).get("prompt", b"[]"))
+        self._queue.append(turn)
+        turn.over.add_done_callback(lambda _: self._leave(turn))
+        self._session.wake()
+        try:
+            async with self._one_at_a_time:
+                await self._begin(turn, params)
+                return await asyncio.shield(turn.over)
+        except asyncio.CancelledError:
+            self._wind_down(self._abandon(turn))
+            raise
+
+    def _leave(self, turn: Turn) -> None:
+        turn.over.exception()  # seen, also when nobody waits for it any more
+        self._queue.remove(turn)
+        if not self._queue:
+            self._session.rest()
+
+    # -- the beginning --------------------------------------------------------------------
+
+    async def _begin(self, turn: Turn, params: bytes) -> None:
+        before = self._session.last_seq
+        if turn.cancelled or self._at_agent is not None or not self._backing.is_ready:
+            await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
+        try:
+            if not turn.cancelled:
+                await self._agent_is_free()
+                await self._backing.ready()
+                params = await self._backing.outgoing(params, before)
+        except HoldfastError as exc:
+            await self._end(turn, exc)
+        if turn.cancelled:
+            await self._end(turn, CANCELLED)
+        if turn.over.done():
+            return
+        try:
+            self._send(turn, params)
+        except HoldfastError as exc:
+            await self._end(turn, exc)
+            return
+        # The agent thinks while the prompt is committed; nothing it answers is looked at before.
+        await self._record(turn)
+
+    def _send(self, turn: Turn, params: bytes) -> None:
+        async def answered(answer: Answer) -> None:
+            self._at_agent = None
+            turn.left_agent.set()
+            await self._end(turn, answer)
+
+        self._backing.agent.begin(PROMPT.name, params, answered)
+        self._at_agent = turn
+
+    async def _record(self, turn: Turn) -> None:
+        """Commit the prompt; show it to the other clients."""
+        if turn.recorded:
+            return
+        turn.recorded = True
+        try:
+            await self._session.publish("prompt", [turn.prompt], turn.author)
+            await self._session.prompted()
+        except JournalError as exc:
+            await self.fail(exc)
+
+    async def _agent_is_free(self) -> None:
+        """Wait for the end of an earlier turn that was answered for; else start the agent anew."""
+        if self._at_agent is None:
+            return
+        try:
+            async with asyncio.timeout(self._cancel_grace):
+                await self._at_agent.left_agent.wait()
+        except TimeoutError:
+            if not self._backing.alone():
+                raise AgentBusyError(
+                    "the agent is still at work on a cancelled turn and serves another session; "
+                    "try again later"
+                ) from None
+            log.warning("session %s: the agent does not end its turn; restarted", self._session.id)
+            await self._backing.agent.restart()
+        self._at_agent = None
+
+    # -- the end --------------------------------------------------------------------------
+
+    async def _end(self, turn: Turn, answer: Answer) -> None:
+        """Journal how it ended, then let its client know; called in the order of the wire."""
+        if turn.over.done():
+            return  # answered for already
+        await self._record(turn)
+        try:
+            if isinstance(answer, bytes):
+                await self._end_well(turn, answer)
+            elif turn.cancelled and not isinstance(answer, AgentError):
+                # An error after a cancellation is one (spec v1, prompt turn, "Cancellation").
+                await self._end_well(turn, CANCELLED)
+            else:
+                await self._end_badly(turn, answer)
+        except JournalError as exc:
+            turn.over.set_exception(exc)
+
+    async def _end_well(self, turn: Turn, result: bytes) -> None:
+        if not result.startswith(b"{"):
+            result = ENDED
+        if turn.cancelled:
+            result = splice(result, {"stopReason": b'"cancelled"'})
+        await self._give_title(turn)
+        segment = await self._session.publish("turn_end", [result])
+        turn.over.set_result(Ended(segment.last_seq, result))
+
+    async def _end_badly(self, turn: Turn, error: HoldfastError) -> None:
+        session = self._session
+        if isinstance(error, AgentError) and (tools := session.settings.open_tools):
+            await session.publish("update", [failed_tool(tool, str(error)) for tool in tools])
+        await self._give_title(turn)
+        what = {"error": {"code": error.code, "message": str(error)}}
+        await session.publish("turn_end", [msgspec.json.encode(what)])
+        turn.over.set_exception(error)
+
+    async def _give_title(self, turn: Turn) -> None:
+        """After its first turn a session has a title: the agent's own, else the first line."""
+        session = self._session
+        if session.untitled and (title := title_update(turn.prompt)) is not None:
+            await session.publish("update", [title])
+        session.untitled = False
+
+    # -- cut short ------------------------------------------------------------------------
+
+    async def cancel(self) -> None:
+        """End the running turn and those that wait, as `session/cancel` asks."""
+        self._session.questions.cancel()
+        for turn in tuple(self._queue):
+            await self._cancel(turn)
+
+    async def _cancel(self, turn: Turn) -> None:
+        if turn.over.done() or turn.cancelled:
+            return
+        turn.cancelled = True
+        if turn is self._at_agent:
+            await self._stop_agent()
+            self._wind_down(self._answer_for(turn))
+        elif turn is self.running:
+            await self._end(turn, CANCELLED)  # it has not reached the agent yet
+        # Those that wait end when it is their turn: the journal keeps the order of the prompts.
+
+    async def _abandon(self, turn: Turn) -> None:
+        """Nobody waits for the answer any more."""
+        await self._cancel(turn)
+        if turn is not self._at_agent:
+            async with self._one_at_a_time:
+                await self._end(turn, CANCELLED)
+
+    async def fail(self, error: HoldfastError) -> None:
+        """The promise behind the running turn no longer holds: it ends with this, at once."""
+        turn = self.running
+        if turn is None or turn.over.done():
+            return
+        turn.cancelled = True
+        turn.over.set_exception(error)
+        self._session.questions.cancel()
+        await self._stop_agent()
+
+    async def _stop_agent(self) -> None:
+        params = msgspec.json.encode({"sessionId": self._backing.agent_session})
+        await self._backing.agent.tell(CANCEL.name, params)
+
+    async def _answer_for(self, turn: Turn) -> None:
+        """Give the agent its grace; then the turn is over, whatever it still does."""
+        try:
+            async with asyncio.timeout(self._cancel_grace):
+                await turn.left_agent.wait()
+        except TimeoutError:
+            log.warning("session %s: a cancelled turn was answered for", self._session.id)
+            await self._end(turn, CANCELLED)
+
+    def _wind_down(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work, name="turn winds down")
+        self._winding_down.add(task)
+        task.add_done_callback(self._winding_down.discard)
+
+    async def aclose(self) -> None:
+        """End the turns within seconds; who waits for them is answered."""
+        self._cancel_grace = min(self._cancel_grace, CLOSE_GRACE)
+        await self.cancel()
+        while self._winding_down:
+            await asyncio.wait(self._winding_down)

@@ -1,0 +1,69 @@
+"""What a journal is made of: entries, and the segments that hold runs of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+UPDATE: Final = "update"
+"""The exact bytes of one ACP `update` object (`params.update` of `session/update`)."""
+
+PARAMS: Final = "params"
+"""A whole `session/update` params object that carried more than `sessionId` and `update`."""
+
+PROMPT: Final = "prompt"
+"""The JSON array of content blocks that a user sent (`params.prompt` of `session/prompt`)."""
+
+OPENED: Final = "opened"
+"""`{"modes": …, "configOptions": …}` of a `session/new`, load or resume answer; both optional."""
+
+TURN_END: Final = "turn_end"
+"""`{"stopReason": "…"}`, `{"error": {"code": …, "message": "…"}}` or `{"interrupted": true}`."""
+
+ECHO: Final = "echo"
+"""An update of the agent that only repeats the user's prompt: kept, never replayed."""
+
+KINDS: Final = (UPDATE, PARAMS, PROMPT, OPENED, TURN_END, ECHO)
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """One thing that happened in a session; `at` is ms since the epoch, UTC."""
+
+    seq: int
+    kind: str
+    at: int
+    raw: bytes
+
+
+class Segment(Struct, frozen=True, gc=False):
+    """A run of entries of one kind that were journalled together, their raws joined by newlines.
+
+    JSON on one line holds no newline, so the join can be undone. After compaction one raw may
+    stand for all of `first_seq` to `last_seq`; such a segment is one entry.
+    """
+
+    first_seq: int
+    last_seq: int
+    kind: str
+    at: int
+    raw: bytes
+
+    def entries(self) -> list[Entry]:
+        """The entries of this run, oldest first.
+
+        A compacted one is numbered `last_seq`, as readers go on after it; a prompt keeps its own
+        number, because the message id that clients see is made from it.
+        """
+        raws = self.raw.split(b"\n")
+        if len(raws) == 1:
+            seq = self.first_seq if self.kind == PROMPT else self.last_seq
+            return [Entry(seq, self.kind, self.at, self.raw)]
+        return [Entry(seq, self.kind, self.at, raw) for seq, raw in enumerate(raws, self.first_seq)]
+
+    def after(self, seq: int) -> Segment:
+        """This segment without its entries up to `seq`; itself when it cannot be cut there."""
+        if seq < self.first_seq or b"\n" not in self.raw:
+            return self
+        raw = self.raw.split(b"\n", seq - self.first_seq + 1)[-1]
+        return Segment(seq + 1, self.last_seq, self.kind, self.at, raw)

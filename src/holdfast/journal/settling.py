@@ -1,0 +1,91 @@
+"""What follows a turn: its entries are compacted, counted and indexed.
+
+That runs in the background thread, in pieces: the thinking happens outside of the transactions,
+so that they are short, and appends of other sessions wait a few milliseconds at most.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import Final
+
+from holdfast.journal import history, search
+from holdfast.journal.compaction import compact
+from holdfast.journal.entries import Segment
+from holdfast.journal.fold import SessionState, fold
+from holdfast.journal.interface import Lease
+from holdfast.journal.opening import writing
+from holdfast.journal.timeline import Message
+
+PIECE_BYTES: Final = 1 << 20
+"""How much history one transaction rewrites, or removes, at most (beyond one segment)."""
+
+_CONTEXT_SEGMENTS: Final = 8
+"""How far back to look for the message that the first chunk of a piece may belong to."""
+
+
+def settle(
+    connection: sqlite3.Connection, lease: Lease, through: int, alone: threading.Lock
+) -> None:
+    """Settle all entries up to `through`; ends early, without harm, when the lease is lost."""
+    while (settled := _settled_through(connection, lease)) is not None and settled < through:
+        segments = history.read(connection, lease.number, settled, PIECE_BYTES, through)
+        if not segments:
+            return
+        context = _context(connection, lease.number, settled)
+        piece = _Piece(segments, context)
+        with alone, writing(connection):
+            if _settled_through(connection, lease) != settled:
+                return
+            piece.write(connection, lease.number)
+
+
+class _Piece:
+    """A run of segments and what becomes of them."""
+
+    def __init__(self, segments: list[Segment], context: SessionState) -> None:
+        compacted = compact(segments)
+        kept = {*segments} & {*compacted}
+        self._gone = [segment for segment in segments if segment not in kept]
+        self._new = [segment for segment in compacted if segment not in kept]
+        self._documents = [
+            (segment.last_seq, text)
+            for segment in compacted
+            if (text := search.segment_text(segment))
+        ]
+        entries = (entry for segment in compacted for entry in segment.entries())
+        self._messages = _messages(fold(entries, context)) - _messages(context)
+        self._last_seq = segments[-1].last_seq
+
+    def write(self, connection: sqlite3.Connection, session: int) -> None:
+        history.remove(connection, session, self._gone)
+        history.insert(connection, session, self._new)
+        search.index(connection, session, self._documents)
+        connection.execute(
+            "UPDATE sessions SET settled_through = ?, message_count = message_count + ?"
+            " WHERE number = ?",
+            (self._last_seq, self._messages, session),
+        )
+
+
+def _messages(state: SessionState) -> int:
+    return sum(
+        isinstance(item, Message) and item.role in ("user", "agent") for item in state.timeline
+    )
+
+
+def _settled_through(connection: sqlite3.Connection, lease: Lease) -> int | None:
+    """How far the session is settled; None when the lease is lost."""
+    row = connection.execute(
+        "SELECT settled_through FROM sessions JOIN leases ON leases.session = sessions.number"
+        " WHERE number = ? AND epoch = ?",
+        (lease.number, lease.epoch),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _context(connection: sqlite3.Connection, session: int, settled: int) -> SessionState:
+    """The state just before: a chunk that came late belongs to a message that is counted."""
+    before = history.read_back(connection, session, settled, _CONTEXT_SEGMENTS)
+    return fold(entry for segment in before for entry in segment.entries())

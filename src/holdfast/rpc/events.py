@@ -1,0 +1,50 @@
+"""What a stream of JSON-RPC bytes turns into."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class WireError(Struct, frozen=True):
+    """A JSON-RPC error object: `raw` is the whole object as JSON bytes."""
+
+    code: int
+    message: str
+    raw: bytes
+
+
+class RequestReceived(Struct, frozen=True, gc=False):
+    """The other side asks and waits.
+
+    `id` is its JSON bytes, to be given back exactly so; `params` is JSON bytes, b"" when absent.
+    """
+
+    id: bytes
+    method: str
+    params: bytes
+
+
+class NotificationReceived(Struct, frozen=True, gc=False):
+    """The other side tells; nothing answers it. `params` as in RequestReceived."""
+
+    method: str
+    params: bytes
+
+
+class ResponseReceived(Struct, frozen=True, gc=False):
+    """The answer to a request of ours: `result` as JSON bytes, or `error`."""
+
+    id: int
+    result: bytes
+    error: WireError | None = None
+
+
+class MalformedReceived(Struct, frozen=True, gc=False):
+    """A line that is no message. `reply` is the line that is owed for it, b"" for none."""
+
+    problem: str
+    excerpt: bytes
+    reply: bytes = b""
+
+
+Event = RequestReceived | NotificationReceived | ResponseReceived | MalformedReceived

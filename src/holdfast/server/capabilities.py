@@ -1,0 +1,34 @@
+"""What `initialize` answers: the agent's own answer, and what holdfast adds to it."""
+
+from __future__ import annotations
+
+from holdfast.errors import InvalidParamsError
+from holdfast.schema import PROTOCOL_VERSION
+from holdfast.schema.splice import members, splice
+
+ADDED = ("list", "resume", "close", "delete")
+"""Session capabilities that every wrapped agent has; loadSession stands beside them."""
+
+
+def with_ours(answer: bytes) -> bytes:
+    """An `initialize` result with the session capabilities of holdfast; the rest as it came."""
+    capabilities = _object(members(answer), "agentCapabilities")
+    sessions = _object(members(capabilities), "sessionCapabilities")
+    mine = members(sessions)
+    missing = {name: b"{}" for name in ADDED if mine.get(name, b"null") == b"null"}
+    capabilities = splice(
+        capabilities, {"loadSession": b"true", "sessionCapabilities": splice(sessions, missing)}
+    )
+    return splice(
+        answer, {"protocolVersion": b"%d" % PROTOCOL_VERSION, "agentCapabilities": capabilities}
+    )
+
+
+def _object(parts: dict[str, bytes], name: str) -> bytes:
+    """A member that is an object; an empty one when it is absent, null or something else."""
+    raw = parts.get(name, b"{}")
+    try:
+        members(raw)
+    except InvalidParamsError:
+        return b"{}"
+    return raw

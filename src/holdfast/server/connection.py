@@ -1,0 +1,230 @@
+"""One connected client: protocol requests in, hub calls out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from holdfast.errors import HoldfastError, InvalidParamsError, InvalidRequestError
+from holdfast.hub import Attachment, Hub, Session
+from holdfast.hub.choices import opened_result, set_config_option, set_mode
+from holdfast.hub.options import without_booleans
+from holdfast.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived, Transport
+from holdfast.schema import (
+    CANCEL,
+    CLOSE_SESSION,
+    DELETE_SESSION,
+    INITIALIZE,
+    LIST_SESSIONS,
+    LOAD_SESSION,
+    NEW_SESSION,
+    PROMPT,
+    RESUME_SESSION,
+    SET_SESSION_CONFIG_OPTION,
+    SET_SESSION_MODE,
+    ClientCapabilities,
+    CloseSessionRequest,
+    DeleteSessionRequest,
+    InitializeRequest,
+    ListSessionsRequest,
+    LoadSessionRequest,
+    NewSessionRequest,
+    ResumeSessionRequest,
+    decode,
+    encode,
+)
+from holdfast.schema.splice import members, splice
+from holdfast.server.capabilities import with_ours
+from holdfast.server.setup import checked_setup
+
+log = logging.getLogger(__name__)
+
+
+class Connection:
+    """A client from its `initialize` to its end; also what the hub sees of it (hub.Client)."""
+
+    def __init__(self, hub: Hub, transport: Transport, *, limit: int = MAX_MESSAGE) -> None:
+        self.capabilities = ClientCapabilities()
+        self.peer = Peer(transport, self, name="client", limit=limit)
+        self._hub = hub
+        self._initialized = False
+        self._handlers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+            NEW_SESSION.name: self._new,
+            LOAD_SESSION.name: self._load,
+            RESUME_SESSION.name: self._resume,
+            LIST_SESSIONS.name: self._list,
+            PROMPT.name: self._prompt,
+            CLOSE_SESSION.name: self._close,
+            DELETE_SESSION.name: self._delete,
+            SET_SESSION_MODE.name: self._set_mode,
+            SET_SESSION_CONFIG_OPTION.name: self._set_config_option,
+        }
+
+    # -- as the hub sees it ---------------------------------------------------------------
+
+    @property
+    def buffered(self) -> int:
+        return self.peer.buffered
+
+    def send(self, lines: bytes) -> None:
+        self.peer.send(lines)
+
+    async def drain(self) -> None:
+        await self.peer.drain()
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        return await self.peer.call_raw(method, params)
+
+    def tell(self, method: str, params: bytes) -> None:
+        self.peer.tell(method, params)
+
+    # -- as the client sees it ------------------------------------------------------------
+
+    async def on_request(self, request: RequestReceived) -> bytes:
+        if request.method == INITIALIZE.name:
+            return await self._initialize(request.params)
+        if not self._initialized:
+            raise InvalidRequestError(f"{request.method} before initialize; initialize first")
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            return await self._relay(request.method, request.params)
+        return await handler(request.params or b"{}")
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        for notification in batch:
+            if not self._initialized:
+                log.warning("%s before initialize was ignored", notification.method)
+            elif notification.method == CANCEL.name:
+                await self._cancel(notification.params)
+            else:
+                params = self._for_agent(notification.params)
+                await self._hub.agent.tell(notification.method, params)
+
+    async def _initialize(self, params: bytes) -> bytes:
+        if self._initialized:
+            raise InvalidRequestError("initialize was answered already; it is sent once")
+        self.capabilities = decode(InitializeRequest, params).value.client_capabilities
+        answer = await self._hub.agent.initialize(params)
+        self._initialized = True
+        self._hub.clients.append(self)
+        return with_ours(answer)
+
+    async def _new(self, params: bytes) -> bytes:
+        setup = checked_setup(NewSessionRequest, params, self._hub.agent.capabilities)
+        session, result = await self._hub.new(setup)
+        await self._attach_behind_answer(session, after=0)
+        return self._shown(result)
+
+    async def _load(self, params: bytes) -> bytes:
+        setup = checked_setup(LoadSessionRequest, params, self._hub.agent.capabilities)
+        attachment = await self._hub.load(self, _session_id(params), setup)
+        self._live_behind_answer(attachment)
+        return self._opened(attachment.session)
+
+    async def _resume(self, params: bytes) -> bytes:
+        setup = checked_setup(ResumeSessionRequest, params, self._hub.agent.capabilities)
+        session = await self._hub.resume(self, _session_id(params), setup)
+        await self._attach_behind_answer(session, after=session.last_seq)
+        return self._opened(session)
+
+    async def _list(self, params: bytes) -> bytes:
+        request = decode(ListSessionsRequest, params).value
+        if request.cwd is not None and not request.cwd.startswith("/"):
+            raise InvalidParamsError(f"cwd: {request.cwd!r} is not an absolute path", field="cwd")
+        return encode(await self._hub.listing.page(request.cwd, request.cursor, self._hub.live))
+
+    async def _prompt(self, params: bytes) -> bytes:
+        session = self._hub.held(_session_id(params))
+        attachment = session.attachment_of(self)
+        ended = await session.turns.prompt(params, attachment)
+        # Answered only behind every update of the turn.
+        await attachment.reached(ended.seq)
+        return ended.result
+
+    async def _cancel(self, params: bytes) -> None:
+        try:
+            session = self._hub.held(_session_id(params))
+        except HoldfastError as exc:
+            log.warning("session/cancel was ignored: %s", exc)
+            return
+        await session.turns.cancel()
+
+    async def _close(self, params: bytes) -> bytes:
+        await self._hub.close(decode(CloseSessionRequest, params).value.session_id)
+        return b"{}"
+
+    async def _delete(self, params: bytes) -> bytes:
+        await self._hub.delete(decode(DeleteSessionRequest, params).value.session_id)
+        return b"{}"
+
+    async def _set_mode(self, params: bytes) -> bytes:
+        session = self._hub.held(_session_id(params))
+        return await set_mode(session, params, session.attachment_of(self))
+
+    async def _set_config_option(self, params: bytes) -> bytes:
+        session = self._hub.held(_session_id(params))
+        return self._shown(await set_config_option(session, params, session.attachment_of(self)))
+
+    async def _relay(self, method: str, params: bytes) -> bytes:
+        """An extension's method, or one newer than this release: the agent's own business."""
+        await self._hub.agent.ensure()
+        result = await self._hub.agent.ask(method, self._for_agent(params))
+        # Known to have an object as its result, `null` or not.
+        return b"{}" if result == b"null" and method in _EMPTY_RESULTS else result
+
+    def _for_agent(self, params: bytes) -> bytes:
+        """Params with the agent's own id for a session that is open here."""
+        try:
+            session = self._hub.held(_session_id(params))
+        except HoldfastError:
+            return params
+        agent_session = session.backing.agent_session
+        if agent_session is None or agent_session == session.id:
+            return params
+        return splice(params, {"sessionId": msgspec.json.encode(agent_session)})
+
+    # -- answers --------------------------------------------------------------------------
+
+    def _opened(self, session: Session) -> bytes:
+        """The answer to load and resume: how the session's modes and options stand now."""
+        return self._shown(opened_result(session))
+
+    def _shown(self, result: bytes) -> bytes:
+        session = self.capabilities.session
+        options = None if session is None else session.config_options
+        if options is not None and options.boolean is not None:
+            return result
+        return without_booleans(result)
+
+    async def _attach_behind_answer(self, session: Session, after: int) -> None:
+        """What happens in a session is told behind the answer that opens it."""
+        self._live_behind_answer(await session.attach(self, after, live=False))
+
+    def _live_behind_answer(self, attachment: Attachment) -> None:
+        # Called last: the answer is sent in this same step of the event loop, the callback runs
+        # in the next.
+        asyncio.get_running_loop().call_soon(self._go_live, attachment)
+
+    def _go_live(self, attachment: Attachment) -> None:
+        attachment.go_live()
+        attachment.session.questions.put_to(self)
+
+    async def leave(self) -> None:
+        """The client is gone: it is attached to nothing any more."""
+        if self in self._hub.clients:
+            self._hub.clients.remove(self)
+        await self._hub.detach(self)
+
+
+_EMPTY_RESULTS = frozenset({"authenticate", "logout"})
+
+
+def _session_id(params: bytes) -> str:
+    raw = members(params or b"{}").get("sessionId")
+    try:
+        return msgspec.json.decode(raw or b"null", type=str)
+    except msgspec.MsgspecError:
+        raise InvalidParamsError("sessionId: a string is required", field="sessionId") from None

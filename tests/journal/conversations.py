@@ -1,0 +1,184 @@
+"""Made-up conversations: strategies for updates, entries and the segments they are kept in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from holdfast.journal.entries import Entry, Segment
+
+Json = dict[str, object]
+
+TEXTS = st.one_of(
+    st.sampled_from(["a", "Hello ", "", "\n", '"', "né", "🙂", "x" * 20_000]),
+    st.text(st.characters(codec="utf-8"), max_size=8),
+)
+MESSAGE_IDS = st.sampled_from([None, None, "m1", "m2", "holdfast-1"])
+TOOL_IDS = st.sampled_from(["t1", "t2", "t3"])
+STATUSES = st.sampled_from(["pending", "in_progress", "completed", "failed", None, 7])
+PATHS = st.sampled_from(["/a.py", "/b.py"])
+
+
+def chunk(role: str, text: str, **more: object) -> Json:
+    """A chunk of plain text by `role` ("user_message", "agent_message", "agent_thought")."""
+    return {
+        "sessionUpdate": f"{role}_chunk",
+        "content": {"type": "text", "text": text},
+        **{name: value for name, value in more.items() if value is not None},
+    }
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> Json:
+    update = chunk(
+        draw(st.sampled_from(["user_message", "agent_message", "agent_message", "agent_thought"])),
+        draw(TEXTS),
+    )
+    if (message_id := draw(MESSAGE_IDS)) is not None or draw(st.booleans()):
+        update["messageId"] = message_id
+    extra = draw(st.sampled_from(["", "", "", "", "_meta", "future", "annotations", "image"]))
+    if extra in ("_meta", "future"):
+        update[extra] = {"k": draw(TEXTS)}
+    elif extra == "annotations":
+        update["content"] = {"type": "text", "text": draw(TEXTS), "annotations": {"priority": 1}}
+    elif extra == "image":
+        update["content"] = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    return update
+
+
+def _produced(path: str, text: str) -> list[Json]:
+    return [
+        {"type": "content", "content": {"type": "text", "text": text}},
+        {"type": "diff", "path": path, "oldText": None, "newText": text},
+    ]
+
+
+@st.composite
+def tools(draw: st.DrawFn) -> Json:
+    update: Json = {
+        "sessionUpdate": draw(st.sampled_from(["tool_call", "tool_call_update"])),
+        "toolCallId": draw(TOOL_IDS),
+    }
+    fields: dict[str, st.SearchStrategy[object]] = {
+        "title": st.one_of(TEXTS, st.none()),
+        "status": STATUSES,
+        "kind": st.sampled_from(["read", "edit", None, ["?"]]),
+        "content": st.one_of(st.none(), st.builds(_produced, PATHS, TEXTS), st.just("?")),
+        "locations": st.one_of(st.just([]), st.builds(lambda path: [{"path": path}], PATHS)),
+        "rawInput": st.one_of(st.none(), st.builds(lambda path: {"path": path}, PATHS)),
+        "rawOutput": st.one_of(st.none(), TEXTS, st.integers()),
+        "_meta": st.one_of(st.none(), st.builds(lambda text: {"k": text}, TEXTS)),
+        "future": st.one_of(st.none(), TEXTS),
+    }
+    for name in draw(st.lists(st.sampled_from(sorted(fields)), unique=True, max_size=4)):
+        update[name] = draw(fields[name])
+    return update
+
+
+OTHERS: st.SearchStrategy[Json] = st.one_of(
+    st.builds(lambda text: {"sessionUpdate": "plan", "entries": [{"content": text}]}, TEXTS),
+    st.builds(
+        lambda mode: {"sessionUpdate": "current_mode_update", "currentModeId": mode},
+        st.sampled_from(["ask", "code", None]),
+    ),
+    st.builds(
+        lambda name: {
+            "sessionUpdate": "available_commands_update",
+            "availableCommands": [{"name": name, "description": ""}],
+        },
+        TEXTS,
+    ),
+    st.builds(
+        lambda value: {"sessionUpdate": "config_option_update", "configOptions": value},
+        st.sampled_from([[], [{"id": "model"}], None, "?"]),
+    ),
+    st.builds(
+        lambda used: {"sessionUpdate": "usage_update", "used": used, "size": 9}, st.integers(0, 9)
+    ),
+    st.builds(
+        lambda title: {"sessionUpdate": "session_info_update", "title": title},
+        st.sampled_from(["A title", None, 5]),
+    ),
+    st.just({"sessionUpdate": "notice", "message": "not part of the history"}),
+    st.just({"sessionUpdate": "from_the_future", "anything": [1, 2]}),
+)
+
+BROKEN = st.sampled_from(
+    [
+        # What JavaScript sends when it cuts a string between the halves of a surrogate pair.
+        b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83d"}}',
+        b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ude00"}}',
+        b'{"sessionUpdate":"tool_call","toolCallId":"t1","title":"\\ud83d","status":"pending"}',
+        b'{"sessionUpdate":"tool_call_update","toolCallId":"t1","rawOutput":{"\\ud83d":1}}',
+        b'{"sessionUpdate":"agent_message_chunk","content":5}',
+        b'{"sessionUpdate":"tool_call"}',
+        b'{"sessionUpdate":7}',
+        b'{"sessionUpdate":"agent_message_chunk"',
+        b"[]",
+        b"\xff",
+        b"",
+        b"[" * 5000,
+    ]
+)
+
+
+def encode(value: object) -> bytes:
+    """JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+UPDATES = st.one_of(
+    chunks().map(encode), chunks().map(encode), tools().map(encode), OTHERS.map(encode), BROKEN
+)
+BLOCKS = st.lists(
+    st.one_of(
+        st.builds(lambda text: {"type": "text", "text": text}, TEXTS),
+        st.just({"type": "resource_link", "uri": "file:///a.py", "name": "a.py"}),
+    ),
+    max_size=3,
+)
+
+
+def _params(update: bytes) -> bytes:
+    return b'{"sessionId":"s","update":%b,"_meta":{"trace":1}}' % (update or b"null")
+
+
+OPENED = st.sampled_from(
+    [
+        b'{"modes":{"currentModeId":"ask","availableModes":[{"id":"ask","name":"Ask"}]}}',
+        b'{"modes":null,"configOptions":[]}',
+        b"{}",
+    ]
+)
+TURN_ENDS = st.sampled_from(
+    [b'{"stopReason":"end_turn"}', b'{"interrupted":true}', b'{"error":{"code":1,"message":""}}']
+)
+
+PIECES: st.SearchStrategy[tuple[str, list[bytes]]] = st.one_of(
+    st.tuples(st.just("update"), st.lists(UPDATES, min_size=1, max_size=6)),
+    st.tuples(st.just("update"), st.lists(UPDATES, min_size=1, max_size=6)),
+    st.tuples(st.just("params"), st.lists(UPDATES.map(_params), min_size=1, max_size=2)),
+    st.tuples(st.just("prompt"), st.lists(BLOCKS.map(encode), min_size=1, max_size=1)),
+    st.tuples(st.just("turn_end"), st.lists(TURN_ENDS, min_size=1, max_size=1)),
+    st.tuples(st.just("echo"), st.lists(chunks().map(encode), min_size=1, max_size=2)),
+)
+"""A kind of entry, and the raws of one append."""
+
+CONVERSATIONS = st.lists(PIECES, max_size=12)
+
+
+def segments_of(pieces: Sequence[tuple[str, list[bytes]]], first_seq: int = 1) -> list[Segment]:
+    """The segments that appending these pieces makes."""
+    segments = []
+    for at, (kind, raws) in enumerate(pieces):
+        last_seq = first_seq + len(raws) - 1
+        segments.append(Segment(first_seq, last_seq, kind, at // 2, b"\n".join(raws)))
+        first_seq = last_seq + 1
+    return segments
+
+
+def entries_of(segments: Sequence[Segment]) -> list[Entry]:
+    """All entries of these segments, in order."""
+    return [entry for segment in segments for entry in segment.entries()]

@@ -1,0 +1,53 @@
+"""The table of methods, as a type checker and as a reader see it."""
+
+from __future__ import annotations
+
+from typing import TypeVar, assert_type
+
+import holdfast.schema as schema
+from holdfast.schema import (
+    AGENT_METHODS,
+    CANCEL,
+    CLIENT_METHODS,
+    LIST_SESSIONS,
+    PROMPT,
+    CancelNotification,
+    ListSessionsRequest,
+    ListSessionsResponse,
+    Method,
+    Notification,
+    PromptRequest,
+    PromptResponse,
+    TextContent,
+)
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+def answered(method: Method[P, R], params: P, raw: bytes) -> R:
+    """What a caller of `method` gets for the answer `raw`."""
+    assert isinstance(params, method.params)
+    return schema.decode(method.result, raw).value
+
+
+def told(notification: Notification[P], raw: bytes) -> P:
+    return schema.decode(notification.params, raw).value
+
+
+def test_a_method_carries_the_types_of_both_sides() -> None:
+    prompt = PromptRequest("s", (TextContent("hi"),))
+    response = answered(PROMPT, prompt, b'{"stopReason":"end_turn"}')
+    assert assert_type(response, PromptResponse).stop_reason == "end_turn"
+    page = answered(LIST_SESSIONS, ListSessionsRequest(), b'{"sessions":[]}')
+    assert assert_type(page, ListSessionsResponse).sessions == ()
+    cancel = told(CANCEL, b'{"sessionId":"s"}')
+    assert assert_type(cancel, CancelNotification).session_id == "s"
+
+
+def test_every_method_is_found_by_its_wire_name() -> None:
+    exported = [getattr(schema, name) for name in schema.__all__]
+    methods = [one for one in exported if isinstance(one, Method | Notification)]
+    tables = {**AGENT_METHODS, **CLIENT_METHODS, **schema.PROTOCOL_METHODS}
+    assert {method.name: method for method in methods} == tables
+    assert AGENT_METHODS["session/prompt"] is PROMPT

@@ -1,0 +1,80 @@
+"""The plan of the house: which room may import which. See docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import holdfast
+
+SOURCE = Path(holdfast.__file__).parent
+
+ROWS = {
+    "errors": 1,
+    "schema": 2,
+    "rpc": 3,
+    "transports": 4,
+    "journal": 5,
+    "workspace": 5,
+    "mcp": 5,
+    "agents": 6,
+    "hub": 7,
+    "server": 8,
+    "client": 9,
+    "conformance": 9,
+    "web": 9,
+    "cli": 10,
+    "__init__": 11,
+    "__main__": 11,
+}
+"""A room may use any room on a lower row; rooms on one row do not know each other."""
+
+
+class Edge(NamedTuple):
+    """One import: the file it stands in, and the room it reaches into."""
+
+    importer: str
+    imported: str
+
+    @property
+    def room(self) -> str:
+        return self.importer.split("/")[0].removesuffix(".py")
+
+
+def import_edges(source: Path) -> Iterator[Edge]:
+    """Every import of the package itself, late ones and those for types only included."""
+    for path in sorted(source.rglob("*.py")):
+        importer = str(path.relative_to(source))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for module in _modules(node):
+                parts = module.split(".")
+                if parts[0] == "holdfast" and len(parts) > 1:
+                    yield Edge(importer, parts[1])
+
+
+def _modules(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [name.name for name in names]
+        case ast.ImportFrom(module=module, names=names, level=0) if module == "holdfast":
+            return [f"holdfast.{name.name}" for name in names]
+        case ast.ImportFrom(module=str(module), level=0):
+            return [module]
+        case ast.ImportFrom():
+            raise AssertionError("relative imports hide the room they come from")
+    return []
+
+
+def test_every_import_points_down() -> None:
+    for edge in import_edges(SOURCE):
+        if edge.imported in ROWS and edge.imported != edge.room:
+            assert ROWS[edge.imported] < ROWS[edge.room], (
+                f"{edge.importer} imports {edge.imported}"
+            )
+
+
+def test_every_module_stands_in_a_room_of_the_plan() -> None:
+    rooms = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.suffix != ".typed"}
+    assert rooms - {"__pycache__"} <= set(ROWS)

@@ -1,0 +1,115 @@
+"""PipeTransport on descriptors that are not a fresh pair of pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from holdfast.transports import PipeTransport
+
+
+def devnull() -> int:
+    return os.open(os.devnull, os.O_RDWR)
+
+
+async def test_regular_files_serve_as_input_and_output(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"from a file")
+    read_fd = os.open(tmp_path / "in", os.O_RDONLY)
+    write_fd = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
+    transport = PipeTransport(read_fd, write_fd)
+    assert await transport.receive() == b"from a file"
+    assert await transport.receive() == b""
+    transport.send(b"to a file")
+    await transport.drain()
+    await transport.aclose()
+    assert (tmp_path / "out").read_bytes() == b"to a file"
+
+
+async def test_dev_null_is_an_empty_input_and_an_endless_output() -> None:
+    transport = PipeTransport(devnull(), devnull())
+    assert await transport.receive() == b""
+    transport.send(b"x" * 1_000_000)
+    await transport.drain()
+    assert transport.buffered == 0
+    await transport.aclose()
+
+
+async def test_closing_gives_back_a_shared_pipe_in_blocking_mode() -> None:
+    ours, theirs = os.pipe()
+    shared = os.dup(ours)
+    transport = PipeTransport(ours, devnull())
+    assert not os.get_blocking(shared)
+    await transport.aclose()
+    assert os.get_blocking(shared)
+    os.close(shared)
+    os.close(theirs)
+
+
+async def test_a_shared_socket_never_leaves_blocking_mode() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        transport = PipeTransport(os.dup(left.fileno()), os.dup(left.fileno()))
+        transport.send(b"x" * 10_000_000)
+        assert transport.buffered > 0
+        assert os.get_blocking(left.fileno())
+        right.close()
+        await transport.aclose()
+
+
+async def test_a_socket_that_is_reset_reads_as_the_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        fd = accepted.detach()
+        transport = PipeTransport(fd, os.dup(fd))
+        client.send(b"never read")
+        transport.send(b"never read")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        client.close()
+        async with asyncio.timeout(5):
+            while await transport.receive():
+                pass
+        await transport.aclose()
+
+
+async def test_two_tasks_may_not_wait_in_receive() -> None:
+    ours, theirs = os.pipe()
+    transport = PipeTransport(ours, devnull())
+    first = asyncio.create_task(transport.receive())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="another task"):
+        await transport.receive()
+    await transport.aclose()
+    assert await first == b""
+    os.close(theirs)
+
+
+async def test_after_hanging_up_a_waiting_receiver_still_hears_the_last_words() -> None:
+    (ours, theirs), (their_input, our_output) = os.pipe(), os.pipe()
+    transport = PipeTransport(ours, our_output)
+    receiving = asyncio.create_task(transport.receive())
+    await asyncio.sleep(0)
+    await transport.hang_up()
+    assert os.read(their_input, 1) == b""
+    os.write(theirs, b"bye")
+    async with asyncio.timeout(5):
+        assert await receiving == b"bye"
+    await transport.aclose()
+    os.close(theirs)
+    os.close(their_input)
+
+
+async def test_after_hanging_up_what_nobody_receives_is_thrown_away() -> None:
+    (ours, theirs), (their_input, our_output) = os.pipe(), os.pipe()
+    transport = PipeTransport(ours, our_output)
+    await transport.hang_up()
+    async with asyncio.timeout(5):
+        await asyncio.to_thread(os.write, theirs, b"x" * 1_000_000)
+        assert await transport.receive() == b""
+    await transport.aclose()
+    os.close(theirs)
+    os.close(their_input)
