@@ -70,9 +70,7 @@ def _modules(node: ast.AST) -> list[str]:
 def test_every_import_points_down() -> None:
     for edge in import_edges(SOURCE):
         if edge.imported in ROWS and edge.imported != edge.room:
-            assert ROWS[edge.imported] < ROWS[edge.room], (
-                f"{edge.importer} imports {edge.imported}"
-            )
+            assert ROWS[edge.imported] < ROWS[edge.room], f"{edge.importer} imports {edge.imported}"
 
 
 def test_every_module_stands_in_a_room_of_the_plan() -> None:

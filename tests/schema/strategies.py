@@ -51,13 +51,16 @@ def _instances(kind: type[Struct]) -> st.SearchStrategy[Any]:
 
 
 def _elicitations() -> st.SearchStrategy[ours.CreateElicitationRequest]:
-    scopes: st.SearchStrategy[Any] = st.builds(
-        dict, session_id=texts, tool_call_id=st.none() | texts
-    ) | st.builds(dict, request_id=st.none() | texts | st.integers(-(2**63), 2**63 - 1))
-    modes: st.SearchStrategy[Any] = st.builds(
-        dict, mode=st.just("form"), requested_schema=instances(ours.ElicitationSchema)
-    ) | st.builds(
-        dict, mode=st.just("url"), elicitation_id=texts, url=st.just("https://example.com/a")
+    ids: st.SearchStrategy[Any] = st.none() | texts | st.integers(-(2**63), 2**63 - 1)
+    scopes: st.SearchStrategy[Any] = st.one_of(
+        st.builds(dict, session_id=texts, tool_call_id=st.none() | texts),
+        st.builds(dict, request_id=ids),
+    )
+    forms = instances(ours.ElicitationSchema)
+    url = st.just("https://example.com/a")
+    modes: st.SearchStrategy[Any] = st.one_of(
+        st.builds(dict, mode=st.just("form"), requested_schema=forms),
+        st.builds(dict, mode=st.just("url"), elicitation_id=texts, url=url),
     )
     return st.builds(
         lambda message, scope, mode: ours.CreateElicitationRequest(message, **scope, **mode),

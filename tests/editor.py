@@ -1,0 +1,276 @@
+"""A client for tests that is not ours: JSON lines over a program's stdio, nothing decoded twice.
+
+It answers what an agent asks from `answers`, and keeps every line in the order it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+DEADLINE = 20.0
+"""Seconds any single wait may take."""
+
+SCRIPTED = str(Path(__file__).with_name("scripted_agent.py"))
+
+Answer = Callable[[dict[str, Any]], Any | Awaitable[Any]]
+
+
+class Refused(Exception):  # noqa: N818
+    """The program answered with an error; `code`, `message` and `data` as they came."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error['code']}: {error['message']}")
+        self.code: int = error["code"]
+        self.message: str = error["message"]
+        self.data: Any = error.get("data")
+
+
+def scripted_agent(**options: Any) -> list[str]:
+    """The command of an agent of tests/scripted_agent.py."""
+    return [sys.executable, SCRIPTED, json.dumps(options)]
+
+
+def wrap_command(agent: Sequence[str], *options: str) -> list[str]:
+    """`holdfast wrap` in front of `agent`."""
+    return [sys.executable, "-m", "holdfast", "wrap", *options, "--", *agent]
+
+
+class Editor:
+    """One client and the program it talks to."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[bytes] = []
+        self.messages: list[dict[str, Any]] = []
+        self.answers: dict[str, Answer] = {"session/request_permission": allow}
+        self.stderr = b""
+        self._waiting: dict[Any, asyncio.Future[Any]] = {}
+        self._asked: set[asyncio.Task[None]] = set()
+        self._news = asyncio.Condition()
+        self._last_id = 0
+        self._ended = False
+
+    # -- asking and telling -----------------------------------------------------------------
+
+    def begin(self, method: str, params: Any = None) -> asyncio.Future[Any]:
+        """Send a request; the future gets its result, or Refused."""
+        self._last_id += 1
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[self._last_id] = future
+        self.send({"id": self._last_id, "method": method, "params": params or {}})
+        return future
+
+    async def call(self, method: str, params: Any = None) -> Any:
+        """Send a request and wait for the result; Refused for an error."""
+        return await asyncio.wait_for(self.begin(method, params), DEADLINE)
+
+    def tell(self, method: str, params: Any) -> None:
+        """Send a notification."""
+        self.send({"method": method, "params": params})
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.send_line(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def send_line(self, line: bytes) -> None:
+        """Send these bytes and a newline."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+
+    @property
+    def last_id(self) -> int:
+        return self._last_id
+
+    # -- what most tests do -----------------------------------------------------------------
+
+    async def initialize(self, **capabilities: Any) -> dict[str, Any]:
+        """Introduce a client with these capabilities."""
+        params = {"protocolVersion": 1, "clientCapabilities": capabilities}
+        result: dict[str, Any] = await self.call("initialize", params)
+        return result
+
+    async def new(self, cwd: str | Path = "/", **params: Any) -> str:
+        """A new session; its id."""
+        result = await self.call("session/new", {"cwd": str(cwd), "mcpServers": [], **params})
+        return str(result["sessionId"])
+
+    async def load(self, session_id: str, cwd: str | Path = "/", **params: Any) -> Any:
+        """Load a session."""
+        return await self.call("session/load", open_params(session_id, cwd, **params))
+
+    async def resume(self, session_id: str, cwd: str | Path = "/", **params: Any) -> Any:
+        """Resume a session."""
+        return await self.call("session/resume", open_params(session_id, cwd, **params))
+
+    def begin_prompt(self, session_id: str, *steps: Any) -> asyncio.Future[Any]:
+        """Begin a turn; `steps` as tests/scripted_agent.py takes them, or one string."""
+        return self.begin("session/prompt", prompt_params(session_id, *steps))
+
+    async def prompt(self, session_id: str, *steps: Any) -> Any:
+        """Run a turn to its end."""
+        return await asyncio.wait_for(self.begin_prompt(session_id, *steps), DEADLINE)
+
+    async def sessions(self, **params: Any) -> list[dict[str, Any]]:
+        """All pages of the list."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = await self.call("session/list", params)
+            found += page["sessions"]
+            if not page.get("nextCursor"):
+                return found
+            params = {**params, "cursor": page["nextCursor"]}
+
+    # -- what came --------------------------------------------------------------------------
+
+    def updates(self, session_id: str | None = None) -> list[dict[str, Any]]:
+        """The update objects so far, of one session or of all."""
+        return [
+            message["params"]["update"]
+            for message in self.messages
+            if message.get("method") == "session/update"
+            and session_id in (None, message["params"]["sessionId"])
+        ]
+
+    def text(self, kind: str = "agent_message_chunk", session_id: str | None = None) -> str:
+        """All text of this kind of chunk so far."""
+        return "".join(
+            update["content"].get("text", "")
+            for update in self.updates(session_id)
+            if update["sessionUpdate"] == kind
+        )
+
+    def place_of_answer(self, number: int) -> int:
+        """Where in `messages` the answer to the request with this id stands."""
+        return next(
+            place
+            for place, message in enumerate(self.messages)
+            if message.get("id") == number and "method" not in message
+        )
+
+    async def until(self, what: Callable[[], Any]) -> Any:
+        """Wait until `what()` is true, looked at whenever a line has come; its value."""
+
+        async def wait() -> Any:
+            async with self._news:
+                while not (found := what()):
+                    if self._ended:
+                        raise AssertionError(f"the program ended first; stderr: {self.stderr!r}")
+                    await self._news.wait()
+                return found
+
+        return await asyncio.wait_for(wait(), DEADLINE)
+
+    async def until_text(self, text: str) -> None:
+        """Wait until the agent has said this."""
+        await self.until(lambda: text in self.text())
+
+    # -- running ----------------------------------------------------------------------------
+
+    async def read(self) -> None:
+        """Take lines until the program closes its stdout."""
+        assert self.process.stdout is not None
+        try:
+            while line := await self.process.stdout.readline():
+                async with self._news:
+                    self.lines.append(line)
+                    self._take(json.loads(line))
+                    self._news.notify_all()
+        finally:
+            async with self._news:
+                self._ended = True
+                self._news.notify_all()
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(ConnectionError("the program has gone"))
+                    future.exception()
+
+    async def read_stderr(self) -> None:
+        assert self.process.stderr is not None
+        while chunk := await self.process.stderr.read(65536):
+            self.stderr += chunk
+
+    def _take(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+        if "method" in message:
+            if "id" in message:
+                task = asyncio.create_task(self._answer(message))
+                self._asked.add(task)
+                task.add_done_callback(self._asked.discard)
+            return
+        future = self._waiting.pop(message.get("id"), None)
+        if future is not None and not future.done():
+            if "error" in message:
+                future.set_exception(Refused(message["error"]))
+            else:
+                future.set_result(message["result"])
+
+    async def _answer(self, message: dict[str, Any]) -> None:
+        handler = self.answers.get(message["method"])
+        if handler is None:
+            error = {"code": -32601, "message": "not here"}
+            self.send({"id": message["id"], "error": error})
+            return
+        result = handler(message["params"])
+        if isinstance(result, Awaitable):
+            result = await result
+        self.send({"id": message["id"], "result": result})
+
+    async def leave(self) -> int:
+        """Close stdin as an editor that quits, and wait for the program to end."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return await asyncio.wait_for(self.process.wait(), DEADLINE)
+
+    async def kill(self) -> None:
+        """SIGKILL the program itself, as a crash would."""
+        self.process.kill()
+        await self.process.wait()
+
+
+def allow(params: dict[str, Any]) -> Any:
+    """The first option there is."""
+    return {"outcome": {"outcome": "selected", "optionId": params["options"][0]["optionId"]}}
+
+
+def open_params(session_id: str, cwd: str | Path, **params: Any) -> dict[str, Any]:
+    """What session/load and session/resume take."""
+    return {"sessionId": session_id, "cwd": str(cwd), "mcpServers": [], **params}
+
+
+def prompt_params(session_id: str, *steps: Any) -> dict[str, Any]:
+    """What session/prompt takes, for steps of the scripted agent or one string."""
+    text = steps[0] if steps and isinstance(steps[0], str) else json.dumps(steps)
+    return {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
+
+
+@asynccontextmanager
+async def editor(
+    command: Sequence[str], *, journal: str | Path, env: Mapping[str, str] | None = None
+) -> AsyncIterator[Editor]:
+    """Run `command` and talk to it; at the end it is gone, with all it started."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=256 << 20,
+        env={**os.environ, "HOLDFAST_JOURNAL": str(journal), **(env or {})},
+        start_new_session=True,
+    )
+    client = Editor(process)
+    reading = [asyncio.create_task(client.read()), asyncio.create_task(client.read_stderr())]
+    try:
+        yield client
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await asyncio.wait(reading, timeout=5)
+        for task in reading:
+            task.cancel()

@@ -1,0 +1,25 @@
+"""A journal in a folder of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from holdfast.journal import SqliteJournal
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the journal of this test is."""
+    return tmp_path / "journal.db"
+
+
+@pytest_asyncio.fixture
+async def journal(path: Path) -> AsyncIterator[SqliteJournal]:
+    """A new journal at `path`."""
+    opened = SqliteJournal.open(path, busy_seconds=0.2)
+    yield opened
+    await opened.aclose()

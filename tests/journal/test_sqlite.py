@@ -1,0 +1,245 @@
+"""The journal in SQLite: sessions, leases, and entries that are appended and read on."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from tests.journal.conversations import chunk, encode
+
+from holdfast.errors import (
+    AmbiguousIdError,
+    LeaseLostError,
+    SessionExistsError,
+    UnknownSessionError,
+)
+from holdfast.journal import Journal, Lease, NewSession, Segment, SqliteJournal
+
+PROMPT = b'[{"type":"text","text":"Hi"}]'
+
+
+async def begun(journal: Journal, session_id: str = "s1", agent: str = "a") -> Lease:
+    """A new session and its lease."""
+    return await journal.create(NewSession(session_id, agent, "/work"), "me")
+
+
+async def test_a_new_session_is_as_it_was_created(journal: SqliteJournal) -> None:
+    new = NewSession("s1", "gemini", "/work", ("/lib", "/a b"), "Title", created_at=1234)
+    lease = await journal.create(new, "me")
+    row = await journal.session("s1")
+    assert (row.agent, row.cwd, row.additional_directories) == ("gemini", "/work", ("/lib", "/a b"))
+    assert (row.title, row.created_at, row.updated_at) == ("Title", 1234, 1234)
+    assert (row.message_count, row.prompted, row.last_seq) == (0, False, 0)
+    assert (lease.session_id, lease.owner, lease.epoch, lease.next_seq) == ("s1", "me", 1, 1)
+
+
+async def test_an_id_is_taken_once(journal: SqliteJournal) -> None:
+    await begun(journal)
+    with pytest.raises(SessionExistsError, match="'s1'"):
+        await begun(journal)
+    assert (await journal.session("s1")).last_seq == 0
+
+
+async def test_the_folder_and_all_files_are_the_users_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "holdfast"
+    journal = SqliteJournal.open(folder / "journal.db")
+    await begun(journal)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert modes == {"journal.db": 0o600, "journal.db-wal": 0o600, "journal.db-shm": 0o600}
+    await journal.aclose()
+
+
+async def test_what_was_appended_is_read_in_order_byte_for_byte(journal: SqliteJournal) -> None:
+    lease = await begun(journal)
+    raws = [encode(chunk("agent_message", f"né {n} 🙂")) for n in range(5)]
+    one = await journal.append(lease, "prompt", [PROMPT])
+    many = await journal.append(lease, "update", raws)
+    assert (one.first_seq, one.last_seq, many.first_seq, many.last_seq) == (1, 1, 2, 6)
+    assert lease.next_seq == 7
+    assert await journal.read("s1", 0) == [one, many]
+    assert [entry.raw for entry in many.entries()] == raws
+    assert [entry.seq for entry in many.entries()] == [2, 3, 4, 5, 6]
+
+
+async def test_reading_on_begins_after_the_given_entry_also_inside_a_segment(
+    journal: SqliteJournal,
+) -> None:
+    lease = await begun(journal)
+    await journal.append(lease, "update", [b"1", b"2", b"3"])
+    rest = await journal.append(lease, "update", [b"4"])
+    for after in range(5):
+        read = await journal.read("s1", after)
+        seqs = [entry.seq for segment in read for entry in segment.entries()]
+        assert seqs == list(range(after + 1, 5))
+    assert await journal.read("s1", 3) == [rest]
+    assert await journal.read("s1", 4) == []
+
+
+async def test_one_read_brings_no_more_than_asked_for_but_never_nothing(
+    journal: SqliteJournal,
+) -> None:
+    lease = await begun(journal)
+    for _ in range(4):
+        await journal.append(lease, "update", [b"x" * 100])
+    assert len(await journal.read("s1", 0, 1)) == 1
+    assert len(await journal.read("s1", 0, 150)) == 2
+    assert len(await journal.read("s1", 2, 10_000)) == 2
+
+
+async def test_sessions_never_see_each_others_entries(journal: SqliteJournal) -> None:
+    leases = [await begun(journal, f"s{n}") for n in range(3)]
+    for n, lease in enumerate(leases):
+        await journal.append(lease, "update", [b"%d" % n] * (n + 1))
+    for n in range(3):
+        (segment,) = await journal.read(f"s{n}", 0)
+        assert segment.raw.split(b"\n") == [b"%d" % n] * (n + 1)
+        assert (await journal.session(f"s{n}")).last_seq == n + 1
+
+
+async def test_json_laid_out_over_lines_is_kept_on_one(journal: SqliteJournal) -> None:
+    lease = await begun(journal)
+    segment = await journal.append(lease, "update", [b'{\n "a": 1\n}', b"{}"])
+    assert [entry.raw for entry in segment.entries()] == [b'{  "a": 1 }', b"{}"]
+
+
+async def test_appending_nothing_is_our_own_mistake(journal: SqliteJournal) -> None:
+    with pytest.raises(ValueError, match="nothing to append"):
+        await journal.append(await begun(journal), "update", [])
+
+
+async def test_after_a_takeover_the_old_owner_writes_nothing(journal: SqliteJournal) -> None:
+    old = await begun(journal)
+    kept = await journal.append(old, "update", [b"1"])
+    new = await journal.acquire("s1", "you")
+    assert (new.owner, new.epoch, new.next_seq) == ("you", 2, 2)
+    with pytest.raises(LeaseLostError):
+        await journal.append(old, "update", [b"2"])
+    with pytest.raises(LeaseLostError):
+        await journal.touch(old, title="mine")
+    with pytest.raises(LeaseLostError):
+        await journal.renew(old, 5)
+    await journal.release(old)
+    await journal.settle(old, 1)
+    assert old.next_seq == 2
+    assert await journal.read("s1", 0) == [kept]
+    assert (await journal.session("s1")).title is None
+    assert (await journal.holder("s1")).owner == "you"
+    assert (await journal.append(new, "update", [b"2"])).first_seq == 2
+
+
+async def test_a_lease_is_renewed_and_released(journal: SqliteJournal) -> None:
+    lease = await begun(journal)
+    first = (await journal.holder("s1")).expires_at
+    await journal.renew(lease, 1000.0)
+    assert (await journal.holder("s1")).expires_at > first
+    await journal.release(lease)
+    holder = await journal.holder("s1")
+    assert (holder.owner, holder.epoch, holder.expires_at) == ("me", 1, 0)
+
+
+async def test_touch_changes_what_is_given_and_nothing_else(journal: SqliteJournal) -> None:
+    lease = await begun(journal)
+    await journal.touch(lease, title="T", updated_at=99)
+    await journal.touch(lease, prompted=True)
+    await journal.touch(lease)
+    row = await journal.session("s1")
+    assert (row.title, row.updated_at, row.prompted) == ("T", 99, True)
+    await journal.touch(lease, title=None)
+    assert (await journal.session("s1")).title is None
+
+
+async def test_a_session_can_be_renamed_from_outside(journal: SqliteJournal) -> None:
+    await begun(journal)
+    await journal.set_title("s1", "half a smile: \ud83d")
+    assert (await journal.session("s1")).title == "half a smile: ?"
+    with pytest.raises(UnknownSessionError):
+        await journal.set_title("s2", "T")
+
+
+async def test_taking_over_repairs_the_time_that_a_crash_kept_from_being_written(
+    journal: SqliteJournal,
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/", created_at=5), "me")
+    segment = await journal.append(lease, "update", [b"1"])
+    assert (await journal.session("s1")).updated_at == 5
+    await journal.acquire("s1", "you")
+    assert (await journal.session("s1")).updated_at == segment.at
+
+
+async def test_an_id_may_be_given_as_any_prefix_that_fits_one_session(
+    journal: SqliteJournal,
+) -> None:
+    for session_id in ("abc", "abcd", "abX", "x%", "é1"):
+        await begun(journal, session_id)
+    assert (await journal.resolve("abc")).session_id == "abc"
+    assert (await journal.resolve("abcd")).session_id == "abcd"
+    assert (await journal.resolve("x")).session_id == "x%"
+    assert (await journal.resolve("é")).session_id == "é1"
+    with pytest.raises(AmbiguousIdError) as caught:
+        await journal.resolve("ab")
+    assert set(caught.value.matches) == {"abc", "abcd", "abX"}
+    for nothing in ("", "abcde", "%", "AB"):
+        with pytest.raises(UnknownSessionError):
+            await journal.resolve(nothing)
+
+
+async def test_what_is_not_there_is_said_to_be_unknown(journal: SqliteJournal) -> None:
+    for question in (journal.session, journal.holder, journal.state):
+        with pytest.raises(UnknownSessionError) as caught:
+            await question("nobody")
+        assert caught.value.session_id == "nobody"
+    with pytest.raises(UnknownSessionError):
+        await journal.read("nobody", 0)
+    with pytest.raises(UnknownSessionError):
+        await journal.acquire("nobody", "me")
+    with pytest.raises(UnknownSessionError):
+        await journal.link("a", "d", "nobody")
+    assert await journal.delete("nobody") is False
+
+
+async def test_two_processes_can_use_one_journal(journal: SqliteJournal, path: Path) -> None:
+    other = SqliteJournal.open(path)
+    ours, theirs = await begun(journal, "s1"), await begun(other, "s2")
+    await journal.append(ours, "update", [b"1"])
+    await other.append(theirs, "update", [b"2"])
+    assert await other.read("s1", 0) == await journal.read("s1", 0)
+    taken = await other.acquire("s1", "other")
+    with pytest.raises(LeaseLostError):
+        await journal.append(ours, "update", [b"3"])
+    assert await other.append(taken, "update", [b"3"]) == (await journal.read("s1", 1))[0]
+    await other.aclose()
+
+
+async def test_a_journal_opened_again_has_everything(path: Path) -> None:
+    journal = SqliteJournal.open(f"sqlite:///{path}")
+    secret = journal.cursor_secret
+    lease = await begun(journal)
+    segment = await journal.append(lease, "prompt", [PROMPT])
+    row = await journal.session("s1")
+    await journal.aclose()
+    again = SqliteJournal.open(path, create=False)
+    assert await again.session("s1") == row
+    assert await again.read("s1", 0) == [segment]
+    assert again.cursor_secret == secret
+    assert len(secret) == 32
+    await again.aclose()
+
+
+async def test_the_log_is_copied_into_the_file_in_the_background(
+    journal: SqliteJournal, path: Path
+) -> None:
+    lease = await begun(journal)
+    size = path.stat().st_size
+    for _ in range(10):
+        await journal.append(lease, "update", [b"x" * 1_000_000])
+    # What is asked of the background now comes after the checkpoint.
+    await journal.settle(lease, 0)
+    assert path.stat().st_size > size + 4_000_000
+
+
+def test_a_segment_that_cannot_be_cut_stays_whole() -> None:
+    compacted = Segment(3, 9, "update", 0, b"{}")
+    assert compacted.after(5) == compacted
+    assert [entry.seq for entry in compacted.entries()] == [9]

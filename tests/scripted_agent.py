@@ -1,0 +1,299 @@
+"""An agent that does what the prompt says: a program, run behind `holdfast wrap` by tests.
+
+    python scripted_agent.py '{"log": "/tmp/log.jsonl", …}'
+
+Options (a JSON object):
+    log                 file that gets every message it receives, one a line
+    store               file that keeps its sessions over restarts (for list, load, resume)
+    capabilities        its agentCapabilities
+    info                its agentInfo; null for none
+    opened              merged into the answer of session/new, load and resume
+    ids                 "counter": 0, 1, … in every process; else unique ones
+    replies             method to a list of results or {"error": …}, used up one after the other;
+                        the last one stays
+    before              method to a list of lines printed before its answer; "$ID" is the session
+    after               the same, behind the answer
+    initialize          "never", "exit", "garbage", "flood" or "version 2"
+    deaf                true: goes on when stdin ends and when SIGTERM comes
+
+A prompt whose first text block is a JSON array is a list of steps, each an object with one key:
+    say, think          one chunk of text
+    update              one update object
+    line                a line as it is, "$ID" replaced by the session
+    ask                 [method, params]: asked of the client; the answer is said as text
+    tell                [method, params]
+    until               "cancel": wait for session/cancel; "cancel ignored": never ends;
+                        a path: wait until this file exists
+    spawn               a shell command, left running
+    stderr              text for stderr
+    exit                an exit status, at once
+    stop                the stopReason to answer with
+    error               the error object to answer with
+Any other prompt is answered by `heard: …` with all its text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+OPTIONS: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+WRITE = threading.Lock()
+ANSWERED = threading.Condition()
+ANSWERS: dict[int, Any] = {}
+CANCELLED: dict[str, threading.Event] = {}
+NUMBERS = itertools.count(1000)
+COUNTER = itertools.count()
+
+
+def send(**message: Any) -> None:
+    line(json.dumps({"jsonrpc": "2.0", **message}))
+
+
+def line(text: str) -> None:
+    with WRITE:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+
+def update(session_id: str, body: dict[str, Any]) -> None:
+    send(method="session/update", params={"sessionId": session_id, "update": body})
+    remember(session_id, body)
+
+
+# -- its own memory, if it has one --------------------------------------------------------------
+
+
+def stored() -> dict[str, Any]:
+    path = OPTIONS.get("store")
+    if path is None or not Path(path).exists():
+        return {}
+    found: dict[str, Any] = json.loads(Path(path).read_text())
+    return found
+
+
+def store(sessions: dict[str, Any]) -> None:
+    if path := OPTIONS.get("store"):
+        Path(path).write_text(json.dumps(sessions))
+
+
+def remember(session_id: str, body: dict[str, Any]) -> None:
+    sessions = stored()
+    if session_id in sessions:
+        sessions[session_id]["updates"].append(body)
+        store(sessions)
+
+
+# -- methods ------------------------------------------------------------------------------------
+
+
+def initialize(message: dict[str, Any]) -> None:
+    how = OPTIONS.get("initialize", "")
+    if how == "never":
+        return
+    if how == "exit":
+        sys.stderr.write("no licence found\n")
+        sys.stderr.flush()
+        os._exit(7)
+    if how == "garbage":
+        line("Welcome to the agent!")
+        line('{"half": ')
+        line("[1, 2]")
+    if how == "flood":
+        for _ in range(5000):
+            sys.stderr.write("x" * 1023 + "\n")
+        sys.stderr.flush()
+    result = {
+        "protocolVersion": 2 if how == "version 2" else 1,
+        "agentCapabilities": OPTIONS.get("capabilities", {}),
+        "agentInfo": OPTIONS.get("info", {"name": "scripted", "version": "1"}),
+        "authMethods": OPTIONS.get("authMethods", []),
+    }
+    send(id=message["id"], result=result)
+
+
+def new_session(params: dict[str, Any]) -> dict[str, Any]:
+    number = next(COUNTER)
+    session_id = str(number) if OPTIONS.get("ids") == "counter" else f"own-{os.getpid()}-{number}"
+    sessions = stored()
+    sessions[session_id] = {"cwd": params["cwd"], "updates": []}
+    store(sessions)
+    return {"sessionId": session_id, **OPTIONS.get("opened", {})}
+
+
+def open_session(params: dict[str, Any], *, replay: bool) -> dict[str, Any]:
+    session = stored().get(params["sessionId"])
+    if session is None:
+        raise LookupError(params["sessionId"])
+    if replay:
+        for body in session["updates"]:
+            send(
+                method="session/update",
+                params={"sessionId": params["sessionId"], "update": body},
+            )
+    return dict(OPTIONS.get("opened", {}))
+
+
+def list_sessions(_: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "sessions": [
+            {"sessionId": key, "cwd": value["cwd"], **value.get("info", {})}
+            for key, value in stored().items()
+        ]
+    }
+
+
+def delete_session(params: dict[str, Any]) -> dict[str, Any]:
+    sessions = stored()
+    sessions.pop(params["sessionId"], None)
+    store(sessions)
+    return {}
+
+
+METHODS = {
+    "session/new": new_session,
+    "session/load": lambda params: open_session(params, replay=True),
+    "session/resume": lambda params: open_session(params, replay=False),
+    "session/list": list_sessions,
+    "session/delete": delete_session,
+    "session/close": lambda params: {},
+    "session/set_mode": lambda params: {},
+    "session/set_config_option": lambda params: {},
+    "authenticate": lambda params: {},
+}
+
+
+def answer(message: dict[str, Any]) -> None:
+    method, params = message["method"], message.get("params", {})
+    session_id = str(params.get("sessionId", ""))
+    for text in OPTIONS.get("before", {}).get(method, ()):
+        line(text.replace("$ID", session_id))
+    replies = OPTIONS.get("replies", {}).get(method)
+    if replies:
+        reply = replies.pop(0) if len(replies) > 1 else replies[0]
+        if isinstance(reply, dict) and "error" in reply:
+            send(id=message["id"], error=reply["error"])
+        else:
+            send(id=message["id"], result=reply)
+    elif method not in METHODS:
+        send(id=message["id"], error={"code": -32601, "message": f"no method {method}"})
+    else:
+        try:
+            result = METHODS[method](params)
+        except LookupError:
+            send(id=message["id"], error={"code": -32603, "message": "no such session"})
+            return
+        session_id = session_id or str(result.get("sessionId", ""))
+        send(id=message["id"], result=result)
+    for text in OPTIONS.get("after", {}).get(method, ()):
+        line(text.replace("$ID", session_id))
+
+
+# -- prompts ------------------------------------------------------------------------------------
+
+
+def prompt(message: dict[str, Any]) -> None:
+    params = message["params"]
+    session_id = params["sessionId"]
+    for block in params["prompt"]:
+        remember(session_id, {"sessionUpdate": "user_message_chunk", "content": block})
+    texts = [block.get("text", "") for block in params["prompt"]]
+    own = [text for text in texts if text.startswith("[{")]
+    steps = json.loads(own[0]) if own else [{"say": "heard: " + json.dumps(params["prompt"])}]
+    reply: dict[str, Any] = {"result": {"stopReason": "end_turn"}}
+    for step in steps:
+        (kind, value) = next(iter(step.items()))
+        if kind == "stop":
+            reply = {"result": {"stopReason": value}}
+        elif kind == "error":
+            reply = {"error": value}
+        else:
+            take(session_id, kind, value)
+    send(id=message["id"], **reply)
+
+
+def take(session_id: str, kind: str, value: Any) -> None:
+    if kind in ("say", "think"):
+        name = "agent_message_chunk" if kind == "say" else "agent_thought_chunk"
+        update(session_id, {"sessionUpdate": name, "content": {"type": "text", "text": value}})
+    elif kind == "update":
+        update(session_id, value)
+    elif kind == "line":
+        line(value.replace("$ID", session_id))
+    elif kind == "ask":
+        take(session_id, "say", "answer: " + json.dumps(ask(value[0], session_id, value[1])))
+    elif kind == "tell":
+        send(method=value[0], params={"sessionId": session_id, **value[1]})
+    elif kind == "until":
+        wait_until(session_id, value)
+    elif kind == "spawn":
+        subprocess.Popen(value, shell=True, stdout=subprocess.DEVNULL)
+    elif kind == "stderr":
+        sys.stderr.write(value + "\n")
+        sys.stderr.flush()
+    elif kind == "exit":
+        os._exit(value)
+
+
+def wait_until(session_id: str, what: str) -> None:
+    if what == "cancel":
+        CANCELLED.setdefault(session_id, threading.Event()).wait()
+    elif what == "cancel ignored":
+        threading.Event().wait()
+    else:
+        while not Path(what).exists():
+            time.sleep(0.005)
+
+
+def ask(method: str, session_id: str, params: dict[str, Any]) -> Any:
+    with ANSWERED:
+        number = next(NUMBERS)
+        send(id=number, method=method, params={"sessionId": session_id, **params})
+        ANSWERED.wait_for(lambda: number in ANSWERS)
+        return ANSWERS.pop(number)
+
+
+def settle(message: dict[str, Any]) -> None:
+    with ANSWERED:
+        ANSWERS[message["id"]] = message.get("result", {"error": message.get("error")})
+        ANSWERED.notify_all()
+
+
+def take_message(message: dict[str, Any]) -> None:
+    method = message.get("method")
+    if method is None:
+        settle(message)
+    elif method == "initialize":
+        initialize(message)
+    elif method == "session/prompt":
+        session_id = message["params"]["sessionId"]
+        CANCELLED[session_id] = threading.Event()
+        threading.Thread(target=prompt, args=(message,), daemon=True).start()
+    elif method == "session/cancel":
+        CANCELLED.setdefault(message["params"]["sessionId"], threading.Event()).set()
+    elif "id" in message:
+        answer(message)
+
+
+def main() -> None:
+    if OPTIONS.get("deaf"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for text in sys.stdin:
+        if path := OPTIONS.get("log"):
+            with Path(path).open("a") as file:
+                file.write(text)
+        take_message(json.loads(text))
+    while OPTIONS.get("deaf"):
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""What a client gets from `holdfast wrap`, method by method, over real processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.editor import editor, scripted_agent, wrap_command
+
+
+async def test_a_session_survives_its_processes_and_goes_on(journal: Path) -> None:
+    command = wrap_command(scripted_agent())
+    async with editor(command, journal=journal) as first:
+        await first.initialize()
+        session = await first.new()
+        await first.prompt(session, {"think": "hm"}, {"say": "one "}, {"say": "two"})
+        await first.kill()
+    async with editor(command, journal=journal) as second:
+        answer = await second.initialize()
+        assert answer["agentCapabilities"]["loadSession"] is True
+        listed = await second.sessions()
+        assert [info["sessionId"] for info in listed] == [session]
+        await second.load(session)
+        assert second.text() == "one two"
+        assert second.text("agent_thought_chunk") == "hm"
+        assert await second.prompt(session, "and now?") == {"stopReason": "end_turn"}
+        assert "one two" in second.text()[len("one two") :]
+        assert await second.leave() == 0
