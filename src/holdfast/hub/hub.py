@@ -199,7 +199,9 @@ class Hub:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
             return False
-        if row.prompted or await self._journal.downstream(session_id) is not None:
+        # An adopted session has its "opened" entry last, any other has it first.
+        first = await self._journal.read(session_id, 0, 1)
+        if row.prompted or (first and first[0].kind == "opened"):
             return True
         await self._journal.delete(session_id)
         return False

@@ -1,0 +1,201 @@
+"""Settling: after a turn its history is shorter, counted and searchable, and says the same."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of
+
+from holdfast.journal import Lease, NewSession, Segment, SqliteJournal, settling
+from holdfast.journal.fold import Message, fold
+
+Pieces = list[tuple[str, list[bytes]]]
+
+
+def turn(prompt: str, *updates: object) -> Pieces:
+    """A whole turn, each update appended by itself."""
+    return [
+        ("prompt", [encode([{"type": "text", "text": prompt}])]),
+        *[("update", [encode(update)]) for update in updates],
+        ("turn_end", [b'{"stopReason":"end_turn"}']),
+    ]
+
+
+async def append(journal: SqliteJournal, lease: Lease, pieces: Pieces) -> int:
+    """Append all; the number of the last entry."""
+    for kind, raws in pieces:
+        await journal.append(lease, kind, raws)
+    return lease.next_seq - 1
+
+
+async def history(journal: SqliteJournal, session_id: str = "s1") -> list[Segment]:
+    """All segments of a session."""
+    found: list[Segment] = []
+    while more := await journal.read(session_id, found[-1].last_seq if found else 0):
+        found += more
+    return found
+
+
+async def begun(journal: SqliteJournal, session_id: str = "s1") -> Lease:
+    """A new session."""
+    return await journal.create(NewSession(session_id, "a", "/w"), "me")
+
+
+async def test_a_settled_turn_is_shorter_and_folds_to_the_same_state(
+    journal: SqliteJournal,
+) -> None:
+    lease = await begun(journal)
+    pieces = turn("Hi", *[chunk("agent_message", f"word {n} ") for n in range(50)])
+    last = await append(journal, lease, pieces)
+    before = await history(journal)
+    await journal.settle(lease, last)
+    after = await history(journal)
+    assert (len(before), len(after)) == (52, 3)
+    assert fold(entries_of(after)) == fold(entries_of(before)) == await journal.state("s1")
+    assert (await journal.session("s1")).last_seq == last
+    assert lease.next_seq == last + 1
+
+
+@given(CONVERSATIONS, CONVERSATIONS)
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_settling_never_changes_the_state_of_a_session(
+    path: Path, one: Pieces, two: Pieces
+) -> None:
+    async def scenario() -> None:
+        journal = SqliteJournal.open(path)
+        lease = await begun(journal)
+        middle = await append(journal, lease, one)
+        await append(journal, lease, two)
+        before = fold(entries_of(await history(journal)))
+        await journal.settle(lease, middle)
+        assert fold(entries_of(await history(journal))) == before
+        await journal.settle(lease, lease.next_seq - 1)
+        assert await journal.state("s1") == before
+        assert fold(entries_of(await history(journal))) == before
+        await journal.delete("s1")
+        await journal.aclose()
+
+    asyncio.run(scenario())
+
+
+async def test_a_long_turn_is_settled_in_pieces(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "PIECE_BYTES", 1000)
+    lease = await begun(journal)
+    said = [chunk("agent_message", f"word{n} ") for n in range(200)]
+    last = await append(journal, lease, turn("Hi", *said))
+    before = await journal.state("s1")
+    await journal.settle(lease, last)
+    assert await journal.state("s1") == before
+    assert 3 < len(await history(journal)) < 60
+    assert (await journal.session("s1")).message_count == 2
+
+
+async def test_messages_are_prompts_and_what_the_agent_said(journal: SqliteJournal) -> None:
+    lease = await begun(journal)
+    first = turn(
+        "One",
+        chunk("agent_thought", "hm"),
+        chunk("agent_message", "a"),
+        {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"},
+        chunk("agent_message", "b"),
+        chunk("agent_message", "c"),
+    )
+    await journal.settle(lease, await append(journal, lease, first))
+    assert (await journal.session("s1")).message_count == 3
+    await journal.settle(lease, await append(journal, lease, turn("Two")))
+    assert (await journal.session("s1")).message_count == 4
+
+
+async def test_a_chunk_that_comes_late_is_not_counted_as_another_message(
+    journal: SqliteJournal,
+) -> None:
+    lease = await begun(journal)
+    last = await append(journal, lease, turn("Hi", chunk("agent_message", "a")))
+    await journal.settle(lease, last)
+    late = [("update", [encode(chunk("agent_message", "b"))])]
+    await journal.settle(lease, await append(journal, lease, late))
+    state = await journal.state("s1")
+    assert [item.text for item in state.timeline if isinstance(item, Message)] == ["Hi", "ab"]
+    assert (await journal.session("s1")).message_count == 2
+
+
+async def test_what_comes_after_the_settled_turn_is_left_alone(journal: SqliteJournal) -> None:
+    lease = await begun(journal)
+    last = await append(journal, lease, turn("One", chunk("agent_message", "a")))
+    await append(journal, lease, turn("Two", chunk("agent_message", "b")))
+    before = await journal.read("s1", last)
+    await journal.settle(lease, last)
+    assert await journal.read("s1", last) == before
+    assert (await journal.session("s1")).message_count == 2
+
+
+async def test_settling_again_changes_nothing(journal: SqliteJournal) -> None:
+    lease = await begun(journal)
+    last = await append(journal, lease, turn("One", chunk("agent_message", "a")))
+    await journal.settle(lease, last)
+    row, segments = await journal.session("s1"), await history(journal)
+    await asyncio.gather(*[journal.settle(lease, last) for _ in range(3)])
+    assert (await journal.session("s1"), await history(journal)) == (row, segments)
+    assert len(await journal.search("One")) == 1
+
+
+async def test_appends_go_on_while_a_turn_settles(journal: SqliteJournal) -> None:
+    settled, live = await begun(journal, "s1"), await begun(journal, "s2")
+    said = [chunk("agent_message", f"word {n} " * 20) for n in range(2000)]
+    last = await append(journal, settled, turn("Hi", *said))
+    settling_now = asyncio.create_task(journal.settle(settled, last))
+    appended = 0
+    while not settling_now.done():
+        await journal.append(live, "update", [encode(chunk("agent_message", "x"))])
+        appended += 1
+        await asyncio.sleep(0)
+    await settling_now
+    assert appended > 0
+    assert (await journal.session("s2")).last_seq == appended
+
+
+async def test_a_deleted_session_is_gone_with_all_its_words(
+    journal: SqliteJournal, path: Path
+) -> None:
+    lease, other = await begun(journal), await begun(journal, "s2")
+    said = [chunk("agent_message", "uniquely said"), chunk("agent_thought", "thought")]
+    last = await append(journal, lease, turn("Hi", *said))
+    await journal.settle(lease, last)
+    kept = await append(journal, other, turn("Hi", chunk("agent_message", "kept")))
+    await journal.settle(other, kept)
+    assert await journal.delete("s1") is True
+    assert await journal.delete("s1") is False
+    assert [hit.session_id for hit in await journal.search("Hi")] == ["s2"]
+    tables = ("segments", "documents", "sessions", "leases", "deleted")
+    database = sqlite3.connect(path)
+    rows = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+    database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words, row)")
+    terms = {term for (term,) in database.execute("SELECT term FROM terms")}
+    database.close()
+    assert [len(rows[name]) for name in tables] == [3, 2, 1, 1, 0]
+    assert terms == {"hi", "kept"}
+
+
+async def test_a_deletion_that_a_crash_cut_short_is_finished_later(
+    journal: SqliteJournal, path: Path
+) -> None:
+    lease = await begun(journal)
+    await journal.settle(lease, await append(journal, lease, turn("Hi")))
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("DELETE FROM sessions")
+    database.execute("DELETE FROM leases")
+    database.execute("INSERT INTO deleted VALUES (?)", (lease.number,))
+    again = await begun(journal)
+    assert await journal.read("s1", 0) == []
+    assert await journal.search("Hi") == []
+    await journal.settle(again, 0)
+    assert database.execute("SELECT * FROM segments").fetchall() == []
+    database.close()
