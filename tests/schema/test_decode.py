@@ -155,7 +155,7 @@ def test_an_unmarked_wrong_field_is_refused_by_name(raw: bytes, field: str) -> N
     with pytest.raises(InvalidParamsError) as refused:
         decode(PromptRequest, raw)
     assert refused.value.field == field
-    assert str(refused.value).startswith(field) or "nested too deep" in str(refused.value)
+    assert str(refused.value).startswith(field)
 
 
 def test_a_required_list_may_be_wrong_but_not_missing() -> None:

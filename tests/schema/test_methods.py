@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import TypeVar, assert_type
 
 import holdfast.schema as schema
@@ -51,3 +54,17 @@ def test_every_method_is_found_by_its_wire_name() -> None:
     tables = {**AGENT_METHODS, **CLIENT_METHODS, **schema.PROTOCOL_METHODS}
     assert {method.name: method for method in methods} == tables
     assert AGENT_METHODS["session/prompt"] is PROMPT
+
+
+def test_importing_the_types_builds_no_decoder_and_loads_no_slow_path() -> None:
+    program = (
+        "import sys, json as before; del sys.modules['json']; import holdfast.schema as s;"
+        "from holdfast.schema.decode import _decoders;"
+        "before.dump([sorted(sys.modules), len(_decoders)], sys.stdout)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, timeout=30
+    )
+    modules, decoders = json.loads(done.stdout)
+    assert not {"json", "holdfast.schema.mend", "holdfast.schema.scan"} & set(modules)
+    assert decoders == 0

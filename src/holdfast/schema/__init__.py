@@ -125,6 +125,7 @@ from holdfast.schema.methods import (
     UPDATE,
     WAIT_FOR_TERMINAL_EXIT,
     WRITE_TEXT_FILE,
+    AnyMethod,
     Method,
     Notification,
 )
@@ -277,6 +278,7 @@ __all__ = [
     "AgentMessageChunk",
     "AgentThoughtChunk",
     "Annotations",
+    "AnyMethod",
     "AudioContent",
     "AuthCapabilities",
     "AuthMethod",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder, Encoder
 
-from holdfast.errors import InvalidParamsError
 from holdfast.schema.content import ContentBlock
 from holdfast.schema.shapes import UnknownVariant
 from holdfast.schema.updates import Update
@@ -26,8 +26,9 @@ class Decoded(Struct, Generic[T], frozen=True):
     flaws: tuple[str, ...] = ()
 
 
-REFUSED = (DecodeError, UnicodeDecodeError)
+REFUSED = (DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes it cannot read as the type asked for."""
+
 
 _decoders: dict[object, Decoder[Any]] = {}
 
@@ -40,40 +41,43 @@ def decoder(kind: object) -> Decoder[Any]:
     return found
 
 
+@cache
+def _update_decoder() -> Decoder[Any]:
+    # Beside `decoder`, because hashing a large union takes as long as decoding an update.
+    return decoder(Update)
+
+
 def decode(kind: type[T], raw: bytes | Raw) -> Decoded[T]:
     """Decode params or a result. None at all, or null, reads as an object without members.
 
     Raises InvalidParamsError, which names the field, where the schema allows no default.
     """
-    return cast("Decoded[T]", _decode(kind, raw))
+    return _decoded(kind, decoder(kind), raw)
 
 
 def decode_update(raw: bytes | Raw) -> Decoded[Update]:
     """Decode the `update` of a `session/update`; raises InvalidParamsError."""
-    return cast("Decoded[Update]", _decode(Update, raw))
+    return _decoded(Update, _update_decoder(), raw)
 
 
 def decode_blocks(raw: bytes | Raw) -> Decoded[tuple[ContentBlock, ...]]:
     """Decode an array of content blocks, like a `prompt`; raises InvalidParamsError."""
-    return cast("Decoded[tuple[ContentBlock, ...]]", _decode(tuple[ContentBlock, ...], raw))
+    blocks = tuple[ContentBlock, ...]
+    return _decoded(blocks, decoder(blocks), raw)
 
 
-def _decode(kind: object, raw: bytes | Raw) -> Decoded[Any]:
+def _decoded(kind: object, strict: Decoder[Any], raw: bytes | Raw) -> Decoded[Any]:
     try:
-        return Decoded(decoder(kind).decode(raw))
+        return Decoded(strict.decode(raw))
     except REFUSED:
-        return _mended(kind, bytes(raw).strip() or b"null")
-    except RecursionError:
-        raise InvalidParamsError("nested too deep", "$") from None
+        from holdfast.schema.mend import mended
 
-
-def _mended(kind: object, raw: bytes) -> Decoded[Any]:
-    from holdfast.schema.mend import mended
-
-    absent = raw == b"null" and isinstance(kind, type)
-    flaws: list[str] = []
-    value = mended(kind, b"{}" if absent else raw, flaws)
-    return Decoded(value, tuple(flaws))
+        sent = bytes(raw).strip()
+        if sent in (b"", b"null") and isinstance(kind, type):
+            sent = b"{}"
+        flaws: list[str] = []
+        value = mended(kind, sent, flaws)
+        return Decoded(value, tuple(flaws))
 
 
 def _written(value: object) -> Raw:

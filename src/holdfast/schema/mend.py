@@ -142,7 +142,7 @@ def _leaf(kind: object, raw: bytes, flaws: list[str], path: str, reason: str) ->
 def _reason(error: Exception) -> str:
     """What msgspec says, without its path, which begins in the middle."""
     said = str(error).partition(" - at `")[0]
-    return said[:1].lower() + said[1:]
+    return said.replace("Expected", "expected", 1)
 
 
 def _variant(options: list[type[Struct]], parts: dict[str, bytes], path: str) -> type[Struct]:
