@@ -81,7 +81,8 @@ async def test_all_words_must_be_there_in_any_order(journal: SqliteJournal) -> N
 
 
 @pytest.mark.parametrize(
-    "words", ["", "   ", '"', "*", "--", "AND", "NOT x", "a OR", "(", "^", "text:", "né*", "a\0b"]
+    "words",
+    ["", "   ", '"', "*", "--", "AND", "NOT x", "a OR", "(", "^", "text:", "né*", "a\0b", "\ud83d"],
 )
 async def test_no_words_are_taken_for_operators(journal: SqliteJournal, words: str) -> None:
     await said(journal, "s1", chunk("agent_message", "nothing of that"))

@@ -113,8 +113,11 @@ class Backing:
                 prompt = items(members(params).get("prompt", b"[]"))
                 changes["prompt"] = array([context.block, *prompt])
                 await self._session.publish("update", [notice(context.title, context.description)])
-            self._owes_context = False
         return splice(params, changes)
+
+    def sent(self) -> None:
+        """The prompt that `outgoing` made has left: the agent has what it was owed."""
+        self._owes_context = False
 
     # -- restored -------------------------------------------------------------------------
 

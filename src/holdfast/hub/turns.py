@@ -124,6 +124,7 @@ class Turns:
             return
         try:
             self._send(turn, params)
+            self._backing.sent()
         except HoldfastError as exc:
             await self._end(turn, exc)
             return
@@ -174,6 +175,8 @@ class Turns:
         if turn.over.done():
             return  # answered for already
         await self._record(turn)
+        if turn.over.done():
+            return  # it could not even be recorded
         try:
             if isinstance(answer, bytes):
                 await self._end_well(turn, answer)
@@ -196,18 +199,25 @@ class Turns:
 
     async def _end_badly(self, turn: Turn, error: HoldfastError) -> None:
         session = self._session
-        if isinstance(error, AgentError) and (tools := session.settings.open_tools):
-            await session.publish("update", [failed_tool(tool, str(error)) for tool in tools])
+        if isinstance(error, AgentError):
+            await self._close_tools(str(error))
         await self._give_title(turn)
         what = {"error": {"code": error.code, "message": str(error)}}
         await session.publish("turn_end", [msgspec.json.encode(what)])
         turn.over.set_exception(error)
 
+    async def _close_tools(self, why: str) -> None:
+        """Tool calls whose end nobody will report any more are closed as failed."""
+        if tools := self._session.settings.open_tools:
+            await self._session.publish("update", [failed_tool(tool, why) for tool in tools])
+
     async def _give_title(self, turn: Turn) -> None:
         """After its first turn a session has a title: the agent's own, else the first line."""
         session = self._session
-        if session.untitled and (title := title_update(turn.prompt)) is not None:
-            await session.publish("update", [title])
+        if session.untitled and session.settings.title is None:
+            title = title_update(turn.prompt)
+            if title is not None:
+                await session.publish("update", [title])
         session.untitled = False
 
     # -- cut short ------------------------------------------------------------------------
@@ -257,7 +267,9 @@ class Turns:
                 await turn.left_agent.wait()
         except TimeoutError:
             log.warning("session %s: a cancelled turn was answered for", self._session.id)
-            await self._end(turn, CANCELLED)
+            if not turn.over.done():
+                await self._close_tools("cancelled")
+                await self._end(turn, CANCELLED)
 
     def _wind_down(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work, name="turn winds down")

@@ -83,7 +83,8 @@ def search(
 def _query(words: str) -> str:
     """The FTS5 query for all of the words, none of them taken for an operator."""
     terms = []
-    for word in words.split():
+    # FTS5 reads a query up to its first NUL.
+    for word in words.replace("\0", " ").encode(errors="replace").decode().split():
         stem = word.rstrip("*")
         # What has no letter or digit is not in the index, and would match nothing.
         if any(map(str.isalnum, stem)):

@@ -187,7 +187,11 @@ class SqliteJournal:
         return await self._background.run(lambda db: deleting.delete(db, session_id, self._writing))
 
     async def settle(self, lease: Lease, through: int) -> None:
-        await self._background.run(lambda db: settling.settle(db, lease, through, self._writing))
+        def work(connection: sqlite3.Connection) -> None:
+            settling.settle(connection, lease, through, self._writing)
+            deleting.sweep(connection, self._writing)
+
+        await self._background.run(work)
 
     async def search(
         self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20

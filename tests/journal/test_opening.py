@@ -1,0 +1,308 @@
+"""What can go wrong with the file: every case is refused in plain words, and alters nothing."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import (
+    JournalError,
+    JournalUnavailableError,
+    NewerJournalError,
+    NotAJournalError,
+)
+from holdfast.journal import NewSession, Segment, SqliteJournal
+from holdfast.journal.migrations import VERSION
+
+RAW = b'{"sessionUpdate":"from_the_future"}'
+NOBODY = 65534
+
+
+async def written(path: Path, entries: int = 20) -> list[Segment]:
+    """A journal with one session, closed again; its history."""
+    journal = SqliteJournal.open(path)
+    lease = await journal.create(NewSession("s1", "a", "/w"), "me")
+    history = [await journal.append(lease, "update", [RAW, b"%d" % n]) for n in range(entries)]
+    await journal.aclose()
+    return history
+
+
+async def read_all(journal: SqliteJournal) -> list[Segment]:
+    """The history of the session that `written` makes."""
+    return await journal.read("s1", 0)
+
+
+def refused(path: Path, error: type[JournalError], *words: str, create: bool = True) -> None:
+    """Opening raises `error`, says these words and the path, and leaves every file as it is."""
+    before = contents(path.parent)
+    with pytest.raises(error) as caught:
+        SqliteJournal.open(path, create=create, busy_seconds=0.05)
+    for word in (str(path), *words):
+        assert word in str(caught.value)
+    assert contents(path.parent) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Names and bytes of the files in a folder."""
+    if not folder.is_dir():
+        return {}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+@contextmanager
+def without_privileges() -> Iterator[Path]:
+    """A folder that may be read but not changed, for somebody whom that stops."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        yield_to = os.geteuid() == 0
+        folder.chmod(0o755)
+        yield folder
+        if yield_to:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+def drop_privileges(folder: Path) -> None:
+    """From here on the permissions of `folder` count, for root too."""
+    folder.chmod(0o555)
+    if os.geteuid() == 0:
+        os.seteuid(NOBODY)
+
+
+@pytest.mark.parametrize("content", [b"# Notes\n", b"x" * 5000, b"SQLite format 3\0", b"\0" * 200])
+def test_a_file_that_is_no_database_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    refused(path, NotAJournalError, "not a holdfast journal", "--journal")
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_a_database_of_another_program_is_refused(path: Path, mode: str) -> None:
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA journal_mode = {mode}")
+    database.execute("CREATE TABLE bookmarks (url TEXT)")
+    database.commit()
+    refused(path, NotAJournalError, "another program")
+    database.close()
+    refused(path, NotAJournalError, "another program")
+
+
+async def test_a_journal_of_a_later_release_is_refused(path: Path) -> None:
+    await written(path)
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version = 99")
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    refused(path, NewerJournalError, "version 99", f"up to {VERSION}", "update holdfast")
+
+
+async def test_a_later_release_that_is_still_at_work_is_noticed(path: Path) -> None:
+    history = await written(path)
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("PRAGMA wal_autocheckpoint = 0")
+    database.execute("PRAGMA user_version = 99")
+    with pytest.raises(NewerJournalError):
+        SqliteJournal.open(path)
+    database.execute(f"PRAGMA user_version = {VERSION}")
+    database.close()
+    journal = SqliteJournal.open(path)
+    assert await read_all(journal) == history
+    await journal.aclose()
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotAJournalError, match="is a folder"):
+        SqliteJournal.open(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(JournalUnavailableError, match="file/journal.db"):
+        SqliteJournal.open(tmp_path / "file" / "journal.db")
+    with pytest.raises(JournalUnavailableError, match="/proc/holdfast"):
+        SqliteJournal.open("/proc/holdfast/journal.db")
+
+
+def test_without_create_no_journal_is_made(path: Path) -> None:
+    refused(path, JournalUnavailableError, "no journal", create=False)
+    path.write_bytes(b"")
+    refused(path, JournalUnavailableError, "empty", create=False)
+
+
+def test_a_read_only_folder_is_said_to_be() -> None:
+    with without_privileges() as folder:
+        drop_privileges(folder)
+        refused(folder / "journal.db", JournalUnavailableError, "Permission denied", "writable")
+
+
+async def test_a_journal_that_may_only_be_read_takes_nothing_and_loses_nothing() -> None:
+    with without_privileges() as folder:
+        path = folder / "journal.db"
+        history = await written(path)
+        path.chmod(0o444)
+        before = contents(folder)
+        drop_privileges(folder)
+        refused(path, JournalUnavailableError, "Permission denied")
+        with pytest.raises(JournalUnavailableError, match="writable"):
+            journal = SqliteJournal.open(path, create=False)
+            await journal.create(NewSession("s2", "a", "/w"), "me")
+        assert contents(folder) == before
+        os.seteuid(0 if os.getuid() == 0 else os.geteuid())
+        folder.chmod(0o755)
+        path.chmod(0o600)
+        journal = SqliteJournal.open(path)
+        assert await read_all(journal) == history
+        await journal.aclose()
+
+
+async def test_a_journal_that_another_program_holds_is_waited_for_and_then_given_up(
+    path: Path,
+) -> None:
+    history = await written(path)
+    journal = SqliteJournal.open(path, busy_seconds=0.05)
+    lease = await journal.acquire("s1", "me")
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(JournalUnavailableError, match="another program holds it"):
+        await journal.append(lease, "update", [RAW])
+    with pytest.raises(JournalUnavailableError, match="another program holds it"):
+        await journal.create(NewSession("s2", "a", "/w"), "me")
+    assert await read_all(journal) == history
+    holder.execute("ROLLBACK")
+    holder.close()
+    added = await journal.append(lease, "update", [RAW])
+    assert await read_all(journal) == [*history, added]
+    await journal.aclose()
+
+
+async def test_a_journal_locked_as_a_whole_is_not_opened(path: Path) -> None:
+    await written(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(JournalUnavailableError, match="another program holds it"):
+        SqliteJournal.open(path, busy_seconds=0.05)
+    holder.close()
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
+async def test_a_journal_cut_short_is_refused(path: Path, part: float) -> None:
+    await written(path, 2000)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * part)])
+    refused(path, NotAJournalError, "damaged", ".recover")
+
+
+async def test_damage_in_the_middle_is_told_when_it_is_met_and_not_written_over(
+    path: Path,
+) -> None:
+    await written(path, 2000)
+    whole = bytearray(path.read_bytes())
+    whole[8192:] = b"\xa5" * (len(whole) - 8192)
+    path.write_bytes(whole)
+    with pytest.raises(NotAJournalError, match="damaged"):
+        await open_and_read(path)
+    assert path.read_bytes() == bytes(whole)
+
+
+async def open_and_read(path: Path) -> None:
+    """Whatever can be met in a journal, met."""
+    journal = SqliteJournal.open(path)
+    try:
+        await read_all(journal)
+    finally:
+        await journal.aclose()
+
+
+@pytest.mark.parametrize("part", [0.1, 0.35, 0.6, 0.9, 0.999])
+@pytest.mark.parametrize("garble", ["cut", "overwrite"])
+async def test_of_a_log_with_a_torn_end_the_committed_beginning_survives(
+    tmp_path: Path, path: Path, part: float, garble: str
+) -> None:
+    journal = SqliteJournal.open(path)
+    lease = await journal.create(NewSession("s1", "a", "/w"), "me")
+    history = [await journal.append(lease, "update", [RAW, b"%d" % n]) for n in range(50)]
+    log = (tmp_path / "journal.db-wal").read_bytes()
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    intact = int(len(log) * part)
+    rest = b"" if garble == "cut" else b"\x5a" * (len(log) - intact)
+    (torn / "journal.db").write_bytes(path.read_bytes())
+    (torn / "journal.db-wal").write_bytes(log[:intact] + rest)
+    await journal.aclose()
+    again = SqliteJournal.open(torn / "journal.db")
+    # The tables themselves are in the first part of the log.
+    survived = await read_all(again) if part > 0.3 else []
+    assert survived == history[: len(survived)]
+    assert len(survived) >= int(50 * (part - 0.3))
+    await again.aclose()
+
+
+async def test_a_full_disk_refuses_the_append_and_keeps_what_is_there(path: Path) -> None:
+    history = await written(path)
+    journal = SqliteJournal.open(path)
+    lease = await journal.acquire("s1", "me")
+    with file_size_limit(path.stat().st_size + 40_000):
+        added = await journal.append(lease, "update", [RAW])
+        with pytest.raises(JournalUnavailableError, match="disk"):
+            await journal.append(lease, "update", [b"x" * 200_000])
+        with pytest.raises(JournalUnavailableError, match="disk"):
+            await journal.append(lease, "update", [b"x" * 200_000])
+        assert await read_all(journal) == [*history, added]
+        last = await journal.append(lease, "update", [RAW])
+    large = await journal.append(lease, "update", [b"x" * 200_000])
+    assert await read_all(journal) == [*history, added, last, large]
+    await journal.aclose()
+    journal = SqliteJournal.open(path)
+    assert await read_all(journal) == [*history, added, last, large]
+    await journal.aclose()
+
+
+async def test_a_full_disk_keeps_settling_from_changing_anything(path: Path) -> None:
+    await written(path, 500)
+    journal = SqliteJournal.open(path)
+    lease = await journal.acquire("s1", "me")
+    history = await read_all(journal)
+    with file_size_limit(4096), pytest.raises(JournalUnavailableError, match="disk"):
+        await journal.settle(lease, lease.next_seq - 1)
+    assert await read_all(journal) == history
+    await journal.settle(lease, lease.next_seq - 1)
+    await journal.aclose()
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """No file of this process can grow beyond `size`: the kernel refuses, as on a full disk."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_many_who_open_a_new_journal_at_once_all_get_it(path: Path) -> None:
+    together = threading.Barrier(8)
+    opened: list[bytes] = []
+
+    def open_one() -> None:
+        together.wait(10)
+        journal = SqliteJournal.open(path)
+        opened.append(journal.cursor_secret)
+        journal._connection.close()
+
+    threads = [threading.Thread(target=open_one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(opened) == 8
+    assert len(set(opened)) == 1
