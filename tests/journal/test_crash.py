@@ -36,7 +36,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-async def acknowledged(path: Path, seed: int, appends: int) -> int:
+def acknowledged(path: Path, seed: int, appends: int) -> int:
     """Kill a writer after that many appends; the last number it acknowledged."""
     environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])}
     command = [sys.executable, "-c", WRITER, str(path), str(seed)]
@@ -60,7 +60,7 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(path: Path, seed: 
     await journal.create(NewSession("s1", "a", "/w"), "me")
     await journal.aclose()
     for kill in range(3):
-        last = await acknowledged(path, seed * 3 + kill, appends=1 + 97 * seed + 31 * kill)
+        last = acknowledged(path, seed * 3 + kill, appends=1 + 97 * seed + 31 * kill)
         journal = SqliteJournal.open(path)
         seqs: list[int] = []
         while segments := await journal.read("s1", seqs[-1] if seqs else 0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import tempfile
@@ -25,9 +26,9 @@ RAW = b'{"sessionUpdate":"from_the_future"}'
 NOBODY = 65534
 
 
-async def written(path: Path, entries: int = 20) -> list[Segment]:
+async def written(path: Path, entries: int = 20, *, create: bool = True) -> list[Segment]:
     """A journal with one session, closed again; its history."""
-    journal = SqliteJournal.open(path)
+    journal = SqliteJournal.open(path, create=create)
     lease = await journal.create(NewSession("s1", "a", "/w"), "me")
     history = [await journal.append(lease, "update", [RAW, b"%d" % n]) for n in range(entries)]
     await journal.aclose()
@@ -37,6 +38,11 @@ async def written(path: Path, entries: int = 20) -> list[Segment]:
 async def read_all(journal: SqliteJournal) -> list[Segment]:
     """The history of the session that `written` makes."""
     return await journal.read("s1", 0)
+
+
+def size(path: Path) -> int:
+    """Bytes of the file itself, without its log."""
+    return path.stat().st_size
 
 
 def refused(path: Path, error: type[JournalError], *words: str, create: bool = True) -> None:
@@ -56,24 +62,30 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
-@contextmanager
-def without_privileges() -> Iterator[Path]:
-    """A folder that may be read but not changed, for somebody whom that stops."""
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody can reach; pytest's own are closed to other users."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        yield_to = os.geteuid() == 0
-        folder.chmod(0o755)
-        yield folder
-        if yield_to:
-            os.seteuid(0)
-        folder.chmod(0o755)
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
-def drop_privileges(folder: Path) -> None:
-    """From here on the permissions of `folder` count, for root too."""
-    folder.chmod(0o555)
-    if os.geteuid() == 0:
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nothing in `folder` can be changed. Root gives up its powers, which no mode would stop."""
+    files = list(folder.iterdir())
+    for place, mode in [(folder, 0o555), *((file, 0o444) for file in files)]:
+        place.chmod(mode)
+    powerful = os.geteuid() == 0
+    if powerful:
         os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if powerful:
+            os.seteuid(0)
+        for place, mode in [(folder, 0o755), *((file, 0o600) for file in files)]:
+            place.chmod(mode)
 
 
 @pytest.mark.parametrize("content", [b"# Notes\n", b"x" * 5000, b"SQLite format 3\0", b"\0" * 200])
@@ -123,7 +135,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(JournalUnavailableError, match="file/journal.db"):
+    with pytest.raises(JournalUnavailableError, match="file/journal"):
         SqliteJournal.open(tmp_path / "file" / "journal.db")
     with pytest.raises(JournalUnavailableError, match="/proc/holdfast"):
         SqliteJournal.open("/proc/holdfast/journal.db")
@@ -135,30 +147,25 @@ def test_without_create_no_journal_is_made(path: Path) -> None:
     refused(path, JournalUnavailableError, "empty", create=False)
 
 
-def test_a_read_only_folder_is_said_to_be() -> None:
-    with without_privileges() as folder:
-        drop_privileges(folder)
-        refused(folder / "journal.db", JournalUnavailableError, "Permission denied", "writable")
+def test_a_read_only_folder_is_said_to_be(open_folder: Path) -> None:
+    with read_only(open_folder):
+        refused(
+            open_folder / "journal.db", JournalUnavailableError, "Permission denied", "writable"
+        )
 
 
-async def test_a_journal_that_may_only_be_read_takes_nothing_and_loses_nothing() -> None:
-    with without_privileges() as folder:
-        path = folder / "journal.db"
-        history = await written(path)
-        path.chmod(0o444)
-        before = contents(folder)
-        drop_privileges(folder)
+async def test_a_journal_that_may_only_be_read_takes_nothing_and_loses_nothing(
+    open_folder: Path,
+) -> None:
+    path = open_folder / "journal.db"
+    history = await written(path)
+    with read_only(open_folder):
         refused(path, JournalUnavailableError, "Permission denied")
         with pytest.raises(JournalUnavailableError, match="writable"):
-            journal = SqliteJournal.open(path, create=False)
-            await journal.create(NewSession("s2", "a", "/w"), "me")
-        assert contents(folder) == before
-        os.seteuid(0 if os.getuid() == 0 else os.geteuid())
-        folder.chmod(0o755)
-        path.chmod(0o600)
-        journal = SqliteJournal.open(path)
-        assert await read_all(journal) == history
-        await journal.aclose()
+            await written(path, create=False)
+    journal = SqliteJournal.open(path)
+    assert await read_all(journal) == history
+    await journal.aclose()
 
 
 async def test_a_journal_that_another_program_holds_is_waited_for_and_then_given_up(
@@ -192,22 +199,20 @@ async def test_a_journal_locked_as_a_whole_is_not_opened(path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
-async def test_a_journal_cut_short_is_refused(path: Path, part: float) -> None:
-    await written(path, 2000)
+def test_a_journal_cut_short_is_refused(path: Path, part: float) -> None:
+    asyncio.run(written(path, 2000))
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * part)])
     refused(path, NotAJournalError, "damaged", ".recover")
 
 
-async def test_damage_in_the_middle_is_told_when_it_is_met_and_not_written_over(
-    path: Path,
-) -> None:
-    await written(path, 2000)
+def test_damage_in_the_middle_is_told_when_it_is_met_and_not_written_over(path: Path) -> None:
+    asyncio.run(written(path, 2000))
     whole = bytearray(path.read_bytes())
     whole[8192:] = b"\xa5" * (len(whole) - 8192)
     path.write_bytes(whole)
     with pytest.raises(NotAJournalError, match="damaged"):
-        await open_and_read(path)
+        asyncio.run(open_and_read(path))
     assert path.read_bytes() == bytes(whole)
 
 
@@ -220,27 +225,33 @@ async def open_and_read(path: Path) -> None:
         await journal.aclose()
 
 
-@pytest.mark.parametrize("part", [0.1, 0.35, 0.6, 0.9, 0.999])
-@pytest.mark.parametrize("garble", ["cut", "overwrite"])
-async def test_of_a_log_with_a_torn_end_the_committed_beginning_survives(
-    tmp_path: Path, path: Path, part: float, garble: str
-) -> None:
-    journal = SqliteJournal.open(path)
-    lease = await journal.create(NewSession("s1", "a", "/w"), "me")
-    history = [await journal.append(lease, "update", [RAW, b"%d" % n]) for n in range(50)]
-    log = (tmp_path / "journal.db-wal").read_bytes()
-    torn = tmp_path / "torn"
-    torn.mkdir()
+def copy_torn(path: Path, torn: Path, part: float, garbage: bytes) -> None:
+    """The journal as a power cut might leave it: the end of its log missing, or garbage."""
+    log = path.with_name("journal.db-wal").read_bytes()
     intact = int(len(log) * part)
-    rest = b"" if garble == "cut" else b"\x5a" * (len(log) - intact)
-    (torn / "journal.db").write_bytes(path.read_bytes())
-    (torn / "journal.db-wal").write_bytes(log[:intact] + rest)
+    torn.parent.mkdir()
+    torn.write_bytes(path.read_bytes())
+    torn.with_name("journal.db-wal").write_bytes(log[:intact] + garbage * (len(log) - intact))
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.35, 0.6, 0.9, 0.999])
+@pytest.mark.parametrize("garbage", [b"", b"\x5a"])
+async def test_of_a_log_with_a_torn_end_the_committed_beginning_survives(
+    path: Path, part: float, garbage: bytes
+) -> None:
+    history = await written(path)
+    journal = SqliteJournal.open(path)
+    lease = await journal.acquire("s1", "me")
+    history += [await journal.append(lease, "update", [RAW, b"%d" % n]) for n in range(50)]
+    torn = path.parent / "torn" / path.name
+    copy_torn(path, torn, part, garbage)
     await journal.aclose()
-    again = SqliteJournal.open(torn / "journal.db")
-    # The tables themselves are in the first part of the log.
-    survived = await read_all(again) if part > 0.3 else []
+    again = SqliteJournal.open(torn)
+    survived = await read_all(again)
     assert survived == history[: len(survived)]
-    assert len(survived) >= int(50 * (part - 0.3))
+    assert len(survived) >= 20 + int(50 * part) - 5
+    added = await again.append(await again.acquire("s1", "me"), "update", [RAW])
+    assert await read_all(again) == [*survived, added]
     await again.aclose()
 
 
@@ -248,7 +259,7 @@ async def test_a_full_disk_refuses_the_append_and_keeps_what_is_there(path: Path
     history = await written(path)
     journal = SqliteJournal.open(path)
     lease = await journal.acquire("s1", "me")
-    with file_size_limit(path.stat().st_size + 40_000):
+    with file_size_limit(size(path) + 40_000):
         added = await journal.append(lease, "update", [RAW])
         with pytest.raises(JournalUnavailableError, match="disk"):
             await journal.append(lease, "update", [b"x" * 200_000])

@@ -81,8 +81,10 @@ def _inspect(path: str, *, create: bool) -> bool:
     try:
         if create:
             _make(path)
+        logged = _has_log(path)
         with open(path, "rb") as file:
             header = file.read(_HEADER_BYTES)
+        size = os.stat(path).st_size
     except FileNotFoundError as error:
         raise JournalUnavailableError(
             f"there is no journal at {path}; it is made with the first session"
@@ -99,7 +101,17 @@ def _inspect(path: str, *, create: bool) -> bool:
             raise JournalUnavailableError(f"the journal {path} is empty")
         return True
     _refuse_foreign(header, path)
+    if not logged and not _has_log(path):
+        _refuse_cut(header, size, path)
     return False
+
+
+def _has_log(path: str) -> bool:
+    """Whether the file stands for itself only together with its write-ahead log."""
+    try:
+        return os.stat(f"{path}-wal").st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _make(path: str) -> None:
@@ -120,6 +132,14 @@ def _refuse_foreign(header: bytes, path: str) -> None:
             "Name another file with --journal"
         )
     refuse_newer(int.from_bytes(header[60:64], "big"), path)
+
+
+def _refuse_cut(header: bytes, size: int, path: str) -> None:
+    """Refuse a file that is shorter than it says: SQLite would find out only after it wrote."""
+    page_bytes = int.from_bytes(header[16:18], "big")
+    pages = int.from_bytes(header[28:32], "big")
+    if pages * (page_bytes if page_bytes > 1 else 65536) > size:
+        raise _damaged(path, f"it should have {pages} pages, and ends before")
 
 
 def _claim(connection: sqlite3.Connection) -> None:
@@ -151,13 +171,16 @@ def failure(error: sqlite3.Error, path: str) -> JournalError:
     """What an SQLite error means for a person: which file, what is wrong, what to do."""
     code = _code(error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return NotAJournalError(
-            f"the journal {path} is damaged ({error}); it was left as it is. Keep a copy, then "
-            f"save what can be read with `sqlite3 {path} .recover`, "
-            "or name another journal with --journal"
-        )
+        return _damaged(path, str(error))
     advice = _ADVICE.get(code, "name another journal with --journal")
     return JournalUnavailableError(f"the journal {path} cannot be used: {error}; {advice}")
+
+
+def _damaged(path: str, how: str) -> NotAJournalError:
+    return NotAJournalError(
+        f"the journal {path} is damaged ({how}); it was left as it is. Keep a copy, then save "
+        f"what can be read with `sqlite3 {path} .recover`, or name another journal with --journal"
+    )
 
 
 _ADVICE: Final = {

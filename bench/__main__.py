@@ -1,0 +1,50 @@
+"""`python -m bench [--quick] [names...]`: print the table of figures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+from bench.run import Run, new_run
+from bench.table import Figure, Table
+
+MEASUREMENTS = (
+    "cold_start",
+    "latency",
+    "throughput",
+    "clients",
+    "replay",
+    "listing",
+    "memory",
+    "disk",
+)
+"""Modules of this package, each with a function `figures`, in the order of the table."""
+
+
+def main() -> int:
+    """Measure what was named; 1 when a figure misses its goal and --strict was given."""
+    options = _options()
+    table = Table(sys.stdout)
+    with new_run(quick=options.quick, folder=options.folder) as run:
+        for name in options.names or MEASUREMENTS:
+            measure: Callable[[Run], Iterator[Figure]] = import_module(f"bench.{name}").figures
+            for figure in measure(run):
+                table.add(figure)
+    table.end()
+    return 1 if options.strict and table.missed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*MEASUREMENTS, []], metavar="name")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a goal is missed")
+    parser.add_argument("--folder", type=Path, help="where journals are made: which disk")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

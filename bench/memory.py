@@ -1,0 +1,60 @@
+"""What an idle `wrap` keeps in memory, after a session and a turn that has come to rest."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from bench.programs import python_sdk, scripted_agent, wrap
+from bench.run import Run
+from bench.table import Figure, Goal
+from bench.wire import Wire, session_with
+from holdfast.journal import SqliteJournal
+
+MIB = 1 << 20
+SETTLE_SECONDS = 15.0
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """The process alone, and with the guardian that watches over its agent."""
+    alone, guarded, agents = [], [], []
+    for _ in range(run.rounds):
+        journal = run.fresh("journal.db")
+        with (
+            session_with(wrap(scripted_agent(), journal)) as wrapped,
+            session_with(python_sdk("agent")) as agent,
+        ):
+            _wait_until_settled(journal, wrapped)
+            ours = psutil.Process(wrapped.process.pid)
+            guardian = [child for child in ours.children() if "sh" in child.name()]
+            alone.append(_resident(ours))
+            guarded.append(_resident(ours) + sum(map(_resident, guardian)))
+            agents.append(_resident(psutil.Process(agent.process.pid)))
+    peer, goal = "agent on the Python SDK", (Goal(0.7, ratio=True),)
+    yield Figure("resident memory of an idle wrap", "MiB", alone, peer, agents, goal)
+    yield Figure("the same with its guardian", "MiB", guarded, peer, agents, goal)
+
+
+def _resident(process: psutil.Process) -> float:
+    return process.memory_info().rss / MIB
+
+
+def _wait_until_settled(path: Path, wire: Wire) -> None:
+    """Until the turn is compacted, a second after its end: that needs memory too."""
+
+    async def messages() -> int:
+        journal = SqliteJournal.open(path)
+        try:
+            return (await journal.session(wire.session_id)).message_count
+        finally:
+            await journal.aclose()
+
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while not asyncio.run(messages()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the turn was not settled within {SETTLE_SECONDS:g} s")
+        time.sleep(0.05)

@@ -1,0 +1,75 @@
+"""An agent of a few lines, on the standard library: what a prompt says is what it sends.
+
+`flood N`: N updates as fast as the pipe takes them. `single N`: the same, each in a write of its
+own. `paced N`: one each millisecond, its text beginning with the time it was sent (monotonic, ns).
+"""
+
+import json
+import os
+import sys
+import time
+
+SESSION = f"scripted-{os.getpid()}"
+UPDATE = (
+    b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"%b","update":'
+    b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
+    b'"%d the quick brown fox jumps over the lazy dog, 0123456"}}}}\n'
+)
+AT_ONCE = 256
+ANSWERS = {
+    "initialize": {
+        "protocolVersion": 1,
+        "agentCapabilities": {},
+        "agentInfo": {"name": "scripted", "version": "1"},
+    },
+    "session/new": {"sessionId": SESSION},
+}
+
+
+def main() -> None:
+    """Answer until stdin ends."""
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if "id" not in message:
+            continue
+        result = ANSWERS.get(message["method"], {"stopReason": "end_turn"})
+        if message["method"] == "session/prompt":
+            how, number = message["params"]["prompt"][0]["text"].split()
+            WAYS[how](int(number))
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+
+
+def flood(number: int) -> None:
+    """Updates as fast as the pipe takes them."""
+    update = UPDATE % (SESSION.encode(), 0)
+    for sent in range(0, number, AT_ONCE):
+        write(update * min(AT_ONCE, number - sent))
+
+
+def single(number: int) -> None:
+    """The same, each in a write of its own."""
+    update = UPDATE % (SESSION.encode(), 0)
+    for _ in range(number):
+        write(update)
+
+
+def paced(number: int) -> None:
+    """One each millisecond, with its time."""
+    session = SESSION.encode()
+    for _ in range(number):
+        time.sleep(0.001)
+        write(UPDATE % (session, time.monotonic_ns()))
+
+
+def write(data: bytes) -> None:
+    """All of it, however little the pipe takes at once."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+WAYS = {"flood": flood, "single": single, "paced": paced}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+// A client on the official TypeScript SDK: node ts_client.mjs rate N ROUNDS CMD ARGS...
+// Prints the updates a second of each round, as a JSON array.
+import * as acp from "@agentclientprotocol/sdk";
+import { spawn } from "node:child_process";
+import { Readable, Writable } from "node:stream";
+
+const [, number, rounds, command, ...rest] = process.argv.slice(2);
+const agent = spawn(command, rest, { stdio: ["pipe", "pipe", "inherit"] });
+let seen = 0;
+let awaited = -1;
+let enough = () => {};
+const rates = [];
+
+await acp
+  .client({ name: "bench" })
+  .onNotification("session/update", () => {
+    if (++seen === awaited) enough();
+  })
+  .connectWith(
+    acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout)),
+    async (connection) => {
+      await connection.request("initialize", { protocolVersion: 1, clientCapabilities: {} });
+      const setup = { cwd: "/tmp", mcpServers: [] };
+      const { sessionId } = await connection.request("session/new", setup);
+      const flood = (n) => {
+        const prompt = [{ type: "text", text: `flood ${n}` }];
+        return connection.request("session/prompt", { sessionId, prompt });
+      };
+      await flood(2000);
+      for (let round = 0; round < +rounds; round++) {
+        seen = 0;
+        awaited = +number;
+        const all = new Promise((resolve) => (enough = resolve));
+        const began = performance.now();
+        await flood(number);
+        if (seen < awaited) await all;
+        rates.push(+number / ((performance.now() - began) / 1000));
+      }
+    },
+  );
+agent.stdin.end();
+console.log(JSON.stringify(rates));
+// The agent may need a moment to end; nobody waits for it here.
+process.exit(0);

@@ -1,0 +1,52 @@
+"""The programs that are measured, as commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from tests.npm import installed, node
+
+from bench.run import Run
+
+PEERS = Path(__file__).resolve().parent / "peers"
+TS_SDK = "@agentclientprotocol/sdk@2.4.0"
+
+Command = list[str]
+
+
+def scripted_agent() -> Command:
+    """An agent that costs next to nothing: what the others are measured against."""
+    return [sys.executable, "-I", "-S", os.fspath(PEERS / "scripted_agent.py")]
+
+
+def python_sdk(script: str) -> Command:
+    """A program on the official Python SDK: `agent`, `client`, `proxy` or `loading_agent`."""
+    return [sys.executable, os.fspath(PEERS / f"sdk_{script}.py")]
+
+
+def typescript_sdk(run: Run, script: str) -> Command:
+    """A program on the official TypeScript SDK: `agent` or `client`."""
+    # Node looks for packages beside the script, wherever it is started.
+    place = run.folder / "typescript"
+    if not place.is_dir():
+        place.mkdir()
+        (place / "node_modules").symlink_to(installed(TS_SDK) / "node_modules")
+    name = f"ts_{script}.mjs"
+    shutil.copy(PEERS / name, place / name)
+    return [*node(), os.fspath(place / name)]
+
+
+def wrap(agent: Command, journal: Path) -> Command:
+    """`holdfast wrap` as it is installed beside this Python."""
+    script = Path(sys.executable).parent / "holdfast"
+    if not script.exists():
+        raise SystemExit(f"no {script}: `pip install -e .` first, or `make bench`")
+    return [os.fspath(script), "wrap", "--journal", os.fspath(journal), "--", *agent]
+
+
+def sdk_proxy(agent: Command) -> Command:
+    """The thinnest proxy the official Python SDK allows; it keeps no journal."""
+    return [*python_sdk("proxy"), *agent]

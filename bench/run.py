@@ -1,0 +1,68 @@
+"""One run of the benchmarks: its folder, its sizes, its rounds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import mkdtemp
+
+from msgspec import Struct
+
+ROUNDS = 7
+QUICK_ROUNDS = 3
+
+
+class Run(Struct, frozen=True):
+    """What every measurement is given; `folder` is empty at the start and removed at the end."""
+
+    folder: Path
+    quick: bool
+    numbers: count[int]
+
+    @property
+    def rounds(self) -> int:
+        """How often each thing is measured."""
+        return QUICK_ROUNDS if self.quick else ROUNDS
+
+    def size(self, full: int, quick: int) -> int:
+        """How much is measured at once."""
+        return quick if self.quick else full
+
+    def fresh(self, name: str) -> Path:
+        """A path that nothing stands at yet, in a folder of its own."""
+        folder = self.folder / str(next(self.numbers))
+        folder.mkdir()
+        return folder / name
+
+    def in_turns(self, ways: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+        """Measure each way once a round, in alternating order; the samples by name."""
+        samples: dict[str, list[float]] = {name: [] for name in ways}
+        order = list(ways.items())
+        for _ in range(self.rounds):
+            for name, measure in order:
+                samples[name].append(measure())
+            order.reverse()
+        return samples
+
+
+@contextmanager
+def new_run(*, quick: bool, folder: Path | None = None) -> Iterator[Run]:
+    """A run with a temporary folder, in `folder` or where the system has its own.
+
+    Programs that are started in the block keep their journals there too, whoever forgets to say.
+    """
+    place = Path(mkdtemp(prefix="holdfast-bench-", dir=folder))
+    os.environ["HOLDFAST_JOURNAL"] = str(place / "journal.db")
+    try:
+        yield Run(place, quick, count())
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def added(by: list[float], to: list[float]) -> list[float]:
+    """What each sample `by` adds `to` the one that was taken beside it."""
+    return [more - less for more, less in zip(by, to, strict=True)]

@@ -1,0 +1,136 @@
+"""A client that costs next to nothing: it writes lines and reads lines, and understands neither."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+
+from bench.programs import Command
+
+END_SECONDS = 20.0
+FOLDER = "/tmp"
+"""The working directory of every session; nothing is done in it."""
+
+
+class Wire:
+    """One agent at the other end of two pipes."""
+
+    def __init__(self, command: Command, stderr: Path | None = None) -> None:
+        self.started = perf_counter()
+        self._stderr = open(stderr, "wb") if stderr else None  # noqa: SIM115
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr
+        )
+        self._last_id = 0
+        self.session_id = ""
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.close()
+        self.process.stdout.read()
+        try:
+            self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+    # -- asking ---------------------------------------------------------------------------
+
+    def ask(self, method: str, params: dict[str, object]) -> int:
+        """Send a request; its id."""
+        self._last_id += 1
+        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        self.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        return self._last_id
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        assert self.process.stdin
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def line(self) -> bytes:
+        """The next line; EOFError when the program has ended."""
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise EOFError(f"{self.process.args!r} ended")
+        return line
+
+    def call(self, method: str, params: dict[str, object]) -> dict[str, object]:
+        """Ask and wait for the result; what comes before it is passed over."""
+        self.ask(method, params)
+        *_, answer = self.until_answer()
+        message = json.loads(answer)
+        if "error" in message:
+            raise RuntimeError(f"{method}: {message['error']}")
+        result: dict[str, object] = message["result"]
+        return result
+
+    def until_answer(self) -> Iterator[bytes]:
+        """The lines up to and with the answer to the last request."""
+        mark = b'"id":%d,' % self._last_id
+        while True:
+            line = self.line()
+            yield line
+            # Updates have their method first, and no id.
+            if b'"result"' in line[:200] or b'"error"' in line[:200]:
+                if mark in line or line.rstrip().endswith(mark[:-1] + b"}"):
+                    return
+
+    # -- ACP ------------------------------------------------------------------------------
+
+    def initialize(self) -> float:
+        """Introduce this client; seconds from the start of the program to its answer."""
+        capabilities = {"fs": {"readTextFile": True, "writeTextFile": True}}
+        self.call("initialize", {"protocolVersion": 1, "clientCapabilities": capabilities})
+        return perf_counter() - self.started
+
+    def new_session(self) -> str:
+        """Open a session for `prompt`."""
+        self.session_id = str(
+            self.call("session/new", {"cwd": FOLDER, "mcpServers": []})["sessionId"]
+        )
+        return self.session_id
+
+    def prompt_line(self, words: str) -> bytes:
+        """The line of one prompt, for whoever sends many."""
+        self._last_id += 1
+        prompt = [{"type": "text", "text": words}]
+        params = {"sessionId": self.session_id, "prompt": prompt}
+        message = {
+            "jsonrpc": "2.0",
+            "id": self._last_id,
+            "method": "session/prompt",
+            "params": params,
+        }
+        return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+    def prompt(self, words: str) -> int:
+        """Run a turn; the number of lines before its answer."""
+        self.write(self.prompt_line(words))
+        return sum(1 for _ in self.until_answer()) - 1
+
+
+@contextmanager
+def session_with(command: Command, stderr: Path | None = None) -> Iterator[Wire]:
+    """A program with an open session in which one turn is over already."""
+    with Wire(command, stderr) as wire:
+        wire.initialize()
+        wire.new_session()
+        wire.prompt("flood 500")
+        yield wire
