@@ -8,7 +8,38 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.journal import Lease, NewSession, SqliteJournal
 
-WORDS = ["the", "test", "fails", "because", "session", "state", "is", "read", "before", "journal", "write", "returns", "so", "we", "move", "commit", "first", "and", "then", "deliver", "every", "update", "to", "each", "attached", "client", "in", "order", "with", "care"]
+WORDS = [
+    "the",
+    "test",
+    "fails",
+    "because",
+    "session",
+    "state",
+    "is",
+    "read",
+    "before",
+    "journal",
+    "write",
+    "returns",
+    "so",
+    "we",
+    "move",
+    "commit",
+    "first",
+    "and",
+    "then",
+    "deliver",
+    "every",
+    "update",
+    "to",
+    "each",
+    "attached",
+    "client",
+    "in",
+    "order",
+    "with",
+    "care",
+]
 STEPS = 10
 """Steps of a turn: some thoughts, then words, then a tool call."""
 

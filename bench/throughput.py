@@ -41,4 +41,6 @@ def figures(run: Run) -> Iterator[Figure]:
 def _rate(wire: Wire, words: str) -> float:
     began = perf_counter()
     number = wire.prompt(words)
+    # A client that reads too slowly gets chunks joined: then this would count too few.
+    assert number == int(words.split()[1]), f"{number} lines for {words!r}"
     return number / (perf_counter() - began)

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -38,7 +39,8 @@ class Wire:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.close()
         self.process.stdout.read()
         try:
@@ -83,14 +85,30 @@ class Wire:
 
     def until_answer(self) -> Iterator[bytes]:
         """The lines up to and with the answer to the last request."""
-        mark = b'"id":%d,' % self._last_id
         while True:
             line = self.line()
             yield line
-            # Updates have their method first, and no id.
-            if b'"result"' in line[:200] or b'"error"' in line[:200]:
-                if mark in line or line.rstrip().endswith(mark[:-1] + b"}"):
-                    return
+            if self._is_answer(line):
+                return
+
+    def count_until_answer(self) -> int:
+        """How many lines come before the answer; as fast as a pipe can be read."""
+        assert isinstance(self.process.stdout, BufferedReader)
+        lines, tail = 0, b""
+        while True:
+            data = self.process.stdout.read1(1 << 20)
+            if not data:
+                raise EOFError(f"{self.process.args!r} ended")
+            lines += data.count(b"\n")
+            tail = tail[-1000:] + data[-1000:]
+            if tail.endswith(b"\n") and self._is_answer(tail.splitlines()[-1]):
+                return lines - 1
+
+    def _is_answer(self, line: bytes) -> bool:
+        if b'"id":%d' % self._last_id not in line:
+            return False
+        message = json.loads(line)
+        return message.get("id") == self._last_id and "method" not in message
 
     # -- ACP ------------------------------------------------------------------------------
 
@@ -123,7 +141,7 @@ class Wire:
     def prompt(self, words: str) -> int:
         """Run a turn; the number of lines before its answer."""
         self.write(self.prompt_line(words))
-        return sum(1 for _ in self.until_answer()) - 1
+        return self.count_until_answer()
 
 
 @contextmanager

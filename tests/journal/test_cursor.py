@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import INVALID_PARAMS, CursorError
@@ -16,6 +16,7 @@ KEYS = st.builds(ListKey, st.integers(0, 1 << 50), st.text(st.characters(codec="
 FILTERS = st.builds(ListFilter, st.none() | st.text("ab"), st.none() | st.text("/w"))
 
 
+@settings(deadline=None)
 @given(KEYS, FILTERS)
 def test_a_cursor_leads_back_to_its_place(key: ListKey, filter: ListFilter) -> None:
     text = cursor.encode(key, filter, SECRET)
@@ -23,6 +24,7 @@ def test_a_cursor_leads_back_to_its_place(key: ListKey, filter: ListFilter) -> N
     assert cursor.decode(text, filter, SECRET) == key
 
 
+@settings(deadline=None)
 @given(KEYS, FILTERS, FILTERS)
 def test_a_cursor_is_refused_with_another_filter(
     key: ListKey, filter: ListFilter, other: ListFilter
@@ -33,6 +35,7 @@ def test_a_cursor_is_refused_with_another_filter(
             cursor.decode(text, other, SECRET)
 
 
+@settings(deadline=None)
 @given(KEYS, st.data())
 def test_a_cursor_with_any_character_changed_is_refused(key: ListKey, data: st.DataObject) -> None:
     text = cursor.encode(key, ListFilter(), SECRET)

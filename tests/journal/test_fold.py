@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
@@ -38,12 +38,14 @@ def said(state: SessionState) -> list[tuple[str, str | None, str]]:
     ]
 
 
+@settings(deadline=None)
 @given(CONVERSATIONS, st.integers(0, 12))
 def test_folding_in_two_parts_is_folding_at_once(pieces: Pieces, cut: int) -> None:
     entries = entries_of(segments_of(pieces))
     assert fold(entries[cut:], fold(entries[:cut])) == fold(entries)
 
 
+@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_settings_folded_live_are_those_of_the_whole_fold(pieces: Pieces) -> None:
     settings = NO_SETTINGS
@@ -53,6 +55,7 @@ def test_settings_folded_live_are_those_of_the_whole_fold(pieces: Pieces) -> Non
     assert fold(entries).settings == settings
 
 
+@settings(deadline=None)
 @given(CONVERSATIONS, CONVERSATIONS)
 def test_a_fold_never_changes_the_state_it_began_with(one: Pieces, two: Pieces) -> None:
     entries = entries_of(segments_of(one))
@@ -177,14 +180,14 @@ def test_settings_hold_the_newest_complete_value_of_each() -> None:
         {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": "2026-01-01"},
         {"sessionUpdate": "session_info_update", "updatedAt": None},
     )
-    settings = opened_setting(state.settings, opened)
-    assert settings.current_mode_id == "ask"
-    assert settings.available_modes == b'[{"id":"ask"},{"id":"code"}]'
-    assert settings.config_options == b'[{"id":"model"}]'
-    assert settings.commands == b'[{"name":"x"}]'
+    begun = opened_setting(state.settings, opened)
+    assert begun.current_mode_id == "ask"
+    assert begun.available_modes == b'[{"id":"ask"},{"id":"code"}]'
+    assert begun.config_options == b'[{"id":"model"}]'
+    assert begun.commands == b'[{"name":"x"}]'
     assert state.plan == b'[{"content":"two"}]'
-    assert (settings.title, settings.updated_at) == ("T", None)
-    assert opened_setting(settings, b'{"modes":null,"configOptions":null}') == settings
+    assert (begun.title, begun.updated_at) == ("T", None)
+    assert opened_setting(begun, b'{"modes":null,"configOptions":null}') == begun
 
 
 def test_halves_of_a_surrogate_pair_meet_in_the_message() -> None:

@@ -317,3 +317,31 @@ def test_many_who_open_a_new_journal_at_once_all_get_it(path: Path) -> None:
         thread.join(20)
     assert len(opened) == 8
     assert len(set(opened)) == 1
+
+
+async def test_a_whole_journal_has_no_damage_and_a_gap_is_found(path: Path) -> None:
+    await written(path, 2000)
+    journal = SqliteJournal.open(path)
+    assert await journal.damage() == []
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("DELETE FROM segments WHERE first_seq = 5")
+    database.close()
+    assert await journal.damage() == ["session 's1': entry 7 follows 4"]
+    await journal.aclose()
+
+
+def test_damaged_pages_are_found(path: Path) -> None:
+    asyncio.run(written(path, 2000))
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2 : -4096] = b"\xa5" * (len(whole) - len(whole) // 2 - 4096)
+    path.write_bytes(whole)
+    assert asyncio.run(damage_of(path)) != []
+
+
+async def damage_of(path: Path) -> list[str]:
+    """What a journal says of itself."""
+    journal = SqliteJournal.open(path)
+    try:
+        return await journal.damage()
+    finally:
+        await journal.aclose()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 from holdfast.journal.entries import Entry, Segment
@@ -28,6 +28,7 @@ def replay_updates(*updates: bytes) -> list[bytes]:
     return [sent.raw for sent in replay(segments_of([("update", [*updates])]))]
 
 
+@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_folding_the_replay_gives_the_state_of_the_conversation(pieces: Pieces) -> None:
     segments = segments_of(pieces)
@@ -37,6 +38,7 @@ def test_folding_the_replay_gives_the_state_of_the_conversation(pieces: Pieces) 
     assert told.settings == known.settings
 
 
+@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_a_replay_is_the_same_in_one_read_or_in_many(pieces: Pieces) -> None:
     segments = segments_of(pieces)

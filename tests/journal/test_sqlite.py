@@ -21,7 +21,7 @@ PROMPT = b'[{"type":"text","text":"Hi"}]'
 
 async def begun(journal: Journal, session_id: str = "s1", agent: str = "a") -> Lease:
     """A new session and its lease."""
-    return await journal.create(NewSession(session_id, agent, "/work"), "me")
+    return await journal.create(NewSession(session_id, agent, "/home/me/project"), "me")
 
 
 def size(path: Path) -> int:
@@ -30,10 +30,14 @@ def size(path: Path) -> int:
 
 
 async def test_a_new_session_is_as_it_was_created(journal: SqliteJournal) -> None:
-    new = NewSession("s1", "gemini", "/work", ("/lib", "/a b"), "Title", created_at=1234)
+    new = NewSession("s1", "gemini", "/home/me/project", ("/lib", "/a b"), "Title", created_at=1234)
     lease = await journal.create(new, "me")
     row = await journal.session("s1")
-    assert (row.agent, row.cwd, row.additional_directories) == ("gemini", "/work", ("/lib", "/a b"))
+    assert (row.agent, row.cwd, row.additional_directories) == (
+        "gemini",
+        "/home/me/project",
+        ("/lib", "/a b"),
+    )
     assert (row.title, row.created_at, row.updated_at) == ("Title", 1234, 1234)
     assert (row.message_count, row.prompted, row.last_seq) == (0, False, 0)
     assert (lease.session_id, lease.owner, lease.epoch, lease.next_seq) == ("s1", "me", 1, 1)

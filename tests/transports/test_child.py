@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import sys
@@ -107,6 +108,20 @@ async def test_the_last_words_on_stderr_are_there_when_the_end_is_told(agent: Ag
         await process.wait()
         assert process.stderr_tail(2) == "line 1999\nthe reason"
         assert len(process.stderr_tail().splitlines()) == 10
+
+
+@linux_only
+async def test_the_last_words_are_there_though_the_end_is_noticed_before_they_are_read(
+    agent: Agent, until: Until, runs: Runs
+) -> None:
+    launched = launch(agent("input(); os.write(2, b'x' * 500_000 + b'\\nthe reason')"))
+    fcntl.fcntl(launched.stderr_fd, fcntl.F_SETPIPE_SZ, 1024 * 1024)
+    process = ChildProcess(launched, relay_fd=None)
+    process.transport.send(b"go\n")
+    until(lambda: not runs(process.pid))  # meanwhile the loop stands still
+    await process.wait()
+    assert process.stderr_tail(1) == "the reason"
+    await process.aclose()
 
 
 async def test_stderr_is_logged_whole_behind_what_the_file_held(

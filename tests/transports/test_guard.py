@@ -112,6 +112,28 @@ def test_an_agent_that_ends_at_eof_is_given_the_time_for_it(
     assert saved.exists()
 
 
+@linux_only
+def test_a_child_in_a_session_of_its_own_ends_though_the_agents_group_is_empty(
+    start: Callable[[list[str]], Holdfast],
+    agent: Agent,
+    pid_file: Path,
+    until: Until,
+    runs: Runs,
+) -> None:
+    code = f"""
+if os.fork():
+    sys.exit()
+os.setsid()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open({str(pid_file)!r}, "w").write(str(os.getpid()))
+time.sleep(60)
+"""
+    holdfast = start(agent(code))
+    until(lambda: len(pids(pid_file)) == 1 and not runs(holdfast.agent))
+    holdfast.kill()
+    until(lambda: not any(map(runs, [*pids(pid_file), holdfast.guardian])), seconds=8)
+
+
 def test_children_end_though_the_agent_itself_died_first(
     start: Callable[[list[str]], Holdfast],
     agent: Agent,
@@ -203,6 +225,18 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     until(lambda: not runs(int(done.stdout)), seconds=5)
+
+
+@linux_only
+def test_a_guardian_is_no_part_of_what_an_outer_guard_ends(
+    start: Callable[[list[str]], Holdfast], agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer = Guard()
+    monkeypatch.setenv(VARIABLE, outer.token)
+    holdfast = start(agent("time.sleep(60)"))
+    reached = remains.living(holdfast.agent, outer.token)
+    assert {holdfast.process.pid, holdfast.agent} <= reached
+    assert holdfast.guardian not in reached
 
 
 def test_the_tokens_of_outer_guards_are_kept() -> None:

@@ -62,8 +62,9 @@ def test_the_program_leads_a_process_group_of_its_own(start: Start, agent: Agent
 def test_no_other_descriptor_reaches_the_program(start: Start, agent: Agent) -> None:
     leak, other = os.pipe()
     os.set_inheritable(leak, True)
-    program = start(agent("os.closerange(0, 0); print(*sorted(os.listdir('/dev/fd')))"))
-    assert str(leak) not in output(program).split()
+    listed = output(start(agent("print(*os.listdir('/dev/fd'))"))).split()
+    assert {"0", "1", "2"} <= set(listed)
+    assert len(listed) == 4  # and the one with which it reads the folder
     os.close(leak)
     os.close(other)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,22 @@ async def test_a_socket_that_is_reset_reads_as_the_end() -> None:
             while await transport.receive():
                 pass
         await transport.aclose()
+
+
+async def test_while_nobody_receives_the_loop_rests_and_the_pipe_stays_full() -> None:
+    ours, theirs = os.pipe()
+    transport = PipeTransport(ours, devnull())
+    receiving = asyncio.create_task(transport.receive())
+    await asyncio.sleep(0)
+    os.write(theirs, b"first")
+    assert await receiving == b"first"
+    os.write(theirs, b"second")
+    busy = time.process_time()
+    await asyncio.sleep(0.3)  # how long is what this test measures
+    assert time.process_time() - busy < 0.1
+    assert os.read(ours, 99) == b"second"
+    await transport.aclose()
+    os.close(theirs)
 
 
 async def test_two_tasks_may_not_wait_in_receive() -> None:

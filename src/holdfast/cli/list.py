@@ -112,18 +112,16 @@ async def _rows(
 
 async def short_id(journal: Journal, session_id: str) -> str:
     """The shortest beginning of an id, of SHORT_ID characters at least, that fits no other."""
-    low, high = SHORT_ID, len(session_id)
-    while low < high:
-        middle = low if high == len(session_id) else (low + high) // 2
+    short, fitting = SHORT_ID, len(session_id)
+    if short >= fitting or await _fits_only(journal, session_id[:short], session_id):
+        return session_id[:short]
+    while short + 1 < fitting:
+        middle = (short + fitting) // 2
         if await _fits_only(journal, session_id[:middle], session_id):
-            high = middle
+            fitting = middle
         else:
-            low = middle + 1
-            if high == len(session_id) and low < high:
-                high -= 1
-                if not await _fits_only(journal, session_id[:high], session_id):
-                    return session_id
-    return session_id[:high]
+            short = middle
+    return session_id[:fitting]
 
 
 async def _fits_only(journal: Journal, prefix: str, session_id: str) -> bool:
@@ -185,7 +183,7 @@ def _table(lines: list[Line]) -> Table:
             line.messages,
             line.agent,
             shortened(line.folder, FOLDER_WIDTH),
-            line.title or "–",
+            line.title or "(no title)",
         )
     return table
 
@@ -196,7 +194,10 @@ def _print_plain(lines: list[Line]) -> None:
 
     rows = [
         HEADINGS,
-        *((line.id, line.updated, line.messages, line.agent, line.folder, line.title) for line in lines),
+        *(
+            (line.id, line.updated, line.messages, line.agent, line.folder, line.title)
+            for line in lines
+        ),
     ]
     widths = [max(cell_len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     for row in rows:

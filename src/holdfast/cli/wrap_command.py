@@ -15,9 +15,9 @@ from holdfast.cli.options import WRAP_OPTIONS
     options_metavar="[OPTIONS] --",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.argument("command", metavar="CMD...", nargs=-1, type=click.UNPROCESSED)
+@click.argument("agent", metavar="CMD...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def command(ctx: click.Context, command: tuple[str, ...], **_: object) -> None:
+def command(ctx: click.Context, /, agent: tuple[str, ...], **_: object) -> None:
     """Speak ACP on stdio for an editor, in front of an agent.
 
     CMD starts the agent as your editor would start it; everything behind `--` is passed on
@@ -30,7 +30,7 @@ def command(ctx: click.Context, command: tuple[str, ...], **_: object) -> None:
     session/close and session/delete. What is shown to the editor has been written to the
     journal before.
     """
-    example = " ".join(command) or "CMD"
+    example = " ".join(agent) or "CMD"
     ctx.fail(f"the agent's command goes behind `--`: holdfast wrap -- {example}")
 
 

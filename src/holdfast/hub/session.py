@@ -73,7 +73,8 @@ class Session:
         self._writing = asyncio.Lock()
         self._touched = 0
         self.untitled = not row.prompted and row.title is None
-        self._settling: asyncio.Task[None] | None = None
+        self._resting: asyncio.TimerHandle | None = None
+        self._compacting: asyncio.Task[None] | None = None
 
     # -- writing --------------------------------------------------------------------------
 
@@ -119,6 +120,9 @@ class Session:
 
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
         """Committed segments above `after`, at least one if there is any."""
+        if self._compacting is not None:
+            # Rows are being rewritten: read before or after it, never some of each.
+            await asyncio.wait({self._compacting})
         return await self._journal.read(self.id, after, limit_bytes)
 
     async def state(self, *, through: int) -> SessionState:
@@ -171,17 +175,21 @@ class Session:
     def rest(self) -> None:
         """A turn is over: compact and index it, unless the next comes at once."""
         self.wake()
-        self._settling = asyncio.create_task(self._settle_later(), name="settle")
+        self._resting = asyncio.get_running_loop().call_later(SETTLE_DELAY, self._settle_now)
 
     def wake(self) -> None:
         """A turn begins: what waits to settle waits on."""
-        if self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
 
-    async def _settle_later(self) -> None:
-        await asyncio.sleep(SETTLE_DELAY)
-        await self._settle()
+    def _settle_now(self) -> None:
+        if self._compacting is None:
+            self._compacting = asyncio.create_task(self._settle(), name="settle")
+            self._compacting.add_done_callback(self._settled)
+
+    def _settled(self, _: asyncio.Task[None]) -> None:
+        self._compacting = None
 
     async def _settle(self) -> None:
         if any(attachment.cursor < self.last_seq for attachment in self.attachments):
@@ -200,7 +208,9 @@ class Session:
             await self.detach(attachment.client)
         self.questions.close()
         self.wake()
-        await self._settle()
+        self._settle_now()
+        if self._compacting is not None:
+            await asyncio.wait({self._compacting})
         await self._journal.release(self._lease)
 
 

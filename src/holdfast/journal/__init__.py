@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.journal.entries import KINDS, Entry, Segment
+from holdfast.journal.fold import SessionState
 from holdfast.journal.interface import (
     LEASE_SECONDS,
     Holder,
@@ -15,7 +16,10 @@ from holdfast.journal.interface import (
     SessionRow,
 )
 from holdfast.journal.location import default_location
+from holdfast.journal.replay import Replayed
+from holdfast.journal.settings import Settings
 from holdfast.journal.sqlite import SqliteJournal
+from holdfast.journal.timeline import Message, ToolCall
 
 __all__ = [
     "KINDS",
@@ -26,10 +30,15 @@ __all__ = [
     "Lease",
     "ListFilter",
     "ListKey",
+    "Message",
     "NewSession",
+    "Replayed",
     "SearchHit",
     "Segment",
     "SessionRow",
+    "SessionState",
+    "Settings",
     "SqliteJournal",
+    "ToolCall",
     "default_location",
 ]

@@ -33,7 +33,7 @@ def sweep(connection: sqlite3.Connection, alone: threading.Lock) -> None:
     """Remove what is left of deleted sessions."""
     for (session,) in connection.execute("SELECT session FROM deleted").fetchall():
         while segments := history.read(connection, session, 0, PIECE_BYTES):
-            documents = [(segment.last_seq, search.segment_text(segment)) for segment in segments]
+            documents = search.documents(segments)
             with alone, writing(connection):
                 search.unindex(connection, session, documents)
                 history.remove(connection, session, segments)

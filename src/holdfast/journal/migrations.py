@@ -65,9 +65,9 @@ _TABLES: Final = (
     )""",
     "CREATE INDEX links_session ON links (session, number)",
     # Documents are numbered in the order they were settled, so that walking them backwards gives
-    # the newest first, across sessions. The index keeps no copy of the text: what a document
-    # says is read from its segment again.
-    "CREATE TABLE documents (number INTEGER PRIMARY KEY, segment INTEGER NOT NULL UNIQUE)",
+    # the newest first, across sessions; one document is one entry, by session number and seq.
+    # The index keeps no copy of the text: what a document says is read from its segment again.
+    "CREATE TABLE documents (number INTEGER PRIMARY KEY, entry INTEGER NOT NULL UNIQUE)",
     "CREATE VIRTUAL TABLE words USING fts5 (text, content = '')",
 )
 

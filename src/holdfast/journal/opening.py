@@ -22,6 +22,9 @@ from holdfast.journal.migrations import migrate, refuse_newer
 APPLICATION_ID: Final = 0x686F6C64
 """`hold`, at offset 68 of every journal; source: sqlite.org, Database File Format, 1.3."""
 
+LOG_BYTES_KEPT: Final = 16 << 20
+"""Size of the write-ahead log that is kept for the next writes once it has been copied."""
+
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
 _RETRY_SECONDS: Final = 0.01
@@ -58,6 +61,8 @@ def connect(path: str, busy_seconds: float) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = NORMAL")
     # A checkpoint behind a dirty disk takes 150 ms; the background connection makes them.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
+    # What a burst made of the log is given back to the disk.
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
     connection.execute("PRAGMA temp_store = MEMORY")
     return connection
 

@@ -20,44 +20,45 @@ AFTER: Final = 120
 """Characters of an excerpt on either side of the beginning of the first word found."""
 
 _SEARCH: Final = """
-    SELECT session_id, segments.key & 4294967295, first_seq, at, kind, raw
+    SELECT session_id, entry & 4294967295, key & 4294967295, first_seq, at, kind, raw
     FROM words
     CROSS JOIN documents ON documents.number = words.rowid
-    CROSS JOIN segments ON segments.key = documents.segment
-    CROSS JOIN sessions ON sessions.number = segments.key >> 32
-    WHERE words MATCH ? AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR cwd = ?3)
+    CROSS JOIN segments ON key = (
+        SELECT key FROM segments WHERE key >= entry ORDER BY key LIMIT 1
+    )
+    CROSS JOIN sessions ON sessions.number = entry >> 32
+    WHERE words MATCH ?1 AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR cwd = ?3)
     ORDER BY words.rowid DESC LIMIT ?4
 """
 # Newest first: by rank, a word that is everywhere costs more than reading everything. CROSS
 # keeps the planner from turning the walk around.
 
-
-def segment_text(segment: Segment) -> str:
-    """All that the entries of a segment say."""
-    texts = (searchable_text(entry) for entry in segment.entries())
-    return "\n".join(filter(None, texts))
+Document = tuple[int, str]
+"""The `seq` of an entry and what it says."""
 
 
-def index(
-    connection: sqlite3.Connection, session: int, documents: Iterable[tuple[int, str]]
-) -> None:
-    """Put segments in, each given as its `last_seq` and its text."""
-    for last_seq, text in documents:
+def documents(segments: Iterable[Segment]) -> list[Document]:
+    """The entries of these segments that say something."""
+    entries = (entry for segment in segments for entry in segment.entries())
+    return [(entry.seq, text) for entry in entries if (text := searchable_text(entry))]
+
+
+def index(connection: sqlite3.Connection, session: int, found: Iterable[Document]) -> None:
+    """Put documents in."""
+    for seq, text in found:
         number = connection.execute(
-            "INSERT INTO documents (segment) VALUES (?)", (session << SEQ_BITS | last_seq,)
+            "INSERT INTO documents (entry) VALUES (?)", (session << SEQ_BITS | seq,)
         ).lastrowid
         connection.execute(
             "INSERT INTO words (rowid, text) VALUES (?, ?)", (number, storable(text))
         )
 
 
-def unindex(
-    connection: sqlite3.Connection, session: int, documents: Iterable[tuple[int, str]]
-) -> None:
-    """Take segments out, given as for `index`; those that are not in are passed over."""
-    for last_seq, text in documents:
+def unindex(connection: sqlite3.Connection, session: int, found: Iterable[Document]) -> None:
+    """Take documents out; those that are not in are passed over."""
+    for seq, text in found:
         row = connection.execute(
-            "SELECT number FROM documents WHERE segment = ?", (session << SEQ_BITS | last_seq,)
+            "SELECT number FROM documents WHERE entry = ?", (session << SEQ_BITS | seq,)
         ).fetchone()
         if row is not None:
             connection.execute(
@@ -75,8 +76,8 @@ def search(
         return []
     rows = connection.execute(_SEARCH, (query, agent, cwd, limit)).fetchall()
     return [
-        _hit(session_id, Segment(first, last, kind, at, raw), words)
-        for session_id, last, first, at, kind, raw in rows
+        _hit(session_id, seq, Segment(first, last, kind, at, raw), words)
+        for session_id, seq, last, first, at, kind, raw in rows
     ]
 
 
@@ -93,12 +94,11 @@ def _query(words: str) -> str:
     return " ".join(terms)
 
 
-def _hit(session_id: str, segment: Segment, words: str) -> SearchHit:
+def _hit(session_id: str, seq: int, segment: Segment, words: str) -> SearchHit:
+    (entry,) = (entry for entry in segment.entries() if entry.seq == seq)
+    text = " ".join(searchable_text(entry).split())
     sought = [word.rstrip("*").casefold() for word in words.split()]
-    found = [(entry, " ".join(searchable_text(entry).split())) for entry in segment.entries()]
-    # A segment can hold several entries; the one with the most of the words is meant.
-    entry, text = max(found, key=lambda pair: sum(word in pair[1].casefold() for word in sought))
-    return SearchHit(session_id, entry.seq, entry.at, entry.kind, _excerpt(text, sought))
+    return SearchHit(session_id, seq, entry.at, entry.kind, _excerpt(text, sought))
 
 
 def _excerpt(text: str, sought: Iterable[str]) -> str:

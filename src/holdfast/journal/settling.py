@@ -18,10 +18,11 @@ from holdfast.journal.interface import Lease
 from holdfast.journal.opening import writing
 from holdfast.journal.timeline import Message
 
-PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 512 << 10
 """How much history one transaction rewrites, or removes, at most (beyond one segment)."""
 
 _CONTEXT_SEGMENTS: Final = 8
+_CONTEXT_ENTRIES: Final = 50
 """How far back to look for the message that the first chunk of a piece may belong to."""
 
 
@@ -49,11 +50,7 @@ class _Piece:
         kept = {*segments} & {*compacted}
         self._gone = [segment for segment in segments if segment not in kept]
         self._new = [segment for segment in compacted if segment not in kept]
-        self._documents = [
-            (segment.last_seq, text)
-            for segment in compacted
-            if (text := search.segment_text(segment))
-        ]
+        self._documents = search.documents(compacted)
         entries = (entry for segment in compacted for entry in segment.entries())
         self._messages = _messages(fold(entries, context)) - _messages(context)
         self._last_seq = segments[-1].last_seq
@@ -88,4 +85,5 @@ def _settled_through(connection: sqlite3.Connection, lease: Lease) -> int | None
 def _context(connection: sqlite3.Connection, session: int, settled: int) -> SessionState:
     """The state just before: a chunk that came late belongs to a message that is counted."""
     before = history.read_back(connection, session, settled, _CONTEXT_SEGMENTS)
-    return fold(entry for segment in before for entry in segment.entries())
+    entries = [entry for segment in before for entry in segment.entries()]
+    return fold(entries[-_CONTEXT_ENTRIES:])

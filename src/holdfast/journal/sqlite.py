@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from msgspec import UNSET, UnsetType
 
 from holdfast.errors import LeaseLostError
-from holdfast.journal import deleting, history, links, listing, search, sessions, settling
+from holdfast.journal import checking, deleting, history, links, listing, search, sessions, settling
 from holdfast.journal.background import CHECKPOINT_BYTES, Background
 from holdfast.journal.entries import Segment
 from holdfast.journal.fold import EMPTY, SessionState, fold
@@ -47,10 +47,11 @@ _APPEND: Final = (
 
 
 class SqliteJournal:
-    """A `Journal` in a file. Its methods do their work at once, on the thread of the loop:
+    """A `Journal` in a file.
 
-    a commit takes less time than a change of threads. What may take long (settling, deleting,
-    checkpoints) runs in a thread of its own, which begins when there is first need of it.
+    Most methods do their work at once, on the thread of the loop: a commit takes less time than a
+    change of threads. What may take long (settling, deleting, searching, folding, checkpoints)
+    runs in a thread of its own, which begins when there is first need of it.
     """
 
     def __init__(self, path: str, connection: sqlite3.Connection, busy_seconds: float) -> None:
@@ -200,6 +201,10 @@ class SqliteJournal:
 
     async def state(self, session_id: str) -> SessionState:
         return await self._background.run(lambda db: _state(db, session_id))
+
+    async def damage(self) -> list[str]:
+        """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""
+        return await self._background.run(checking.damage)
 
     async def aclose(self) -> None:
         await self._background.aclose()

@@ -86,6 +86,8 @@ def string(raw: bytes | None) -> str | None:
 
 def members(raw: bytes) -> dict[str, bytes]:
     """The members of a JSON object, each value byte for byte; none when it is no object."""
+    if not raw:
+        return {}
     try:
         return members_of(raw)
     except InvalidParamsError:

@@ -40,11 +40,15 @@ class ResponseReceived(Struct, frozen=True, gc=False):
 
 
 class MalformedReceived(Struct, frozen=True, gc=False):
-    """A line that is no message. `reply` is the line that is owed for it, b"" for none."""
+    """A line that is no message. `reply` is the line that is owed for it, b"" for none.
+
+    `asked` is True when the line has an id: somebody waits for that reply.
+    """
 
     problem: str
     excerpt: bytes
     reply: bytes = b""
+    asked: bool = False
 
 
 Event = RequestReceived | NotificationReceived | ResponseReceived | MalformedReceived

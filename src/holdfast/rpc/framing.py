@@ -8,28 +8,28 @@ from __future__ import annotations
 from msgspec import Struct
 
 HEAD = 64 * 1024
-"""Bytes kept of a line that is over the limit: enough to find the id it has to be answered with."""
+"""Bytes kept of the beginning of a line that is over the limit, and nearly always its id."""
+
+TAIL = 4 * 1024
+"""Bytes kept of its end: some programs write the id last."""
 
 
 class Oversize(Struct, frozen=True):
-    """A line that was longer than the limit: its first bytes, and how long it was."""
+    """A line that was longer than the limit: its first and last bytes, and how long it was."""
 
     head: bytes
+    tail: bytes
     size: int
 
 
 class LineBuffer:
-    """Newline-ended frames of at most `limit` bytes; a longer one costs only its head.
-
-    The pieces of an unfinished line are joined once, when its newline comes: a message of many
-    megabytes that arrives in small reads is not copied again and again.
-    """
+    """Newline-ended frames of at most `limit` bytes; a longer one costs only its two ends."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._skipping = False
+        self._line = bytearray()
+        self._head: bytes | None = None
+        self._dropped = 0
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         """The frames that `data` completes, in order; blank lines are left out."""
@@ -37,7 +37,7 @@ class LineBuffer:
         if not newline:
             self._hold(data)
             return []
-        if not self._pieces and len(data) <= self._limit:
+        if not self._line and self._head is None and len(data) <= self._limit:
             # Nearly every read: whole lines, none of which can be over the limit.
             *lines, tail = data.split(b"\n")
             self._hold(tail)
@@ -52,18 +52,16 @@ class LineBuffer:
         return [frame for frame in frames if isinstance(frame, Oversize) or frame.strip()]
 
     def _hold(self, piece: bytes) -> None:
-        if not piece:
-            return
-        self._size += len(piece)
-        if self._skipping:
-            return
-        self._pieces.append(piece)
-        if self._size > self._limit:
-            self._skipping = True
-            self._pieces = [b"".join(self._pieces)[:HEAD]]
+        # One buffer that grows in place: a message of many megabytes is not copied at each read,
+        # and one that comes byte by byte takes no more room than its bytes.
+        self._line += piece
+        if self._head is None and len(self._line) > self._limit:
+            self._head = bytes(self._line[:HEAD])
+        if self._head is not None and (surplus := len(self._line) - TAIL) > 0:
+            del self._line[:surplus]
+            self._dropped += surplus
 
     def _finish(self) -> bytes | Oversize:
-        line = b"".join(self._pieces)
-        frame = Oversize(line, self._size) if self._skipping else line
-        self._pieces, self._size, self._skipping = [], 0, False
-        return frame
+        line, head, dropped = bytes(self._line), self._head, self._dropped
+        self._line, self._head, self._dropped = bytearray(), None, 0
+        return line if head is None else Oversize(head, line, dropped + len(line))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct
 
-from holdfast.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
+from holdfast.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
 from holdfast.rpc.events import (
     Event,
     MalformedReceived,
@@ -19,9 +19,9 @@ from holdfast.rpc.events import (
     ResponseReceived,
     WireError,
 )
-from holdfast.rpc.framing import LineBuffer, Oversize
-from holdfast.rpc.oversize import leading_members
-from holdfast.schema.splice import members
+from holdfast.rpc.framing import HEAD, TAIL, LineBuffer, Oversize
+from holdfast.rpc.oversize import MAX_DEPTH, leading_members, too_deep, trailing_members
+from holdfast.schema.splice import members, splice
 
 MAX_MESSAGE = 64 * 1024 * 1024
 """Bytes in one message, unless configured; the images of a prompt fit, a runaway does not."""
@@ -49,8 +49,8 @@ _encode = msgspec.json.encode
 
 
 class _ErrorObject(Struct):
-    code: int = INVALID_REQUEST
-    message: str = ""
+    code: int
+    message: str
 
 
 class Protocol:
@@ -59,6 +59,7 @@ class Protocol:
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self._limit = limit
         self._lines = LineBuffer(limit)
+        self._plain = True
         self._last_id = 0
         self._unanswered: set[int] = set()
 
@@ -67,14 +68,24 @@ class Protocol:
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes, in the order of the wire."""
         frames = self._lines.feed(data)
-        # One look at the whole read: msgspec does not check the encoding of what stays raw.
-        if data.isascii():
+        # One look at the whole read, and at what began in earlier ones: msgspec does not check
+        # the encoding of what stays raw.
+        ascii_only = data.isascii()
+        plain = self._plain and ascii_only
+        self._plain = ascii_only and (self._plain or b"\n" in data)
+        if plain:
             return [self._event(frame) for frame in frames]
-        return [self._event(frame) if _is_utf8(frame) else _not_utf8(frame) for frame in frames]
+        return [
+            self._event(frame) if _is_utf8(frame) else self._unreadable(frame) for frame in frames
+        ]
 
     def _event(self, frame: bytes | Oversize) -> Event:
         if isinstance(frame, Oversize):
-            return self._oversize(frame)
+            problem = f"a message of {frame.size} bytes is over the limit of {self._limit}"
+            return self._refused(problem, frame.head, frame.tail)
+        if too_deep(frame):
+            problem = f"a message nested deeper than {MAX_DEPTH} levels"
+            return self._refused(problem, frame[:HEAD], frame[-TAIL:])
         try:
             envelope = _decode_envelope(frame)
         except msgspec.MsgspecError:
@@ -83,14 +94,16 @@ class Protocol:
 
     def _classify(self, envelope: _Envelope, frame: bytes) -> Event:
         id_, method = bytes(envelope.id), bytes(envelope.method)
-        if bytes(envelope.jsonrpc) not in (b'"2.0"', b""):
-            return _invalid('"jsonrpc" is not "2.0"', frame, id_)
+        if not method and (bytes(envelope.error) or bytes(envelope.result)):
+            return self._answered(id_, envelope, frame)
         if id_ and not _is_id(id_):
             return _invalid("an id is a string, an integer or null", frame)
+        if bytes(envelope.jsonrpc) not in (b'"2.0"', b""):
+            return _invalid('"jsonrpc" is not "2.0"', frame, id_)
         if method:
             return self._called(id_, method, envelope, frame)
-        if bytes(envelope.error) or bytes(envelope.result) or _own_id(id_) in self._unanswered:
-            # Without either it is a null result: JavaScript drops a member that is undefined.
+        if bytes(envelope.jsonrpc) and _own_id(id_) in self._unanswered:
+            # A null result: JavaScript drops a member that is undefined.
             return self._answered(id_, envelope, frame)
         return _invalid("neither a method nor a result nor an error", frame, id_)
 
@@ -102,7 +115,7 @@ class Protocol:
             params = b""
         if params and params[:1] not in b"{[":
             return _invalid("params are an object or an array", frame, id_)
-        name = method[1:-1].decode() if b"\\" not in method else msgspec.json.decode(method)
+        name = method[1:-1].decode() if b"\\" not in method else _unescaped(method)
         if id_:
             return RequestReceived(id_, name, params)
         return NotificationReceived(name, params)
@@ -110,9 +123,14 @@ class Protocol:
     def _answered(self, id_: bytes, envelope: _Envelope, frame: bytes) -> Event:
         number = _own_id(id_)
         if number not in self._unanswered:
-            # Nothing waits for it; a reply to a reply would start a loop.
+            # Nothing waits for it; a reply to a reply would start a loop, or would be taken for
+            # the answer to a request of theirs.
             return MalformedReceived("a response to no request of ours", frame[:EXCERPT])
         self._unanswered.discard(number)
+        if bytes(envelope.jsonrpc) not in (b'"2.0"', b""):
+            return ResponseReceived(
+                number, b"", wire_error(INVALID_REQUEST, '"jsonrpc" is not "2.0"')
+            )
         error = bytes(envelope.error)
         if error and error != b"null":
             return ResponseReceived(number, b"", _wire_error(error))
@@ -123,19 +141,32 @@ class Protocol:
         try:
             parts = members(frame)
         except InvalidParamsError:
-            return _no_object(frame)
+            return self._no_object(frame)
         known = {name: Raw(parts[name]) for name in _Envelope.__struct_fields__ if name in parts}
         return self._classify(_Envelope(**known), frame)
 
-    def _oversize(self, frame: Oversize) -> Event:
-        problem = f"a message of {frame.size} bytes is over the limit of {self._limit}"
-        head = leading_members(frame.head)
-        id_ = head.get("id", b"")
-        if "method" not in head and (number := _own_id(id_)) in self._unanswered:
+    def _no_object(self, frame: bytes) -> Event:
+        first = frame.lstrip()[:1]
+        if first == b"{" or not _is_json(frame):
+            return self._refused("not JSON", frame[:HEAD], frame[-TAIL:], PARSE_ERROR)
+        return _invalid("a batch; ACP has none" if first == b"[" else "not an object", frame)
+
+    def _unreadable(self, frame: bytes | Oversize) -> Event:
+        """A line with bytes that are no UTF-8."""
+        if isinstance(frame, Oversize):
+            return self._event(frame)
+        return self._refused("not UTF-8", frame[:HEAD], frame[-TAIL:], PARSE_ERROR)
+
+    def _refused(
+        self, problem: str, head: bytes, tail: bytes, code: int = INVALID_REQUEST
+    ) -> Event:
+        """A message that is not looked into: whoever waits for it, or for its answer, is told."""
+        known = {**trailing_members(tail), **leading_members(head)}
+        id_ = known.get("id", b"")
+        if "method" not in known and (number := _own_id(id_)) in self._unanswered:
             self._unanswered.discard(number)
-            raw = _encode({"code": INVALID_REQUEST, "message": problem})
-            return ResponseReceived(number, b"", WireError(INVALID_REQUEST, problem, raw))
-        return _invalid(problem, frame.head, id_ if _is_id(id_) else b"")
+            return ResponseReceived(number, b"", wire_error(code, problem))
+        return _malformed(code, problem, head, id_ if _is_id(id_) else b"")
 
     # -- what is sent ---------------------------------------------------------------------
 
@@ -191,15 +222,14 @@ def _own_id(id_: bytes) -> int:
     return int(digits) if digits.isdigit() and len(digits) < 20 else 0
 
 
-def _no_object(frame: bytes) -> Event:
+def _is_json(frame: bytes) -> bool:
     import json  # here: garbage is rare, and start-up is not
 
     try:
         json.loads(frame)
     except ValueError:
-        return _malformed(PARSE_ERROR, "not JSON", frame)
-    what = "a batch; ACP has none" if frame.lstrip()[:1] == b"[" else "not an object"
-    return _invalid(what, frame)
+        return False
+    return True
 
 
 def _is_utf8(frame: bytes | Oversize) -> bool:
@@ -212,22 +242,46 @@ def _is_utf8(frame: bytes | Oversize) -> bool:
     return True
 
 
-def _not_utf8(frame: bytes | Oversize) -> Event:
-    assert isinstance(frame, bytes)
-    return _malformed(PARSE_ERROR, "not UTF-8", frame)
+def _unescaped(method: bytes) -> str:
+    try:
+        return msgspec.json.decode(method, type=str)
+    except msgspec.MsgspecError:  # half of a surrogate pair: no method of anybody's
+        from holdfast.schema.scan import repaired
+
+        return msgspec.json.decode(repaired(method), type=str)
 
 
 def _wire_error(raw: bytes) -> WireError:
+    """An error object as it came, made whole if it is none."""
     try:
-        error = msgspec.json.decode(raw, type=_ErrorObject, strict=False)
+        error = msgspec.json.decode(raw, type=_ErrorObject)
+        return WireError(error.code, error.message, raw)
     except msgspec.MsgspecError:
-        return wire_error(INVALID_REQUEST, "an error that is not an error object")
-    return WireError(error.code, error.message, raw)
+        return _mended_error(raw)
+
+
+def _mended_error(raw: bytes) -> WireError:
+    from holdfast.schema.scan import repaired
+
+    try:
+        found = msgspec.json.decode(repaired(raw))
+    except msgspec.MsgspecError:
+        found = None
+    said = found if isinstance(found, dict) else {"message": found}
+    code, message = said.get("code"), said.get("message")
+    error = wire_error(
+        code if type(code) is int else INTERNAL_ERROR,
+        message if isinstance(message, str) else "the other side refused without saying why",
+    )
+    if not isinstance(found, dict):
+        return error
+    parts = {"code": b"%d" % error.code, "message": _encode(error.message)}
+    return WireError(error.code, error.message, splice(raw, parts))
 
 
 def _malformed(code: int, problem: str, frame: bytes, id_: bytes = b"") -> MalformedReceived:
     reply = Protocol.error(id_ or b"null", wire_error(code, problem))
-    return MalformedReceived(problem, frame[:EXCERPT], reply)
+    return MalformedReceived(problem, frame[:EXCERPT], reply, asked=bool(id_))
 
 
 def _invalid(problem: str, frame: bytes, id_: bytes = b"") -> MalformedReceived:

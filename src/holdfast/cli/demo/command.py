@@ -1,0 +1,90 @@
+"""`holdfast demo`: where it is played, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from holdfast.cli.demo.editor import Place
+from holdfast.cli.demo.stage import Stage
+from holdfast.cli.demo.story import Story
+from holdfast.cli.exits import Exit
+from holdfast.cli.look import counted
+from holdfast.errors import HoldfastError
+
+
+@click.command(name="demo")
+@click.option(
+    "--keep",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the journal of the demo in this folder.",
+)
+@click.pass_context
+def command(ctx: click.Context, /, keep: Path | None) -> None:
+    """See it work: talk, kill -9, list, load, go on.
+
+    Real processes on this machine, offline: a scripted agent that has no sessions of its own,
+    `holdfast wrap` in front of it, and a small editor. Each claim that is made is checked; the
+    exit code is 1 if one of them does not hold.
+    """
+    stage = Stage()
+    with _place(keep) as place:
+        stage.head(
+            "holdfast: sessions that outlive the editor, the agent, and kill -9",
+            "Real processes, offline. The agent is a script that can neither list nor load a "
+            "session and forgets everything when it ends. ✓ marks what was checked just now.",
+        )
+        began = time.monotonic()
+        _play(stage, place)
+        _sum_up(stage, time.monotonic() - began, place, kept=keep is not None)
+    if stage.failures:
+        ctx.exit(Exit.ERROR)
+
+
+def _play(stage: Stage, place: Place) -> None:
+    try:
+        asyncio.run(Story(stage, place).tell())
+    except TimeoutError:
+        stage.claim("all of it happened in time", holds=False)
+    except HoldfastError as error:
+        stage.claim(f"nothing went wrong, but: {error}", holds=False)
+
+
+def _sum_up(stage: Stage, seconds: float, place: Place, *, kept: bool) -> None:
+    stage.step("", f"{stage.held} of {counted(stage.claims, 'claim')} hold, {seconds:.1f} s")
+    for failure in stage.failures:
+        stage.say(f"✗ {failure}", "bad")
+    if kept:
+        stage.say(f"The journal is kept: holdfast list --journal {place.journal}")
+    if not stage.failures:
+        stage.say("Now with yours: write `holdfast wrap --` before the agent's command in your")
+        stage.say("editor's settings, and try it with `holdfast doctor -- CMD`.")
+
+
+@contextmanager
+def _place(keep: Path | None) -> Iterator[Place]:
+    if keep is not None:
+        yield _prepared(keep.absolute())
+        return
+    # Resolved: on macOS the folder for such things is behind a link.
+    with TemporaryDirectory(prefix="holdfast-demo-") as folder:
+        yield _prepared(Path(os.path.realpath(folder)))
+
+
+def _prepared(folder: Path) -> Place:
+    place = Place(str(folder / "journal.db"), str(folder / "project"))
+    try:
+        os.makedirs(place.project, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(
+            f"{folder}: {error.strerror}; name a folder you can write to", param_hint="--keep"
+        ) from None
+    return place

@@ -1,0 +1,52 @@
+"""Where one test lives: its folders, its journal, its processes, and what went over its wires."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.interop.client import Client, connected
+from tests.interop.processes import Family
+from tests.interop.wire import read_record, recorded
+
+from tests.interop.official_schema import violations
+
+
+class Place:
+    """Folders are made below `root`. `work` is the working directory of the sessions."""
+
+    def __init__(self, root: Path) -> None:
+        self.family = Family()
+        self.work = root / "work"
+        self.home = root / "home"
+        self.stderr = root / "stderr"
+        self._journal = root / "journal.db"
+        self._at_client = root / "client.jsonl"
+        self._at_agent = root / "agent.jsonl"
+        self.work.mkdir()
+        self.home.mkdir()
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What the first process of a run is started with."""
+        return self.family.environment(HOLDFAST_JOURNAL=str(self._journal), **more)
+
+    def wrapped(self, agent: Sequence[str]) -> list[str]:
+        """The command of `agent` behind `holdfast wrap`, with a recorder on either side."""
+        holdfast = [sys.executable, "-m", "holdfast", "wrap", "--"]
+        return recorded(self._at_client, *holdfast, *recorded(self._at_agent, *agent))
+
+    @asynccontextmanager
+    async def client(self, command: Sequence[str], **env: str) -> AsyncIterator[Client]:
+        """A client of `command`, whose stderr goes to the file `stderr`."""
+        environment = self.environment(**env)
+        with self.stderr.open("ab") as stderr:
+            async with connected(command, environment, self.work, stderr) as client:
+                yield client
+
+    def wrong_lines(self) -> list[str]:
+        """What holdfast sent to the client, and to the agent, against the official schema."""
+        towards_client = (violations(run, "agent") for run in read_record(self._at_client))
+        towards_agent = (violations(run, "client") for run in read_record(self._at_agent))
+        return [wrong for runs in (towards_client, towards_agent) for run in runs for wrong in run]

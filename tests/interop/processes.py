@@ -1,0 +1,87 @@
+"""The processes a test starts, however deep: found by a mark in their environment, and killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from uuid import uuid4
+
+import psutil
+
+MARK = "HOLDFAST_INTEROP_MARK"
+
+GONE_SECONDS = 8.0
+"""For everything to end after the client has left: holdfast gives an agent some seconds."""
+
+Gone = (psutil.NoSuchProcess, psutil.AccessDenied)
+
+
+class Family:
+    """Every process that carries the mark, and every one that such a process ever started.
+
+    The second kind is holdfast's guardian, which has an environment of its own; it is known from
+    when it was seen as a child.
+    """
+
+    def __init__(self) -> None:
+        self._mark = uuid4().hex
+        self._known: set[psutil.Process] = set()
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The environment to start the first of them with."""
+        return {**os.environ, MARK: self._mark, **more}
+
+    def living(self) -> list[psutil.Process]:
+        """Those that run, oldest first; zombies do not."""
+        # Oldest first: a child is looked at when its parent is known already.
+        for process in sorted(psutil.process_iter(), key=lambda process: process.create_time()):
+            if process not in self._known and self._is_ours(process):
+                self._known.add(process)
+        return sorted(filter(_runs, self._known), key=lambda process: process.create_time())
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            if process.environ().get(MARK) == self._mark:
+                return True
+            return any(process.ppid() == known.pid for known in self._known if _runs(known))
+        except (*Gone, OSError):
+            return False
+
+    async def kill(self) -> None:
+        """SIGKILL to all at one instant: nobody gets to see that another one is gone."""
+        deadline = time.monotonic() + GONE_SECONDS
+        while living := self.living():
+            assert time.monotonic() < deadline, f"not to be killed: {_named(living)}"
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for process in living:
+                    with suppress(*Gone):
+                        process.send_signal(number)
+            await asyncio.sleep(0.01)
+
+    async def gone(self, seconds: float = GONE_SECONDS) -> None:
+        """Return when none is left; fail after `seconds`, having killed them."""
+        deadline = time.monotonic() + seconds
+        while living := self.living():
+            if time.monotonic() > deadline:
+                left = _named(living)
+                await self.kill()
+                raise AssertionError(f"left behind: {left}")
+            await asyncio.sleep(0.02)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except Gone:
+        return False
+
+
+def _named(processes: list[psutil.Process]) -> str:
+    lines = []
+    for process in processes:
+        with suppress(*Gone):
+            lines.append(f"{process.pid} {' '.join(process.cmdline())[:200]}")
+    return "; ".join(lines)

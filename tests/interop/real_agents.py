@@ -1,0 +1,174 @@
+"""Agents of others: installed from their registries, set up to talk to the stand-in model."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from shutil import rmtree
+from typing import NamedTuple
+
+from tests.interop.wire import PROGRAMS
+from tests.npm import installed
+
+CACHE = Path(__file__).resolve().parents[2] / ".interop"
+"""Where Python environments of agents are kept; packages of npm have their own place."""
+
+INSTALL_SECONDS = 400.0
+
+
+class RealAgent(NamedTuple):
+    """An agent and what it takes to run it.
+
+    `prepare` is given the home it is to use and the URL of the model, and returns its environment.
+    """
+
+    name: str
+    command: Callable[[], list[str]]
+    prepare: Callable[[Path, str], dict[str, str]]
+    lists: bool
+    """Whether it has sessions of its own."""
+    tool: str
+    """The kind of tool that the stand-in model can make it use."""
+
+
+class InstallError(Exception):
+    """An agent could not be installed; says which and why."""
+
+
+def at_home(home: Path) -> dict[str, str]:
+    """A home of its own, so that nothing of this machine's user is read or written."""
+    places = {"CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state"}
+    found = {f"XDG_{name}_HOME": str(home / place) for name, place in places.items()}
+    local = "127.0.0.1,localhost"
+    return {
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "NO_PROXY": local,
+        "no_proxy": local,
+        **found,
+    }
+
+
+def _platform_package(name: str, version: str) -> Path:
+    """The npm package that has the program `name` for this machine."""
+    machine = {"x86_64": "x64", "aarch64": "arm64", "arm64": "arm64"}[platform.machine()]
+    package = f"{name}-{sys.platform}-{machine}"
+    return installed(f"{package}@{version}") / "node_modules" / package / "bin"
+
+
+# --- codex-acp -----------------------------------------------------------------------------------
+
+CODEX_CONFIG = """\
+model = "gpt-5"
+model_provider = "standin"
+approval_policy = "untrusted"
+# Its sandbox helper needs more of the kernel than test machines allow.
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[model_providers.standin]
+name = "standin"
+base_url = {url}
+wire_api = "responses"
+env_key = "OPENAI_API_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+
+
+def _codex_command() -> list[str]:
+    return [str(_platform_package("@zed-industries/codex-acp", "0.16.0") / "codex-acp")]
+
+
+def _codex_home(home: Path, url: str) -> dict[str, str]:
+    folder = home / ".codex"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.toml").write_text(CODEX_CONFIG.format(url=json.dumps(url)), encoding="utf-8")
+    key = {"OPENAI_API_KEY": "none", "CODEX_API_KEY": "none"}
+    return {**at_home(home), "CODEX_HOME": str(folder), **key}
+
+
+# --- opencode ------------------------------------------------------------------------------------
+
+
+def _opencode_command() -> list[str]:
+    return [str(_platform_package("opencode", "1.18.33") / "opencode"), "acp"]
+
+
+def _opencode_home(home: Path, url: str) -> dict[str, str]:
+    folder = home / ".config" / "opencode"
+    folder.mkdir(parents=True, exist_ok=True)
+    limit = {"context": 100_000, "output": 8000}
+    model = {"name": "stand-in", "tool_call": True, "limit": limit}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "standin",
+        "options": {"baseURL": url, "apiKey": "none"},
+        "models": {"stand-in": model},
+    }
+    config = {
+        "model": "standin/stand-in",
+        "small_model": "standin/stand-in",
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": {"edit": "ask", "bash": "ask"},
+        "provider": {"standin": provider},
+    }
+    (folder / "opencode.json").write_text(json.dumps(config), encoding="utf-8")
+    off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")
+    return {**at_home(home), **{f"OPENCODE_DISABLE_{name}": "1" for name in off}}
+
+
+# --- deepagents ----------------------------------------------------------------------------------
+
+
+def _deepagents_command() -> list[str]:
+    python = python_with("deepagents-acp==0.0.13", "langchain-openai")
+    return [str(python), str(PROGRAMS / "deepagents_agent.py")]
+
+
+def _deepagents_home(home: Path, url: str) -> dict[str, str]:
+    model = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": url, "LANGSMITH_TRACING": "false"}
+    return {**at_home(home), **model}
+
+
+def python_with(package: str, *more: str) -> Path:
+    """The Python of an environment in CACHE that has `package`, `name==version`, and `more`."""
+    CACHE.mkdir(exist_ok=True)
+    folder = CACHE / package
+    python = folder / "bin" / "python"
+    done = folder / "installed"
+    with (CACHE / f"{package}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            rmtree(folder, ignore_errors=True)
+            _run([sys.executable, "-m", "venv", str(folder)])
+            _run([str(python), "-m", "pip", "install", "--quiet", package, *more])
+            done.touch()
+    return python
+
+
+def _run(command: list[str]) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_SECONDS, env=env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise InstallError(f"{command} took more than {INSTALL_SECONDS:.0f} s") from None
+    if done.returncode:
+        raise InstallError(f"{command} failed:\n{done.stderr.strip()}")
+
+
+CODEX = RealAgent("codex", _codex_command, _codex_home, lists=True, tool="shell")
+OPENCODE = RealAgent("opencode", _opencode_command, _opencode_home, lists=True, tool="read")
+DEEPAGENTS = RealAgent("deepagents", _deepagents_command, _deepagents_home, lists=False, tool="read")
+
+REAL_AGENTS = (CODEX, OPENCODE, DEEPAGENTS)

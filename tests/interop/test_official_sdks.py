@@ -1,0 +1,102 @@
+"""Clients and agents on the two official SDKs, with `holdfast wrap` between them.
+
+The agents have no session support whatever; everything about sessions is holdfast's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import pytest
+from tests.interop.client import Client, introduction, opening, prompt
+from tests.interop.conversation import assert_all_there, folded, lasting, text
+from tests.interop.official_schema import sdk_folder
+from tests.interop.place import Place
+from tests.interop.wire import PROGRAMS, Json
+from tests.npm import node
+
+pytestmark = pytest.mark.timeout(300)  # the first run downloads the package
+
+Command = list[str]
+
+
+def python_agent() -> Command:
+    return [sys.executable, str(PROGRAMS / "python_agent.py")]
+
+
+def ts_agent() -> Command:
+    return [*node(), str(PROGRAMS / "ts_agent.mjs"), sdk_folder()]
+
+
+def python_client(command: Sequence[str]) -> Command:
+    return [sys.executable, str(PROGRAMS / "python_client.py"), *command]
+
+
+def ts_client(command: Sequence[str]) -> Command:
+    return [*node(), str(PROGRAMS / "ts_client.mjs"), sdk_folder(), *command]
+
+
+async def talk(client: Client, place: Place) -> str:
+    """A new session with one whole turn."""
+    hello = await client.call("initialize", introduction())
+    assert hello["agentCapabilities"]["loadSession"] is True
+    assert hello["agentCapabilities"]["sessionCapabilities"].keys() >= {"list", "resume", "close"}
+    session_id: str = (await client.call("session/new", opening(place.work)))["sessionId"]
+    ended = await client.call("session/prompt", prompt(session_id, "first words"))
+    assert ended["stopReason"] == "end_turn"
+    assert client.asked == ["session/request_permission"]
+    return session_id
+
+
+async def load(client: Client, place: Place, session_id: str) -> list[Json]:
+    """What the replay has."""
+    await client.call("initialize", introduction())
+    listed = (await client.call("session/list", {"cwd": str(place.work)}))["sessions"]
+    assert [found["sessionId"] for found in listed] == [session_id]
+    assert listed[0]["title"] == "first words"
+    await client.call("session/load", opening(place.work, session_id))
+    return client.updates(session_id)
+
+
+@pytest.mark.parametrize(
+    ("agent", "client", "other_client"),
+    [(python_agent, python_client, ts_client), (ts_agent, ts_client, python_client)],
+    ids=["python", "typescript"],
+)
+async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
+    place: Place,
+    agent: Callable[[], Command],
+    client: Callable[[Sequence[str]], Command],
+    other_client: Callable[[Sequence[str]], Command],
+) -> None:
+    holdfast = place.wrapped(agent())
+    async with place.client(client(holdfast)) as first:
+        session_id = await talk(first, place)
+        whole_turn = len(first.updates(session_id))
+        first.begin("session/prompt", prompt(session_id, "slow words"))
+        await first.until(lambda: "tick3 " in text(first.updates(session_id)))
+        await place.family.kill()
+    seen = first.updates(session_id)
+    assert first.odd == []
+
+    async with place.client(client(holdfast)) as second:
+        replay = list(await load(second, place, session_id))
+        assert folded(replay)[: len(folded(seen[:whole_turn]))] == folded(seen[:whole_turn])
+        assert_all_there(seen, replay)
+        await second.call("session/prompt", prompt(session_id, "recall it"))
+        answer = text(second.updates(session_id)[len(replay) :])
+        assert "I was given: " in answer
+        assert "first words" in answer, "what the person said"
+        assert "You said: first words" in answer, "what the agent said"
+        assert "tick3 " in answer, "what had been said when all was killed"
+        assert answer.rstrip().endswith("| recall it")
+        await second.close_stdin()
+    await place.family.gone()
+
+    async with place.client(other_client(holdfast)) as third:
+        again = await load(third, place, session_id)
+        assert folded(again) == folded(lasting(second.updates(session_id)))
+        await third.close_stdin()
+    assert first.odd == second.odd == third.odd == []
+    assert place.wrong_lines() == []
