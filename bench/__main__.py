@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 
-from bench.run import Run, new_run
+from bench.run import Run, machine, new_run
 from bench.table import Figure, Table
 
 MEASUREMENTS = (
@@ -27,6 +27,7 @@ MEASUREMENTS = (
 def main() -> int:
     """Measure what was named; 1 when a figure misses its goal and --strict was given."""
     options = _options()
+    print(machine())
     table = Table(sys.stdout)
     with new_run(quick=options.quick, folder=options.folder) as run:
         for name in options.names or MEASUREMENTS:
@@ -39,11 +40,14 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*MEASUREMENTS, []], metavar="name")
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(MEASUREMENTS))
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a goal is missed")
     parser.add_argument("--folder", type=Path, help="where journals are made: which disk")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(MEASUREMENTS):
+        parser.error(f"no measurement {', '.join(sorted(unknown))}; see --help")
+    return options
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.journal import Lease, NewSession, SqliteJournal
 
-WORDS = [
+WORDS = (
     "the",
     "test",
     "fails",
@@ -39,7 +39,7 @@ WORDS = [
     "order",
     "with",
     "care",
-]
+)
 STEPS = 10
 """Steps of a turn: some thoughts, then words, then a tool call."""
 

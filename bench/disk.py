@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,8 +34,8 @@ def figures(run: Run) -> Iterator[Figure]:
 async def _grown(path: Path, conversation: list[list[bytes]], at_once: int, settle: bool) -> int:
     """By how much a conversation makes the file grow, once all of the log is in it."""
     await SqliteJournal.open(path).aclose()
-    empty = path.stat().st_size
+    empty = os.stat(path).st_size
     journal = SqliteJournal.open(path)
     await keep(journal, "a-session", conversation, at_once=at_once, settle=settle)
     await journal.aclose()
-    return path.stat().st_size - empty
+    return os.stat(path).st_size - empty

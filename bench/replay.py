@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
@@ -88,7 +89,7 @@ def _load(command: Command) -> tuple[float, float]:
 
 
 def _in_a_client(run: Run, ours: Command, transcript: Path, state: str) -> Figure:
-    unjoined = ["python3", str(PEERS / "raw_loading_agent.py"), str(transcript)]
+    unjoined = [sys.executable, str(PEERS / "raw_loading_agent.py"), str(transcript)]
     taken = run.in_turns(
         {"wrap": lambda: _client_time(ours), "unjoined": lambda: _client_time(unjoined)}
     )

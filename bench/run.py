@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -61,6 +63,15 @@ def new_run(*, quick: bool, folder: Path | None = None) -> Iterator[Run]:
         yield Run(place, quick, count())
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def machine() -> str:
+    """What the figures were taken on, and how busy it was with other things."""
+    busy = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    return (
+        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, "
+        f"{os.cpu_count()} cores, load {busy}"
+    )
 
 
 def added(by: list[float], to: list[float]) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import IO
 
@@ -102,7 +102,7 @@ def _beside(figure: Figure) -> str:
     return f"{_pair(figure.theirs, best=best)} {figure.peer}"
 
 
-def _pair(samples: Sequence[float], best: type[max] | type[min]) -> str:  # type: ignore[valid-type]
+def _pair(samples: Sequence[float], best: Callable[[Sequence[float]], float]) -> str:
     return f"{_number(best(samples))} / {_number(median(samples))}"
 
 

@@ -23,8 +23,8 @@ def figures(run: Run) -> Iterator[Figure]:
         for how, what in (("flood", "in large writes"), ("single", "a write each")):
             taken = run.in_turns(
                 {
-                    "wrap": partial(_rate, wrapped, f"{how} {many}"),
-                    "proxy": partial(_rate, proxied, f"{how} {few}"),
+                    "wrap": partial(_rate, wrapped, how, many),
+                    "proxy": partial(_rate, proxied, how, few),
                 }
             )
             yield Figure(
@@ -38,9 +38,8 @@ def figures(run: Run) -> Iterator[Figure]:
             )
 
 
-def _rate(wire: Wire, words: str) -> float:
+def _rate(wire: Wire, how: str, number: int) -> float:
     began = perf_counter()
-    number = wire.prompt(words)
-    # A client that reads too slowly gets chunks joined: then this would count too few.
-    assert number == int(words.split()[1]), f"{number} lines for {words!r}"
+    # How many the agent sent: who lags a megabyte behind gets chunks of one message joined.
+    wire.prompt(f"{how} {number}")
     return number / (perf_counter() - began)

@@ -83,6 +83,14 @@ class Editor:
         assert self.process.stdin is not None
         self.process.stdin.write(line + b"\n")
 
+    async def refused(self, method: str, params: Any = None) -> Refused:
+        """Send a request that is answered with an error; that error."""
+        try:
+            result = await self.call(method, params)
+        except Refused as error:
+            return error
+        raise AssertionError(f"{method} was not refused but answered {result}")
+
     @property
     def last_id(self) -> int:
         return self._last_id
@@ -249,11 +257,45 @@ def prompt_params(session_id: str, *steps: Any) -> dict[str, Any]:
     return {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
 
 
+def say(text: str) -> dict[str, Any]:
+    """What an agent says, as an update."""
+    return {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+
+
+def received(log: Path, method: str | None = None) -> list[dict[str, Any]]:
+    """What a scripted agent with this `log` was sent, of one method or all."""
+    if not log.exists():
+        return []
+    messages = [json.loads(line) for line in log.read_text().splitlines()]
+    return [message for message in messages if method in (None, message.get("method"))]
+
+
+@asynccontextmanager
+async def wrapped(
+    journal: str | Path,
+    *options: str,
+    client: Mapping[str, Any] | None = None,
+    **agent: Any,
+) -> AsyncIterator[Editor]:
+    """An editor with these client capabilities, introduced to a scripted agent behind `wrap`."""
+    async with editor(wrap_command(scripted_agent(**agent), *options), journal=journal) as first:
+        await first.initialize(**(client or {}))
+        yield first
+
+
 @asynccontextmanager
 async def editor(
-    command: Sequence[str], *, journal: str | Path, env: Mapping[str, str] | None = None
+    command: Sequence[str],
+    *,
+    journal: str | Path,
+    env: Mapping[str, str] | None = None,
+    read_stderr: bool = True,
+    before: Callable[[], None] | None = None,
 ) -> AsyncIterator[Editor]:
-    """Run `command` and talk to it; at the end it is gone, with all it started."""
+    """Run `command` and talk to it; at the end it is gone, with all it started.
+
+    `before` is called in the new process, before it becomes the program.
+    """
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -262,9 +304,12 @@ async def editor(
         limit=256 << 20,
         env={**os.environ, "HOLDFAST_JOURNAL": str(journal), **(env or {})},
         start_new_session=True,
+        preexec_fn=before,
     )
     client = Editor(process)
-    reading = [asyncio.create_task(client.read()), asyncio.create_task(client.read_stderr())]
+    reading = [asyncio.create_task(client.read())]
+    if read_stderr:
+        reading.append(asyncio.create_task(client.read_stderr()))
     try:
         yield client
     finally:

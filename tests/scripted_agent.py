@@ -13,8 +13,12 @@ Options (a JSON object):
                         the last one stays
     before              method to a list of lines printed before its answer; "$ID" is the session
     after               the same, behind the answer
-    initialize          "never", "exit", "garbage", "flood" or "version 2"
+    echo                true: sends every prompt back as it came
+    initialize          "never", "exit", "garbage", "flood", "version 2", or the line to answer
     deaf                true: goes on when stdin ends and when SIGTERM comes
+    exit_on             method to a file: exits with status 9 when it is called and the file
+                        exists, which it removes
+    reads               how many messages it reads before it reads no more
 
 A prompt whose first text block is a JSON array is a list of steps, each an object with one key:
     say, think          one chunk of text
@@ -25,6 +29,10 @@ A prompt whose first text block is a JSON array is a list of steps, each an obje
     until               "cancel": wait for session/cancel; "cancel ignored": never ends;
                         a path: wait until this file exists
     spawn               a shell command, left running
+    spawn loud          the same, with this program's stdout
+    flood               [count, size]: so many chunks of so many bytes, each with its number
+    kill                a signal number, sent to itself
+    close               a descriptor, closed
     stderr              text for stderr
     exit                an exit status, at once
     stop                the stopReason to answer with
@@ -52,6 +60,7 @@ ANSWERS: dict[int, Any] = {}
 CANCELLED: dict[str, threading.Event] = {}
 NUMBERS = itertools.count(1000)
 COUNTER = itertools.count()
+READ = itertools.count(1)
 
 
 def send(**message: Any) -> None:
@@ -103,6 +112,9 @@ def initialize(message: dict[str, Any]) -> None:
         sys.stderr.write("no licence found\n")
         sys.stderr.flush()
         os._exit(7)
+    if how.startswith("{"):
+        line(how)
+        return
     if how == "garbage":
         line("Welcome to the agent!")
         line('{"half": ')
@@ -204,7 +216,11 @@ def prompt(message: dict[str, Any]) -> None:
     params = message["params"]
     session_id = params["sessionId"]
     for block in params["prompt"]:
-        remember(session_id, {"sessionUpdate": "user_message_chunk", "content": block})
+        said = {"sessionUpdate": "user_message_chunk", "content": block}
+        if OPTIONS.get("echo"):
+            update(session_id, said)
+        else:
+            remember(session_id, said)
     texts = [block.get("text", "") for block in params["prompt"]]
     own = [text for text in texts if text.startswith("[{")]
     steps = json.loads(own[0]) if own else [{"say": "heard: " + json.dumps(params["prompt"])}]
@@ -236,11 +252,29 @@ def take(session_id: str, kind: str, value: Any) -> None:
         wait_until(session_id, value)
     elif kind == "spawn":
         subprocess.Popen(value, shell=True, stdout=subprocess.DEVNULL)
+    elif kind == "spawn loud":
+        subprocess.Popen(value, shell=True)
+    elif kind == "flood":
+        flood(session_id, *value)
+    elif kind == "close":
+        os.close(value)
+        threading.Event().wait()
+    elif kind == "kill":
+        os.kill(os.getpid(), value)
     elif kind == "stderr":
         sys.stderr.write(value + "\n")
         sys.stderr.flush()
     elif kind == "exit":
         os._exit(value)
+
+
+def flood(session_id: str, count: int, size: int) -> None:
+    content = {"type": "text", "text": "%08d" + "x" * size}
+    body = {"sessionUpdate": "agent_message_chunk", "content": content}
+    params = {"sessionId": session_id, "update": body}
+    text = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
+    for start in range(0, count, 100):
+        line("\n".join([text % number for number in range(start, min(start + 100, count))]))
 
 
 def wait_until(session_id: str, what: str) -> None:
@@ -269,6 +303,10 @@ def settle(message: dict[str, Any]) -> None:
 
 def take_message(message: dict[str, Any]) -> None:
     method = message.get("method")
+    path = OPTIONS.get("exit_on", {}).get(method)
+    if path is not None and Path(path).exists():
+        Path(path).unlink()
+        os._exit(9)
     if method is None:
         settle(message)
     elif method == "initialize":
@@ -291,6 +329,8 @@ def main() -> None:
             with Path(path).open("a") as file:
                 file.write(text)
         take_message(json.loads(text))
+        if next(READ) == OPTIONS.get("reads"):
+            signal.pause()
     while OPTIONS.get("deaf"):
         signal.pause()
 

@@ -26,8 +26,10 @@ ROWS = {
     "conformance": 9,
     "web": 9,
     "cli": 10,
-    "__init__": 11,
-    "__main__": 11,
+    "agent": 11,
+    "testing": 11,
+    "__init__": 12,
+    "__main__": 12,
 }
 """A room may use any room on a lower row; rooms on one row do not know each other."""
 

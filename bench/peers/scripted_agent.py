@@ -1,6 +1,6 @@
 """An agent of a few lines, on the standard library: what a prompt says is what it sends.
 
-`flood N`: N updates as fast as the pipe takes them. `single N`: the same, each in a write of its
+`flood N`: N updates as fast as the pipe takes them, of which the last ends in "!". `single N`: the same, each in a write of its
 own. `paced N`: one each millisecond, its text beginning with the time it was sent (monotonic, ns).
 """
 
@@ -13,8 +13,9 @@ SESSION = f"scripted-{os.getpid()}"
 UPDATE = (
     b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"%b","update":'
     b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
-    b'"%d the quick brown fox jumps over the lazy dog, 0123456"}}}}\n'
+    b'"%d the quick brown fox jumps over the lazy dog, 0123456%b"}}}}\n'
 )
+LAST = UPDATE % (SESSION.encode(), 0, b"!")
 AT_ONCE = 256
 ANSWERS = {
     "initialize": {
@@ -42,16 +43,19 @@ def main() -> None:
 
 def flood(number: int) -> None:
     """Updates as fast as the pipe takes them."""
-    update = UPDATE % (SESSION.encode(), 0)
-    for sent in range(0, number, AT_ONCE):
+    update = UPDATE % (SESSION.encode(), 0, b"")
+    for sent in range(1, number, AT_ONCE):
         write(update * min(AT_ONCE, number - sent))
+    if number:
+        write(LAST)
 
 
 def single(number: int) -> None:
     """The same, each in a write of its own."""
-    update = UPDATE % (SESSION.encode(), 0)
-    for _ in range(number):
+    update = UPDATE % (SESSION.encode(), 0, b"")
+    for _ in range(1, number):
         write(update)
+    write(LAST)
 
 
 def paced(number: int) -> None:
@@ -59,7 +63,7 @@ def paced(number: int) -> None:
     session = SESSION.encode()
     for _ in range(number):
         time.sleep(0.001)
-        write(UPDATE % (session, time.monotonic_ns()))
+        write(UPDATE % (session, time.monotonic_ns(), b""))
 
 
 def write(data: bytes) -> None:

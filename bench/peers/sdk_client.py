@@ -1,7 +1,7 @@
-"""A client on the official Python SDK: `python sdk_client.py rate N ROUNDS CMD...`, or `load ID CMD...`.
+"""A client on the official Python SDK; prints what it measured as JSON.
 
-Prints one JSON object. `rate`: updates a second in each round. `load`: seconds until the last
-update of a `session/load` had been handled.
+`python sdk_client.py rate N ROUNDS CMD...`: updates a second in each of ROUNDS turns of N updates.
+`python sdk_client.py load ID CMD...`: seconds until it had handled all that `session/load` brought.
 """
 
 from __future__ import annotations
@@ -15,31 +15,26 @@ from typing import Any
 import acp
 
 
-class Counting(acp.Client):
-    """Counts updates; `enough` is set at the one that is waited for."""
+class Watching(acp.Client):
+    """Counts updates; `all_of_it` is set by the one that ends a flood, joined or not."""
 
     def __init__(self) -> None:
         self.seen = 0
-        self._awaited = -1
-        self.enough = asyncio.Event()
         self.last = 0.0
-
-    def wait_for(self, number: int) -> None:
-        self.seen, self._awaited = 0, number
-        self.enough.clear()
+        self.all_of_it = asyncio.Event()
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         self.seen += 1
         self.last = perf_counter()
-        if self.seen == self._awaited:
-            self.enough.set()
+        if update.session_update == "agent_message_chunk" and update.content.text.endswith("!"):
+            self.all_of_it.set()
 
 
 async def main() -> None:
     """Run what the arguments say."""
     way, argument, *rest = sys.argv[1:]
     command = rest[1:] if way == "rate" else rest
-    client = Counting()
+    client = Watching()
     async with acp.spawn_agent_process(
         lambda _: client, *command, transport_kwargs={"stderr": None}
     ) as (agent, _):
@@ -50,21 +45,21 @@ async def main() -> None:
             print(json.dumps(await load_time(agent, client, argument)))
 
 
-async def rates(agent: Any, client: Counting, number: int, rounds: int) -> list[float]:
+async def rates(agent: Any, client: Watching, number: int, rounds: int) -> list[float]:
     """Updates a second in each of `rounds` turns of `number` updates."""
     session = (await agent.new_session(cwd="/tmp", mcp_servers=[])).session_id
     await agent.prompt(session_id=session, prompt=[acp.text_block("flood 500")])
     found = []
     for _ in range(rounds):
-        client.wait_for(number)
+        client.all_of_it.clear()
         began = perf_counter()
         await agent.prompt(session_id=session, prompt=[acp.text_block(f"flood {number}")])
-        await client.enough.wait()
+        await client.all_of_it.wait()
         found.append(number / (perf_counter() - began))
     return found
 
 
-async def load_time(agent: Any, client: Counting, session: str) -> float:
+async def load_time(agent: Any, client: Watching, session: str) -> float:
     """Seconds from `session/load` to its answer, with every update handled."""
     began = perf_counter()
     await agent.load_session(cwd="/tmp", session_id=session, mcp_servers=[])

@@ -27,7 +27,7 @@ class LoadingAgent(acp.Agent):
         )
 
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
-        with open(sys.argv[1], "rb") as transcript:
+        with open(sys.argv[1], "rb") as transcript:  # noqa: ASYNC230 -- as agents do
             for line in transcript:
                 told = {"sessionId": session_id, "update": json.loads(line)}
                 update = SessionNotification.model_validate(told).update

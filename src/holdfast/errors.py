@@ -9,13 +9,28 @@
     ├── RemoteError                the other side answered a request with an error
     ├── RequestCancelledError      the request was cancelled                     -32800
     ├── ConnectionLostError        the other side went away
+    ├── DeclarationError           an agent's author declared what cannot be
+    ├── AuthRequiredError          the person has to sign in first                   -32000
+    ├── IncidentError              an author's code failed; only the log says how
     ├── CapabilityError            asked for what the other side did not advertise
     ├── UnknownSessionError        neither the journal nor the agent has it      -32002
     ├── AmbiguousIdError           a prefix that fits several sessions
     ├── AgentError                 the wrapped program
     │   ├── AgentStartError        cannot be started, or never answers `initialize`
     │   ├── AgentExitedError       ended while it was needed
-    │   └── AgentBusyError         still at work on a turn that was cancelled
+    │   └── AgentBusyError         at work on a cancelled turn, or not reading its stdin
+    ├── McpError                   an MCP server of the session
+    │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
+    │   ├── McpLostError           went away in the middle of a call
+    │   └── McpAnswerError         answered with an error, or with what is no answer
+    ├── WorkspaceError             files and terminals of a session
+    │   ├── OutsideRootsError      a path that leads out of the session's folders -32602
+    │   ├── MissingFileError       there is no such file or folder               -32002
+    │   ├── NotTextError           a folder, a device, or bytes that are no text -32602
+    │   ├── FileTooLargeError      more than is read at once                     -32602
+    │   ├── FileAccessError        what the system does not permit
+    │   ├── TerminalStartError     the command cannot be run, or too many are kept
+    │   └── UnknownTerminalError   never made here, or released                  -32002
     └── JournalError               what is remembered
         ├── JournalUnavailableError  locked, read-only, full, no such folder
         ├── NotAJournalError         a file, but not one of ours, or a torn one
@@ -116,6 +131,28 @@ class ConnectionLostError(HoldfastError):
     """The other side of a connection went away."""
 
 
+class DeclarationError(HoldfastError):
+    """An agent's author declared, or asked for, what cannot be; raised at the line that did."""
+
+
+class AuthRequiredError(HoldfastError):
+    """The person has to sign in before this can be done."""
+
+    code = AUTH_REQUIRED
+
+
+class IncidentError(HoldfastError):
+    """An author's code raised; `incident` is what the log knows the exception by."""
+
+    def __init__(self, incident: str) -> None:
+        super().__init__("internal error")
+        self.incident = incident
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"incident": self.incident}
+
+
 class CapabilityError(HoldfastError):
     """Asked for what the other side did not advertise; nothing was sent."""
 
@@ -168,7 +205,96 @@ class AgentExitedError(AgentError):
 
 
 class AgentBusyError(AgentError):
-    """The agent is still at work on a turn that was cancelled."""
+    """The agent is still at work on a turn that was cancelled, or does not read what it gets."""
+
+
+class WorkspaceError(HoldfastError):
+    """A file or a terminal of a session that cannot be served as asked."""
+
+
+class OutsideRootsError(WorkspaceError):
+    """`path` leads to `target`, which is outside the session's folders, `roots`."""
+
+    code = INVALID_PARAMS
+
+    def __init__(self, path: str, target: str, roots: tuple[str, ...]) -> None:
+        via = "" if path == target else f" leads to {target!r}, which"
+        folders = ", ".join(map(repr, roots))
+        super().__init__(f"{path!r}{via} is outside the folders of this session: {folders}")
+        self.path = path
+        self.target = target
+        self.roots = roots
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"path": self.path, "roots": self.roots}
+
+
+class MissingFileError(WorkspaceError):
+    """There is no such file, or no such folder."""
+
+    code = RESOURCE_NOT_FOUND
+
+
+class NotTextError(WorkspaceError):
+    """Not a text file: a folder, a device, a pipe, or bytes that are not UTF-8."""
+
+    code = INVALID_PARAMS
+
+
+class FileTooLargeError(WorkspaceError):
+    """More than is read at once; a part of it, by lines, may be."""
+
+    code = INVALID_PARAMS
+
+
+class FileAccessError(WorkspaceError):
+    """The system does not let us: no permission, a full disk, a changing path."""
+
+
+class TerminalStartError(WorkspaceError):
+    """The command cannot be run, or too many are kept already."""
+
+
+class UnknownTerminalError(WorkspaceError):
+    """The terminal was never made here, or was released."""
+
+    code = RESOURCE_NOT_FOUND
+
+    def __init__(self, terminal_id: str) -> None:
+        super().__init__(f"no terminal {terminal_id!r} here; was it released?")
+        self.terminal_id = terminal_id
+
+
+class McpError(HoldfastError):
+    """An MCP server of the session failed us; `server` is its name, `reason` the rest in words.
+
+    Neither ever holds a value of the server's `env` or `headers`.
+    """
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"MCP server {server!r}: {reason}")
+        self.server = server
+        self.reason = reason
+
+
+class McpConnectError(McpError):
+    """The server cannot be started or reached, or does not speak MCP."""
+
+
+class McpLostError(McpError):
+    """The server went away before it answered; whether it did what was asked is not known."""
+
+
+class McpAnswerError(McpError):
+    """The server answered with an error, or with something that is no answer.
+
+    `answer_code` is the code of its JSON-RPC error, if it was one.
+    """
+
+    def __init__(self, server: str, reason: str, answer_code: int | None = None) -> None:
+        super().__init__(server, reason)
+        self.answer_code = answer_code
 
 
 class JournalError(HoldfastError):

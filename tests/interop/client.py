@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +20,7 @@ LIMIT = 64 << 20
 
 ANSWER_SECONDS = 40.0
 LEAVE_SECONDS = 15.0
+LOOK_SECONDS = 0.05
 
 FILES = {"readTextFile": True, "writeTextFile": True}
 
@@ -45,7 +49,7 @@ class Client:
         self.lines: list[Line] = []
         self._process = process
         self._pending: dict[int, tuple[str, asyncio.Future[Json]]] = {}
-        self._news = asyncio.Condition()
+        self._news = asyncio.Event()
 
     # -- asking ---------------------------------------------------------------------------
 
@@ -87,13 +91,15 @@ class Client:
         self._process.stdin.write(line.encode() + b"\n")
 
     async def until(self, condition: Callable[[], bool], seconds: float = ANSWER_SECONDS) -> None:
-        """Return when `condition()` holds, which is looked at with each line that comes."""
-        try:
-            async with asyncio.timeout(seconds), self._news:
-                await self._news.wait_for(condition)
-        except TimeoutError:
-            last = [line.text[:300] for line in self.lines[-3:]]
-            raise AssertionError(f"waited {seconds:g} s in vain; the last lines: {last}") from None
+        """Return when `condition()` holds: looked at with each line that comes, and in between."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                last = [line.text[:300] for line in self.lines[-3:]]
+                raise AssertionError(f"waited {seconds:g} s in vain; the last lines: {last}")
+            self._news.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
 
     def updates(self, session_id: str) -> list[Json]:
         """What has been seen of one session."""
@@ -114,8 +120,7 @@ class Client:
                 self._hear(message)
             else:
                 self._settle(message)
-            async with self._news:
-                self._news.notify_all()
+            self._news.set()
         for method, answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(AssertionError(f"ended before it answered {method}"))
@@ -161,8 +166,9 @@ async def connected(
     try:
         yield client
     finally:
-        if process.returncode is None:
-            process.kill()
+        # Not `process.kill`, which may take the exit status away from who waits for it.
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
         await process.wait()
         await listening
 

@@ -1,11 +1,12 @@
-"""A place for each test, and nothing of it left behind."""
+"""A place for each test, a model to talk to, and nothing left behind."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.interop.model_endpoint import ModelEndpoint, running
 from tests.interop.place import Place
 
 
@@ -15,3 +16,18 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     place = Place(tmp_path)
     yield place
     await place.family.gone()
+
+
+@pytest.fixture
+async def other_place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """A second place, for what is compared with the first."""
+    place = Place(tmp_path_factory.mktemp("other"))
+    yield place
+    await place.family.gone()
+
+
+@pytest.fixture
+def model() -> Iterator[ModelEndpoint]:
+    """A stand-in for what real agents ask for words."""
+    with running() as endpoint:
+        yield endpoint

@@ -11,13 +11,18 @@ from tests.interop.wire import Json
 
 CHUNKS = {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"}
 TOOLS = {"tool_call", "tool_call_update"}
+TIMELINE = {*CHUNKS, *TOOLS, "plan"}
+"""What belongs to a place in the conversation. The rest says how the session stands, and may
+cross a prompt that is on its way."""
+
+INTERRUPTED = {"holdfast/turn": "interrupted"}
 
 
-def folded(updates: Iterable[Json]) -> list[Json]:
-    """The conversation in `updates`, in order.
+def timeline(updates: Iterable[Json]) -> list[Json]:
+    """What was said and done in `updates`, in order.
 
     Chunks of one message become one, with their texts joined; a tool call and its updates become
-    one, where the call began, each field as it was set last. Everything else stays as it came.
+    one, where the call began, each field as it was set last; a plan stays as it came.
     """
     items: list[Json] = []
     tools: dict[str, Json] = {}
@@ -28,11 +33,53 @@ def folded(updates: Iterable[Json]) -> list[Json]:
         elif kind in TOOLS and update["toolCallId"] in tools:
             call = tools[update["toolCallId"]]
             call.update({**update, "sessionUpdate": call["sessionUpdate"]})
-        else:
+        elif kind in TIMELINE:
             items.append(dict(update))
             if kind in TOOLS:
                 tools[update["toolCallId"]] = items[-1]
     return items
+
+
+def standing(updates: Iterable[Json]) -> list[Json]:
+    """The updates that say how the session stands, in order."""
+    return [update for update in updates if update["sessionUpdate"] not in TIMELINE]
+
+
+def lasting(updates: Iterable[Json]) -> list[Json]:
+    """The updates without what holdfast says once, to whoever is there: that is in no replay."""
+    return [update for update in updates if not _is_of_the_moment(update)]
+
+
+def text(updates: Iterable[Json], kind: str = "agent_message_chunk") -> str:
+    """All that was said in chunks of this kind."""
+    said = (update["content"] for update in updates if update["sessionUpdate"] == kind)
+    return "".join(content.get("text", "") for content in said)
+
+
+def assert_same(seen: Iterable[Json], replay: Iterable[Json]) -> None:
+    """Nothing is missing, nothing is there twice, and the order is kept."""
+    was, now = lasting(seen), list(replay)
+    assert timeline(now) == timeline(was)
+    assert standing(now) == standing(was)
+
+
+def assert_all_there(seen: Iterable[Json], replay: Iterable[Json]) -> None:
+    """As `assert_same`, after all was killed in the middle of a message.
+
+    The replay may have what had been written down and not yet been seen: more words of that
+    message. A tool call that was open has failed, and the end is marked as interrupted.
+    """
+    was, now = lasting(seen), list(replay)
+    *before, last_seen = timeline(was)
+    *same, last = timeline(now)
+    assert [_ended(item) for item in same] == [_ended(item) for item in before]
+    assert {**last, "content": None} == {**last_seen, "content": None}
+    assert last["content"][-1]["text"].startswith(last_seen["content"][-1]["text"])
+    open_calls = [item for item in same if item.get("status") in ("pending", "in_progress")]
+    assert open_calls == []
+    *stood, mark = standing(now)
+    assert stood == standing(was)
+    assert mark["_meta"] == INTERRUPTED
 
 
 def _add_chunk(items: list[Json], update: Json) -> None:
@@ -56,42 +103,12 @@ def _message(update: Json) -> Json:
     return message
 
 
-def is_of_the_moment(update: Json) -> bool:
-    """Whether holdfast says this once, to whoever is there: it is in no replay."""
-    return "holdfast/notice" in update.get("_meta", {}) or update["sessionUpdate"] == "notice"
-
-
-def lasting(updates: Iterable[Json]) -> list[Json]:
-    """The updates without what is of the moment."""
-    return [update for update in updates if not is_of_the_moment(update)]
-
-
-def text(updates: Iterable[Json], kind: str = "agent_message_chunk") -> str:
-    """All that was said in chunks of this kind."""
-    said = (update["content"] for update in updates if update["sessionUpdate"] == kind)
-    return "".join(content.get("text", "") for content in said)
-
-
-def assert_all_there(seen: list[Json], replay: list[Json]) -> None:
-    """A replay after a crash has all that was seen, in order and once.
-
-    Beyond that it may have what had been written down and not yet been seen: more words of the
-    last message. A tool call that was open has failed, and the end is marked as interrupted.
-    """
-    was, now = folded(lasting(seen)), folded(replay)
-    assert now[-1].get("_meta", {}).get("holdfast/turn") == "interrupted"
-    now.pop()
-    *before, last_seen = was
-    *same, last = now
-    assert [_settled(item) for item in before] == [_settled(item) for item in same]
-    assert _message(last_seen) == _message(last)
-    assert last["content"][-1]["text"].startswith(last_seen["content"][-1]["text"])
-    for item in now:
-        assert item.get("status") not in ("pending", "in_progress"), "a tool call stayed open"
-
-
-def _settled(item: Json) -> Json:
-    """A tool call without how it stands, if it did not end well."""
-    if item["sessionUpdate"] != "tool_call" or item.get("status") == "completed":
+def _ended(item: Json) -> Json:
+    """A tool call that did not end well, without how it stands; anything else as it is."""
+    if item["sessionUpdate"] not in TOOLS or item.get("status") == "completed":
         return item
     return {name: value for name, value in item.items() if name not in ("status", "_meta")}
+
+
+def _is_of_the_moment(update: Json) -> bool:
+    return update["sessionUpdate"] == "notice" or "holdfast/notice" in update.get("_meta", {})

@@ -1,11 +1,11 @@
 """A stand-in for a model vendor: OpenAI's chat completions and responses, streamed, offline.
 
-It answers `ECHO: ` and the last thing the user said. Words on the last line of that steer it:
+It answers `ECHO: ` and the last line of what the user said. Words on that line steer it:
 
 - `USE_TOOL:read|shell|write`: first a call of whichever offered tool fits, with `FILE=…` as its
   path and `CMD=…` as its command; then what the tool said.
 - `SLOW`: 200 words, one every 50 ms.
-- `BADREQ`: HTTP 400, which agents do not try again.
+- `BADREQ`: HTTP 400, which agents do not try again; `FAIL`: HTTP 500, which they do, for minutes.
 """
 
 from __future__ import annotations
@@ -51,11 +51,8 @@ class ModelEndpoint:
 @contextmanager
 def running() -> Iterator[ModelEndpoint]:
     """An endpoint on a free port of this machine, for the block."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    server.block_on_close = False
-    endpoint = ModelEndpoint(f"http://127.0.0.1:{server.server_port}/v1")
-    _Handler.endpoints[server.server_port] = endpoint
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.endpoint = endpoint = ModelEndpoint(f"http://127.0.0.1:{server.server_port}/v1")
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="model endpoint")
     thread.start()
     try:
@@ -78,6 +75,11 @@ class _Asked(NamedTuple):
         """The line that steers; agents put an earlier prompt that failed in front of it."""
         return (self.user.splitlines() or [""])[-1]
 
+    def error_status(self) -> int | None:
+        """The HTTP status of the error to answer with, if it is to be one."""
+        found = re.search(r"\b(BADREQ|FAIL)\b", self.order)
+        return None if found is None else {"BADREQ": 400, "FAIL": 500}[found[1]]
+
     def call(self) -> tuple[str, Json] | None:
         """The tool to call, with arguments."""
         found = re.search(r"USE_TOOL:(\w+)", self.order)
@@ -98,7 +100,7 @@ class _Asked(NamedTuple):
                 time.sleep(SLOW_PAUSE)
         else:
             yield "ECHO: "
-            yield self.user[:400]
+            yield self.order[:400]
 
 
 def _arguments(schema: Json, order: str) -> Json:
@@ -116,9 +118,15 @@ def _argument(name: str, schema: Json, order: str) -> object:
     return {"string": "written by the model\n", "boolean": False}.get(schema.get("type", ""), 1)
 
 
+class _Server(ThreadingHTTPServer):
+    endpoint: ModelEndpoint
+    daemon_threads = True
+    block_on_close = False  # who was killed in a slow answer leaves a thread that notices later
+
+
 class _Handler(BaseHTTPRequestHandler):
+    server: _Server
     protocol_version = "HTTP/1.1"
-    endpoints: dict[int, ModelEndpoint] = {}  # noqa: RUF012  # one handler class for all ports
 
     def log_message(self, format: str, *args: object) -> None:
         return None
@@ -128,14 +136,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["content-length"]))
-        self.endpoints[self.server.server_port].requests.append(raw.decode())  # type: ignore[attr-defined]
+        self.server.endpoint.requests.append(raw.decode())
         body: Json = json.loads(raw)
         chat = self.path.endswith("/chat/completions")
         asked = _chat_asked(body) if chat else _responses_asked(body)
         with suppress(BrokenPipeError, ConnectionResetError):  # a killed agent does not wait
-            if re.search(r"\bBADREQ\b", asked.order):
-                error = {"message": "a bad request", "type": "invalid_request_error"}
-                self._json({"error": error}, status=400)
+            if (status := asked.error_status()) is not None:
+                error = {"message": f"stand-in error {status}", "type": "error"}
+                self._json({"error": error}, status)
             elif chat:
                 self._chat(body, asked)
             else:

@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.interop.client import Client, connected
+from tests.interop.official_schema import violations
 from tests.interop.processes import Family
 from tests.interop.wire import read_record, recorded
-
-from tests.interop.official_schema import violations
 
 
 class Place:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from uuid import uuid4
 
@@ -61,6 +62,14 @@ class Family:
                         process.send_signal(number)
             await asyncio.sleep(0.01)
 
+    def kill_only(self, command: Sequence[str]) -> None:
+        """SIGKILL to those that run `command`; fails when there is none."""
+        start = list(command)
+        found = [process for process in self.living() if _command(process)[: len(start)] == start]
+        assert found, f"nobody runs {command}"
+        for process in found:
+            process.kill()
+
     async def gone(self, seconds: float = GONE_SECONDS) -> None:
         """Return when none is left; fail after `seconds`, having killed them."""
         deadline = time.monotonic() + seconds
@@ -79,9 +88,12 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except Gone:
+        return []
+
+
 def _named(processes: list[psutil.Process]) -> str:
-    lines = []
-    for process in processes:
-        with suppress(*Gone):
-            lines.append(f"{process.pid} {' '.join(process.cmdline())[:200]}")
-    return "; ".join(lines)
+    return "; ".join(f"{process.pid} {' '.join(_command(process))[:200]}" for process in processes)

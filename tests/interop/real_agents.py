@@ -31,10 +31,10 @@ class RealAgent(NamedTuple):
     name: str
     command: Callable[[], list[str]]
     prepare: Callable[[Path, str], dict[str, str]]
-    lists: bool
-    """Whether it has sessions of its own."""
-    tool: str
-    """The kind of tool that the stand-in model can make it use."""
+    remembers: bool
+    """Whether it can open its own sessions again."""
+    tools: tuple[str, ...]
+    """What the stand-in model can make it use; the first asks for no permission."""
 
 
 class InstallError(Exception):
@@ -167,8 +167,12 @@ def _run(command: list[str]) -> None:
         raise InstallError(f"{command} failed:\n{done.stderr.strip()}")
 
 
-CODEX = RealAgent("codex", _codex_command, _codex_home, lists=True, tool="shell")
-OPENCODE = RealAgent("opencode", _opencode_command, _opencode_home, lists=True, tool="read")
-DEEPAGENTS = RealAgent("deepagents", _deepagents_command, _deepagents_home, lists=False, tool="read")
+CODEX = RealAgent("codex", _codex_command, _codex_home, remembers=True, tools=("shell",))
+OPENCODE = RealAgent(
+    "opencode", _opencode_command, _opencode_home, remembers=True, tools=("read", "write")
+)
+DEEPAGENTS = RealAgent(
+    "deepagents", _deepagents_command, _deepagents_home, remembers=False, tools=("read", "write")
+)
 
 REAL_AGENTS = (CODEX, OPENCODE, DEEPAGENTS)

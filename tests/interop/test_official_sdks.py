@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from tests.interop.client import Client, introduction, opening, prompt
-from tests.interop.conversation import assert_all_there, folded, lasting, text
+from tests.interop.conversation import assert_all_there, assert_same, text, timeline
 from tests.interop.official_schema import sdk_folder
 from tests.interop.place import Place
 from tests.interop.wire import PROGRAMS, Json
@@ -82,7 +82,8 @@ async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
 
     async with place.client(client(holdfast)) as second:
         replay = list(await load(second, place, session_id))
-        assert folded(replay)[: len(folded(seen[:whole_turn]))] == folded(seen[:whole_turn])
+        whole = timeline(seen[:whole_turn])
+        assert timeline(replay)[: len(whole)] == whole
         assert_all_there(seen, replay)
         await second.call("session/prompt", prompt(session_id, "recall it"))
         answer = text(second.updates(session_id)[len(replay) :])
@@ -96,7 +97,38 @@ async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
 
     async with place.client(other_client(holdfast)) as third:
         again = await load(third, place, session_id)
-        assert folded(again) == folded(lasting(second.updates(session_id)))
+        assert_same(second.updates(session_id), again)
         await third.close_stdin()
     assert first.odd == second.odd == third.odd == []
+    assert place.wrong_lines() == []
+
+
+async def test_two_sessions_that_the_agent_gives_the_same_id_stay_apart(place: Place) -> None:
+    holdfast = place.wrapped(python_agent())
+    ids = []
+    for said in ("apples", "oranges"):
+        async with place.client(python_client(holdfast)) as client:
+            await client.call("initialize", introduction())
+            session_id = (await client.call("session/new", opening(place.work)))["sessionId"]
+            await client.call("session/prompt", prompt(session_id, said))
+            ids.append(session_id)
+            await place.family.kill()
+    assert len(set(ids)) == 2, "each process of this agent begins at 0"
+
+    async with place.client(python_client(holdfast)) as client:
+        await client.call("initialize", introduction())
+        listed = (await client.call("session/list", {}))["sessions"]
+        assert [found["sessionId"] for found in listed] == ids[::-1]
+        for session_id in ids:
+            await client.call("session/load", opening(place.work, session_id))
+        for session_id, said, other in zip(
+            ids, ("apples", "oranges"), ("oranges", "apples"), strict=True
+        ):
+            before = len(client.updates(session_id))
+            assert other not in text(client.updates(session_id))
+            await client.call("session/prompt", prompt(session_id, "recall it"))
+            answer = text(client.updates(session_id)[before:])
+            assert f"You said: {said}" in answer
+            assert other not in answer
+        await client.close_stdin()
     assert place.wrong_lines() == []

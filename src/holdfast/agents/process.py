@@ -10,12 +10,19 @@ from pathlib import Path
 
 from holdfast.agents.interface import Listener
 from holdfast.agents.updates import Run, runs
-from holdfast.errors import AgentExitedError, AgentStartError, ConnectionLostError
+from holdfast.errors import (
+    AgentBusyError,
+    AgentExitedError,
+    AgentStartError,
+    ConnectionLostError,
+    InvalidParamsError,
+)
 from holdfast.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived
-from holdfast.rpc.peer import Answer, OnAnswer
+from holdfast.rpc.peer import HIGH_WATER, Answer, OnAnswer
 from holdfast.schema import INITIALIZE, AgentCapabilities, InitializeResponse, decode
 from holdfast.schema.splice import splice
 from holdfast.transports.child import ChildProcess
+from holdfast.transports.exits import describe
 from holdfast.transports.launch import Launched, launch
 
 log = logging.getLogger(__name__)
@@ -28,6 +35,12 @@ START_TIMEOUT = 60.0
 
 STATUS_TIMEOUT = 2.0
 """Seconds for a program to end once its stdout has; one that stays is ended."""
+
+LAST_WORDS = 1.0
+"""Seconds for its stdout to end once the program has; a child of its own may hold it open."""
+
+STUCK_SECONDS = 2.0
+"""How long a notification waits for a program that reads nothing: clients are behind it."""
 
 
 class ProcessAgent:
@@ -58,7 +71,9 @@ class ProcessAgent:
         self._process: ChildProcess | None = None
         self._peer: Peer | None = None
         self._pump: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._ready = False
+        self._stuck = False
 
     # -- starting -------------------------------------------------------------------------
 
@@ -89,20 +104,34 @@ class ProcessAgent:
             process.transport, self, name="agent", limit=self._limit, reply_to_garbage=False
         )
         self._pump = asyncio.create_task(peer.pump(), name="agent pump")
+        self._watch = asyncio.create_task(_hang_up_behind(process, self._pump), name="agent exit")
         result = await self._introduce(peer)
-        answer = decode(InitializeResponse, result).value
-        if answer.protocol_version != PROTOCOL_VERSION:
+        try:
+            answer = self._understood(result)
+        except AgentStartError:
             await self._stop()
-            raise AgentStartError(
-                f"{self.command[0]} speaks version {answer.protocol_version} of the protocol, "
-                f"not {PROTOCOL_VERSION}"
-            )
+            raise
         self.capabilities = answer.agent_capabilities
         if answer.agent_info is not None:
             self.key = answer.agent_info.name
         self.generation += 1
         self._ready = True
         return result
+
+    def _understood(self, result: bytes) -> InitializeResponse:
+        try:
+            answer = decode(InitializeResponse, result).value
+        except InvalidParamsError as exc:
+            raise AgentStartError(
+                f"{self.command[0]} answered `initialize` with what is no answer to it ({exc}); "
+                "is it an ACP agent?"
+            ) from None
+        if answer.protocol_version != PROTOCOL_VERSION:
+            raise AgentStartError(
+                f"{self.command[0]} speaks version {answer.protocol_version} of the protocol, "
+                f"not {PROTOCOL_VERSION}"
+            )
+        return answer
 
     async def _introduce(self, peer: Peer) -> bytes:
         """The answer to `initialize`; whatever goes wrong, no half-started program is left."""
@@ -139,17 +168,46 @@ class ProcessAgent:
             lost = isinstance(answer, ConnectionLostError)
             await on_answer(await self._ended() if lost else answer)
 
-        self._spoken_to().begin(method, params, answered)
+        try:
+            self._spoken_to().begin(method, params, answered)
+        except ConnectionLostError:
+            raise self._how_it_ended() from None
 
     def _spoken_to(self) -> Peer:
         if self._peer is None:
             raise AgentExitedError(f"{self.command[0]} does not run", "not started", "")
+        if self._peer.buffered > self._limit:
+            raise AgentBusyError(
+                f"{self.command[0]} does not read what it is sent: {self._peer.buffered} bytes "
+                "wait for it; cancel its turns or start it again"
+            )
         return self._peer
 
     async def tell(self, method: str, params: bytes) -> None:
-        if self._peer is not None and self.alive:
-            with suppress(ConnectionLostError):  # it has ended: who asks it something will hear
-                await self._peer.notify_raw(method, params)
+        peer = self._peer
+        if peer is None or not self.alive:
+            return
+        if peer.buffered > self._limit:
+            log.info("%s was dropped: the agent does not read", method)
+            return
+        peer.tell(method, params)
+        if peer.buffered > HIGH_WATER:
+            await self._room(peer)
+        else:
+            self._stuck = False
+
+    async def _room(self, peer: Peer) -> None:
+        """Let the client wait for a slow program, but not for one that is stuck."""
+        if self._stuck:
+            return
+        try:
+            async with asyncio.timeout(STUCK_SECONDS):
+                await peer.drain()
+        except TimeoutError:
+            self._stuck = True
+            log.warning("%s does not read what it is sent", self.command[0])
+        except ConnectionLostError:
+            pass  # it has ended: who asks it something will hear
 
     async def on_request(self, request: RequestReceived) -> bytes:
         return await self._listener.on_request(request.method, request.params)
@@ -166,14 +224,18 @@ class ProcessAgent:
 
     async def _ended(self) -> AgentExitedError:
         """How the program ended, in words a person can use."""
+        if self._process is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STATUS_TIMEOUT):
+                    await self._process.wait()
+        return self._how_it_ended()
+
+    def _how_it_ended(self) -> AgentExitedError:
         process = self._process
         if process is None:
             return AgentExitedError(f"{self.command[0]} was ended", "ended by holdfast", "")
-        try:
-            async with asyncio.timeout(STATUS_TIMEOUT):
-                status = await process.wait()
-        except TimeoutError:
-            status = "it closed its stdout"
+        code = process.returncode
+        status = "it closed its stdout" if code is None else describe(code)
         return AgentExitedError(
             f"{self.command[0]} ended ({status}){self._said()}", status, process.stderr_tail()
         )
@@ -185,17 +247,19 @@ class ProcessAgent:
         return f": {last[0].strip()[:300]}" if last else ""
 
     async def _stop(self) -> None:
-        self._ready = False
-        peer, pump, process = self._peer, self._pump, self._process
-        self._peer = self._pump = None
-        if pump is not None:
-            pump.cancel()
-            await asyncio.wait([pump])
+        self._ready = self._stuck = False
+        peer, process = self._peer, self._process
+        tasks = [task for task in (self._pump, self._watch) if task is not None]
+        # From here on nobody waits to learn how it ended: we end it.
+        self._peer = self._process = self._pump = self._watch = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         if process is not None:
             await process.aclose()
         if peer is not None:
             await peer.aclose()
-        self._process = None
 
     async def aclose(self) -> None:
         async with self._starting:
@@ -203,3 +267,10 @@ class ProcessAgent:
             if self._launched is not None:  # started early, never spoken to
                 launched, self._launched = self._launched, None
                 await ChildProcess(launched, relay_fd=None).aclose()
+
+
+async def _hang_up_behind(process: ChildProcess, pump: asyncio.Task[None]) -> None:
+    """The end of the program is the end of the connection, whoever still holds its stdout."""
+    await process.wait()
+    await asyncio.wait([pump], timeout=LAST_WORDS)
+    await process.transport.aclose()

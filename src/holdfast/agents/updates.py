@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -11,6 +12,11 @@ from holdfast.errors import InvalidParamsError
 from holdfast.rpc import NotificationReceived
 from holdfast.schema import UPDATE
 from holdfast.schema.splice import members
+
+log = logging.getLogger(__name__)
+
+EXCERPT = 200
+"""Bytes of what is left out that are kept for the log."""
 
 
 class _UpdateParams(Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
@@ -32,15 +38,21 @@ class Run(Struct, frozen=True, gc=False):
 
 
 def runs(batch: Sequence[NotificationReceived]) -> Iterator[Run | NotificationReceived]:
-    """The batch in order: runs of updates, and the notifications that are something else."""
+    """The batch in order: runs of updates, and the notifications that are something else.
+
+    A `session/update` without an update is left out: no client could read it either.
+    """
     run: Run | None = None
     for notification in batch:
-        found = _update(notification)
-        if found is None:
+        if notification.method != UPDATE.name:
             if run is not None:
                 yield run
                 run = None
             yield notification
+            continue
+        found = _update(notification.params)
+        if found is None:
+            log.warning("no update: %r", notification.params[:EXCERPT])
             continue
         session_id, kind, raw = found
         if run is not None and run.session_id == session_id and run.kind == kind:
@@ -53,14 +65,13 @@ def runs(batch: Sequence[NotificationReceived]) -> Iterator[Run | NotificationRe
         yield run
 
 
-def _update(notification: NotificationReceived) -> tuple[str, str, bytes] | None:
-    if notification.method != UPDATE.name:
-        return None
+def _update(params: bytes) -> tuple[str, str, bytes] | None:
     try:
-        params = _decode(notification.params)
+        usual = _decode(params)
     except msgspec.MsgspecError:
-        return _odd_update(notification.params)
-    return params.session_id, "update", bytes(params.update)
+        return _odd_update(params)
+    update = bytes(usual.update)
+    return (usual.session_id, "update", update) if update[:1] == b"{" else None
 
 
 def _odd_update(params: bytes) -> tuple[str, str, bytes] | None:
@@ -70,6 +81,8 @@ def _odd_update(params: bytes) -> tuple[str, str, bytes] | None:
         session_id = msgspec.json.decode(parts["sessionId"], type=str)
         update = parts["update"]
     except (InvalidParamsError, KeyError, msgspec.MsgspecError):
+        return None
+    if update[:1] != b"{":
         return None
     if len(parts) == 2:
         return session_id, "update", update

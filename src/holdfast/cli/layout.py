@@ -57,10 +57,11 @@ class Gutter:
 
     def put(self, painting: Painted) -> None:
         self._console.print()
-        self._console.print(Beside(painting.label, painting.style, _body(painting)))
+        self._console.print(Beside(painting.label, painting.style, body(painting)))
 
 
-def _body(painting: Painted) -> RenderableType:
+def body(painting: Painted) -> RenderableType:
+    """What stands beside the label: prose is laid out, everything else stays as it is."""
     text = Text("\n").join(painting.lines)
     if not painting.markdown:
         return text
@@ -72,17 +73,20 @@ def _body(painting: Painted) -> RenderableType:
 class Beside:
     """A label in the gutter with something beside it."""
 
-    def __init__(self, label: str, style: str, body: RenderableType) -> None:
+    def __init__(
+        self, label: str, style: str, body: RenderableType, *, gutter: int = GUTTER
+    ) -> None:
         self._label = label
         self._style = style
         self._body = body
+        self._gutter = gutter
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = max(20, min(options.max_width, MAX_WIDTH) - GUTTER)
+        width = max(20, min(options.max_width, MAX_WIDTH) - self._gutter)
         lines = console.render_lines(self._body, options.update(width=width), pad=False)
         label = self._label
         for line in lines:
-            yield Segment(f"{label:>{GUTTER - 2}}", console.get_style(self._style))
+            yield Segment(f"{label:>{self._gutter - 2}}", console.get_style(self._style))
             yield Segment("  ")
             yield from line
             yield Segment.line()

@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Sequence
 
 import click
 import msgspec
-from msgspec import Struct
 
 from holdfast.cli.journals import exists, journal_option, opened
-from holdfast.cli.look import folder, on_one_line, shortened
+from holdfast.cli.look import console, cut, folder, on_one_line, shortened
 from holdfast.cli.when import age, iso
 from holdfast.errors import AmbiguousIdError
 from holdfast.journal import Journal, ListFilter, ListKey, SessionRow
 from holdfast.journal.sessions import now_ms
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 PAGE = 200
 """Sessions asked of the journal at once."""
@@ -31,10 +26,14 @@ TERMINAL_LIMIT = 30
 SHORT_ID = 8
 """Characters of an id to begin with; more where that is not enough."""
 
-FOLDER_WIDTH = 40
-"""Characters of a folder in the table of a terminal."""
-
 HEADINGS = ("ID", "UPDATED", "MESSAGES", "AGENT", "FOLDER", "TITLE")
+STYLES = ("id", "", "faint", "agent", "faint", "heading")
+
+GAP = 2
+"""Columns between two columns of the table."""
+
+LEAST = 12
+"""Columns that a folder and a title keep on a narrow terminal."""
 
 
 @click.command(name="list")
@@ -84,13 +83,12 @@ async def _list(location: str, wanted: ListFilter, limit: int | None, *, as_json
         # One more than is shown tells whether there are more.
         rows = [row async for row in _rows(journal, wanted, None if limit is None else limit + 1)]
         shown = rows[:limit]
-        lines = [Line.of(row, await short_id(journal, row.session_id)) for row in shown]
-    if not lines:
-        click.echo(_no_sessions(wanted), err=True)
-    elif sys.stdout.isatty():
+        now = now_ms()
+        lines = [cells(row, await short_id(journal, row.session_id), now) for row in shown]
+    if lines:
         _print_table(lines)
     else:
-        _print_plain(lines)
+        click.echo(_no_sessions(wanted), err=True)
     if limit is not None and len(rows) > limit:
         click.echo(f"There are more; `--limit {limit * 4}` shows them.", err=True)
 
@@ -131,80 +129,64 @@ async def _fits_only(journal: Journal, prefix: str, session_id: str) -> bool:
         return False
 
 
-class Line(Struct, frozen=True):
-    """One session as the table shows it."""
-
-    id: str
-    updated: str
-    messages: str
-    agent: str
-    folder: str
-    title: str
-
-    @classmethod
-    def of(cls, row: SessionRow, short: str) -> Line:
-        """The line for a session of the journal."""
-        return cls(
-            on_one_line(short),
-            age(row.updated_at, now_ms()),
-            str(row.message_count),
-            on_one_line(row.agent),
-            folder(row.cwd),
-            on_one_line(row.title or ""),
-        )
+def cells(row: SessionRow, short: str, now: int) -> tuple[str, ...]:
+    """The line of a session, by HEADINGS."""
+    return (
+        on_one_line(short),
+        age(row.updated_at, now),
+        str(row.message_count),
+        on_one_line(row.agent),
+        folder(row.cwd),
+        on_one_line(row.title or "(no title)"),
+    )
 
 
-def _print_table(lines: list[Line]) -> None:
-    from holdfast.cli.look import console
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    """In colour and fitted on a terminal; else all of it, aligned."""
+    if not sys.stdout.isatty():
+        for line in aligned([HEADINGS, *rows]):
+            print("  ".join(line).rstrip())
+        return
+    from rich.text import Text
 
-    console().print(_table(lines))
-
-
-def _table(lines: list[Line]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="faint", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading, style in zip(
-        HEADINGS, ("id", "", "faint", "agent", "faint", "heading"), strict=True
-    ):
-        table.add_column(
-            heading,
-            style=style,
-            no_wrap=True,
-            overflow="ellipsis",
-            justify="right" if heading == "MESSAGES" else "left",
-            # When the terminal is narrow, these give way first.
-            ratio={"FOLDER": 1, "TITLE": 2}.get(heading),
-        )
+    terminal = console()
+    heading, *lines = aligned(fitted([HEADINGS, *rows], terminal.width))
+    terminal.print(Text("  ".join(heading), "faint"), no_wrap=True, overflow="crop")
     for line in lines:
-        table.add_row(
-            line.id,
-            line.updated,
-            line.messages,
-            line.agent,
-            shortened(line.folder, FOLDER_WIDTH),
-            line.title or "(no title)",
-        )
-    return table
+        pieces = [(f"{cell}  ", style) for cell, style in zip(line, STYLES, strict=True)]
+        terminal.print(Text.assemble(*pieces), no_wrap=True, overflow="crop")
 
 
-def _print_plain(lines: list[Line]) -> None:
-    """Columns with two spaces between them; the title is last, so its length moves nothing."""
+def fitted(rows: Sequence[tuple[str, ...]], width: int) -> list[tuple[str, ...]]:
+    """The rows with folders, and then titles, shortened as far as `width` columns ask for."""
+    widths = _widths(rows)
+    over = sum(widths) + GAP * len(widths) - width
+    fitted_rows = [*rows]
+    for heading, shorten in (("FOLDER", shortened), ("TITLE", cut)):
+        column = HEADINGS.index(heading)
+        room = min(widths[column], max(LEAST, widths[column] - max(0, over)))
+        over -= widths[column] - room
+        fitted_rows = [
+            (*row[:column], shorten(row[column], room), *row[column + 1 :]) for row in fitted_rows
+        ]
+    return fitted_rows
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[list[str]]:
+    """The rows with every cell as wide as its column."""
     from rich.cells import cell_len
 
-    rows = [
-        HEADINGS,
-        *(
-            (line.id, line.updated, line.messages, line.agent, line.folder, line.title)
-            for line in lines
-        ),
+    widths = _widths(rows)
+    return [
+        [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        for row in rows
     ]
-    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    for row in rows:
-        cells = [
-            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
-        ]
-        print("  ".join(cells).rstrip())
+
+
+def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
+    from rich.cells import cell_len
+
+    return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
 
 def _json(row: SessionRow) -> str:

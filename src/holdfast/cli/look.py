@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ STYLES = {
     "command": "bold",
 }
 """One name for each meaning; NO_COLOR turns them all off."""
+
+PLAIN_WIDTH = 100
+"""Columns of a report that goes into a file or a pipe."""
 
 _UNSEEN = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
@@ -55,11 +59,23 @@ def folder(path: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """`text` with its middle left out so that `width` characters are enough; both ends stay."""
-    if len(text) <= width:
+    """`text` with its middle left out so that `width` columns are enough; both ends stay."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
         return text
-    tail = (width - 1) * 2 // 3
-    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+    tail = (width - 1) // 2
+    end = next(text[place:] for place in range(len(text) + 1) if cell_len(text[place:]) <= tail)
+    return f"{set_cell_size(text, width - 1 - cell_len(end)).rstrip()}…{end}"
+
+
+def cut(text: str, width: int) -> str:
+    """`text` with its end left out so that `width` columns are enough."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    return f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
 def size(count: int) -> str:
@@ -78,8 +94,15 @@ def counted(count: int, noun: str) -> str:
 
 
 def console() -> Console:
-    """Stdout for rich: in colour on a terminal, plain text otherwise."""
+    """Stdout for rich: in colour on a terminal, plain text of PLAIN_WIDTH columns otherwise."""
     from rich.console import Console
     from rich.theme import Theme
 
-    return Console(theme=Theme(STYLES), highlight=False, markup=False, emoji=False)
+    told = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(
+        theme=Theme(STYLES),
+        width=None if told else PLAIN_WIDTH,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )

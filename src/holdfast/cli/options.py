@@ -22,24 +22,30 @@ class Option(NamedTuple):
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise ValueError("seconds above 0")
+        raise ValueError("a number of seconds above 0 is required, such as 2.5")
     return value
 
 
 def _size(text: str) -> int:
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
     factor = units.get(text[-1:].lower(), 1)
-    value = int(text[:-1] if factor > 1 else text) * factor
+    try:
+        value = int(text[:-1] if factor > 1 else text) * factor
+    except ValueError:
+        value = 0
     if value < 1024:
-        raise ValueError("1k at least")
+        raise ValueError("a number of bytes is required, 1k at least, such as 64M")
     return value
 
 
 def _level(text: str) -> str:
     if text.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise ValueError("one of debug, info, warning, error")
+        raise ValueError("one of debug, info, warning, error is required")
     return text.upper()
 
 
@@ -71,6 +77,6 @@ def read_options(arguments: list[str], options: tuple[Option, ...]) -> dict[str,
         option = known[flag[2:]]
         try:
             values[option.name] = option.read(text)
-        except (ValueError, IndexError) as exc:
+        except ValueError as exc:
             raise UsageError(f"{flag} {text!r}: {exc}") from None
     return values

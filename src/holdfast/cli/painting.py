@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -152,8 +153,18 @@ def _diff(diff: Diff) -> Iterator[Text]:
         return
     # The first two lines would only name the file again.
     for line in list(difflib.unified_diff(old, new, lineterm=""))[2:]:
-        style = {"+": "added", "-": "removed", "@": "faint"}.get(line[0], "")
-        yield Text(f"{line[0]} {line[1:]}" if line[0] != "@" else line, style)
+        if line.startswith("@@"):
+            yield from _place(line)
+        else:
+            style = {"+": "added", "-": "removed"}.get(line[0], "")
+            yield Text(f"{line[0]} {line[1:]}", style)
+
+
+def _place(header: str) -> Iterator[Text]:
+    """From which line on the file differs, unless it is the first."""
+    line = re.split("[ ,]", header.partition("+")[2])[0]
+    if line not in ("0", "1"):
+        yield Text(f"line {line}", "faint")
 
 
 # -- content --------------------------------------------------------------------------------

@@ -16,13 +16,20 @@ def start_wrap(arguments: list[str]) -> int:
     options, command = arguments[:place], arguments[place + 1 :]
     if command and "--help" not in options and sys.stdin is not None and sys.stdin.isatty():
         _become(command)
+    if "--help" in options:
+        from holdfast.cli.main import cli
+
+        cli(["wrap", "--help"], prog_name="holdfast")
     launched: Launched | None = None
-    if command and "--help" not in options:
+    if command:
         with suppress(AgentStartError):  # the answer to `initialize` tells it: editors show that
             launched = launch(command)
+    from holdfast.transports.stdio import claim_stdio
+
+    streams = claim_stdio()  # from here on nothing that prints disturbs the protocol
     from holdfast.cli.wrap import wrap
 
-    return wrap(options, command, launched)
+    return wrap(options, command, launched, streams)
 
 
 def _become(command: list[str]) -> None:

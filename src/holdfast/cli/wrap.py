@@ -21,7 +21,8 @@ from holdfast.journal import Journal, SqliteJournal, default_location
 from holdfast.rpc import NotificationReceived, Peer, RequestReceived, Transport, connected
 from holdfast.server import Connection
 from holdfast.transports.launch import Launched
-from holdfast.transports.stdio import stdio_transport
+from holdfast.transports.pipes import PipeTransport
+from holdfast.transports.stderr import Relay
 
 log = logging.getLogger("holdfast")
 
@@ -38,10 +39,14 @@ class WrapSettings(Struct, frozen=True):
     log_file: Path | None
 
 
-def wrap(arguments: list[str], command: list[str], launched: Launched | None) -> int:
-    """Serve until the editor leaves; the exit code: 0, or 2 for arguments that cannot be used."""
-    if "--help" in arguments:
-        return _help()
+def wrap(
+    arguments: list[str], command: list[str], launched: Launched | None, streams: tuple[int, int]
+) -> int:
+    """Serve until the editor leaves; the exit code: 0, or 2 for arguments that cannot be used.
+
+    `launched` is the agent if it could be started; `streams` are the descriptors to read from the
+    editor and to write to it.
+    """
     try:
         settings = _settings(arguments, command)
     except UsageError as exc:
@@ -50,14 +55,7 @@ def wrap(arguments: list[str], command: list[str], launched: Launched | None) ->
             launched.abandon()
         return 2
     _start_logging(settings)
-    asyncio.run(_serve(settings, launched))
-    return 0
-
-
-def _help() -> int:
-    from holdfast.cli.main import cli
-
-    cli(["wrap", "--help"], prog_name="holdfast")
+    asyncio.run(_serve(settings, launched, streams))
     return 0
 
 
@@ -77,27 +75,42 @@ def _settings(arguments: list[str], command: list[str]) -> WrapSettings:
     )
 
 
+class _Stderr(logging.Handler):
+    """Logs to stderr, which editors keep with the agent's own; one that does not loses lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._relay = Relay(2)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._relay.pass_on(f"{self.format(record)}\n".encode(errors="replace"))
+        except Exception:  # as every handler has it: what is logged must not fail
+            self.handleError(record)
+
+
 def _start_logging(settings: WrapSettings) -> None:
-    """To stderr, which editors keep with the agent's own, or to the file."""
-    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    logging.raiseExceptions = False  # a full disk under the log is no reason to print
+    handler: logging.Handler = _Stderr()
     if settings.log_file is not None:
         try:
-            handler = logging.FileHandler(settings.log_file)
+            os.close(os.open(settings.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            handler = logging.FileHandler(settings.log_file, encoding="utf-8", errors="replace")
         except OSError as exc:
-            print(f"holdfast wrap: no log in {settings.log_file}: {exc}", file=sys.stderr)
+            print(f"holdfast wrap: no log in {settings.log_file}: {exc.strerror}", file=sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logging.basicConfig(level=settings.log_level, handlers=[handler])
 
 
-async def _serve(settings: WrapSettings, launched: Launched | None) -> None:
-    transport = stdio_transport()
+async def _serve(
+    settings: WrapSettings, launched: Launched | None, streams: tuple[int, int]
+) -> None:
+    transport = PipeTransport(*streams)
     stop = _signalled()
     try:
         journal = SqliteJournal.open(settings.journal)
     except HoldfastError as exc:
-        if launched is not None:
-            launched.abandon()
-        await _refuse(transport, exc, stop)
+        await _refuse(transport, exc, stop, launched)
         return
     try:
         await _serve_with(journal, transport, settings, launched, stop)
@@ -131,11 +144,17 @@ async def _serve_with(
             await _first(pump, stop)
 
 
-async def _refuse(transport: Transport, error: HoldfastError, stop: asyncio.Event) -> None:
+async def _refuse(
+    transport: Transport, error: HoldfastError, stop: asyncio.Event, launched: Launched | None
+) -> None:
     """Without a journal nothing of what holdfast promises holds: say so to whatever is asked."""
     log.error("%s", error)
-    async with connected(Peer(transport, _Refusal(error), name="client")) as pump:
-        await _first(pump, stop)
+    # In a thread: an agent may take its time to end, and the client is not to wait for that.
+    ending = asyncio.to_thread(launched.abandon) if launched is not None else asyncio.sleep(0)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ending, name="end agent")
+        async with connected(Peer(transport, _Refusal(error), name="client")) as pump:
+            await _first(pump, stop)
 
 
 class _Refusal:

@@ -24,7 +24,7 @@ def command(ctx: click.Context, /, agent: tuple[str, ...], **_: object) -> None:
     as it is:
 
     \b
-      holdfast wrap -- gemini --experimental-acp
+      holdfast wrap -- gemini --acp
 
     The editor sees that agent, and besides it session/list, session/load, session/resume,
     session/close and session/delete. What is shown to the editor has been written to the

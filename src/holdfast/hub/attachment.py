@@ -12,6 +12,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from holdfast.errors import ConnectionLostError
 from holdfast.hub.frames import Frames
 from holdfast.journal import Segment
@@ -31,6 +33,18 @@ PAGE = 1024 * 1024
 
 LAG = 1024 * 1024
 """Bytes a client may leave unread before it is fed from the journal."""
+
+
+WORDS = 256
+"""Notifications of an agent's own making that are kept for a client that lags."""
+
+
+class Word(Struct, frozen=True):
+    """A notification that is due behind entry `behind`."""
+
+    behind: int
+    method: str
+    params: bytes
 
 
 class Client(Protocol):
@@ -58,14 +72,20 @@ class Client(Protocol):
 
 
 class Attachment:
-    """See the module. `own` holds the entries this client wrote itself and is not told again."""
+    """See the module. `own` holds the entries this client wrote itself and is not told again.
+
+    `opened` is True once the client has the answer that opens the session: questions wait for it.
+    """
 
     def __init__(self, session: Session, client: Client, after: int) -> None:
         self.session = session
         self.client = client
         self.cursor = after
         self.own: set[int] = set()
+        self.opened = False
         self._frames = Frames(session.id, client.capabilities)
+        self._history = session.last_seq
+        self._words: list[Word] = []
         self._catching: asyncio.Task[None] | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._live = False
@@ -76,6 +96,15 @@ class Attachment:
         if not self._live:
             self._live = True
             self.catch_up()
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Pass a notification on, behind the updates that came before it."""
+        if self._live and self.cursor >= self.session.last_seq:
+            self.client.tell(method, params)
+        elif len(self._words) < WORDS:
+            self._words.append(Word(self.session.last_seq, method, params))
+        else:
+            log.warning("session %s: %s dropped: a client lags", self.session.id, method)
 
     # -- live -----------------------------------------------------------------------------
 
@@ -110,6 +139,7 @@ class Attachment:
                 await asyncio.sleep(0)
                 if self.client.buffered > LAG:
                     await self.client.drain()
+            self._pass_on()
         except ConnectionLostError as exc:
             self._closed = True
             self._fail(exc)
@@ -122,8 +152,12 @@ class Attachment:
     def _send_page(self, page: Sequence[Segment]) -> None:
         told = [segment for segment in page if segment.last_seq not in self.own]
         self.own.difference_update(segment.last_seq for segment in page)
-        if lines := self._frames.replayed(replay(told)):
-            self.client.send(lines)
+        past = [segment for segment in told if segment.last_seq <= self._history]
+        lines = [self._frames.replayed(replay(past))]
+        # What came since is sent as it would have been: a notice is still news.
+        lines += [self._frames.live(segment) for segment in told[len(past) :]]
+        if any(lines):
+            self.client.send(b"".join(lines))
         self._advance(page[-1].last_seq)
 
     async def reached(self, seq: int) -> None:
@@ -139,11 +173,19 @@ class Attachment:
 
     def _advance(self, seq: int) -> None:
         self.cursor = seq
+        if self._words:
+            self._pass_on()
         if self._waiting:
             for goal, arrival in self._waiting:
                 if goal <= seq and not arrival.done():
                     arrival.set_result(None)
             self._waiting = [item for item in self._waiting if not item[1].done()]
+
+    def _pass_on(self) -> None:
+        """Pass on the notifications whose turn it is."""
+        while self._words and self._words[0].behind <= self.cursor:
+            word = self._words.pop(0)
+            self.client.tell(word.method, word.params)
 
     def _fail(self, exc: Exception) -> None:
         for _, arrival in self._waiting:

@@ -11,13 +11,25 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import InvalidParamsError
-from holdfast.hub.options import array, current_values, mode_option, option_list, with_value
-from holdfast.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE
+from holdfast.hub.marks import CHOICE
+from holdfast.hub.options import (
+    array,
+    current_values,
+    mode_option,
+    option_list,
+    takes,
+    with_value,
+)
+from holdfast.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode
 from holdfast.schema.splice import members, splice
 
 if TYPE_CHECKING:
     from holdfast.hub.attachment import Attachment
     from holdfast.hub.session import Session
+    from holdfast.journal.fold import Settings
+
+OURS = {CHOICE: True}
+"""The `_meta` of an update that tells what was chosen, or what follows from it."""
 
 
 async def set_mode(session: Session, params: bytes, author: Attachment) -> bytes:
@@ -48,23 +60,38 @@ async def set_config_option(session: Session, params: bytes, author: Attachment)
 
 
 def opened_result(session: Session) -> bytes:
-    """The result of session/load and resume: modes and options as they stand; `{}` at least."""
-    settings = session.settings
-    parts: list[bytes] = []
+    """The result of session/load and resume; `{}` at least.
+
+    The agent's own answer, the modes and options in it as they stand now.
+    """
+    answer, settings = session.backing.answer, session.settings
+    now: dict[str, bytes] = {}
     if settings.available_modes is not None and settings.current_mode_id is not None:
-        current = msgspec.json.encode(settings.current_mode_id)
-        parts.append(
-            b'"modes":{"currentModeId":%b,"availableModes":%b}'
-            % (current, settings.available_modes)
+        modes = members(answer).get("modes", b"null")
+        now["modes"] = splice(
+            modes if modes.startswith(b"{") else b"{}",
+            {
+                "currentModeId": encode(settings.current_mode_id),
+                "availableModes": settings.available_modes,
+            },
         )
     if settings.config_options is not None:
-        parts.append(b'"configOptions":%b' % settings.config_options)
-    return b"{%b}" % b",".join(parts)
+        now["configOptions"] = settings.config_options
+    return splice(answer, now)
+
+
+async def keep_in_step(session: Session, before: Settings) -> None:
+    """After an update of the agent: a mode and the option that stands for it are one choice."""
+    settings = session.settings
+    if settings.config_options != before.config_options:
+        await _follow_option(session, _options(session))
+    elif settings.current_mode_id != before.current_mode_id and settings.current_mode_id:
+        await _follow_mode(session, settings.current_mode_id)
 
 
 async def _ask(session: Session, method: str, params: bytes) -> bytes:
     await session.backing.ready()
-    agent_session = msgspec.json.encode(session.backing.agent_session)
+    agent_session = encode(session.backing.agent_session)
     return await session.backing.agent.ask(method, splice(params, {"sessionId": agent_session}))
 
 
@@ -72,8 +99,12 @@ async def _follow_mode(session: Session, mode_id: str) -> None:
     """The option of category "mode" shows the mode that was set."""
     options = _options(session)
     option_id = mode_option(options)
-    value = msgspec.json.encode(mode_id)
-    if option_id is not None and current_values(options)[option_id] != value:
+    value = encode(mode_id)
+    if (
+        option_id is not None
+        and current_values(options)[option_id] != value
+        and takes(options, option_id, value)
+    ):
         await session.publish("update", [_options_update(with_value(options, option_id, value))])
 
 
@@ -84,7 +115,7 @@ async def _follow_option(session: Session, options: list[bytes]) -> None:
         return
     value = current_values(options)[option_id]
     modes = [members(mode).get("id") for mode in option_list(session.settings.available_modes)]
-    if value in modes and value != msgspec.json.encode(session.settings.current_mode_id):
+    if value in modes and value != encode(session.settings.current_mode_id):
         await session.publish("update", [_mode_update(msgspec.json.decode(value, type=str))])
 
 
@@ -93,11 +124,15 @@ def _options(session: Session) -> list[bytes]:
 
 
 def _mode_update(mode_id: str) -> bytes:
-    return msgspec.json.encode({"sessionUpdate": "current_mode_update", "currentModeId": mode_id})
+    update = {"sessionUpdate": "current_mode_update", "currentModeId": mode_id, "_meta": OURS}
+    return encode(update)
 
 
 def _options_update(options: list[bytes]) -> bytes:
-    return b'{"sessionUpdate":"config_option_update","configOptions":%b}' % array(options)
+    return b'{"sessionUpdate":"config_option_update","configOptions":%b,"_meta":%b}' % (
+        array(options),
+        encode(OURS),
+    )
 
 
 def _string(raw: bytes | None, field: str) -> str:

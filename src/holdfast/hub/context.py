@@ -15,6 +15,15 @@ CONTEXT_BYTES = 96 * 1024
 TOOL_BYTES = 2 * 1024
 """Bytes of one tool's output in it: enough to see what came of it."""
 
+URI = "holdfast://session/"
+"""How the URI of an earlier conversation begins."""
+
+BEGINNING = (
+    "This is the earlier part of the same conversation, restored from a journal because you have "
+    "no memory of it"
+)
+"""How its text begins."""
+
 SPEAKERS = {"user": "User", "agent": "Assistant"}
 """Who is quoted; thoughts are not: models are not to take up old ones."""
 
@@ -39,7 +48,7 @@ def earlier_conversation(state: SessionState, session_id: str, *, embedded: bool
         room -= len(part.encode())
         if room < 0 and kept:
             break
-        kept.append(part[-CONTEXT_BYTES:])
+        kept.append(part.encode()[-CONTEXT_BYTES:].decode(errors="ignore"))
     if not kept:
         return None
     left_out = len(parts) - len(kept)
@@ -52,12 +61,21 @@ def earlier_conversation(state: SessionState, session_id: str, *, embedded: bool
     )
 
 
+def is_context(block: bytes) -> bool:
+    """Whether this content block is an earlier conversation: some agents send prompts back."""
+    if URI.encode() not in block and BEGINNING.encode() not in block:
+        return False
+    try:
+        found = msgspec.json.decode(block, type=_Block)
+    except msgspec.MsgspecError:
+        return False
+    uri = found.uri if found.resource is None else found.resource.uri
+    return uri.startswith(URI) or found.text.startswith(BEGINNING)
+
+
 def _preface(left_out: int) -> str:
     omitted = f" The oldest {left_out} items are left out." if left_out else ""
-    return (
-        "This is the earlier part of the same conversation, restored from a journal because you "
-        f"have no memory of it.{omitted} Go on from here; do not answer it again.\n\n"
-    )
+    return f"{BEGINNING}.{omitted} Go on from here; do not answer it again.\n\n"
 
 
 def _written(item: Message | ToolCall) -> str:
@@ -86,7 +104,8 @@ def _text(block: bytes) -> str:
         found = msgspec.json.decode(block, type=_Block)
     except msgspec.MsgspecError:
         return ""
-    return found.text or (f"[{found.uri}]" if found.uri else "")
+    uri = found.uri if found.resource is None else found.resource.uri
+    return found.text or (f"[{uri}]" if uri else "")
 
 
 def _string(raw: bytes | None) -> str:
@@ -96,16 +115,21 @@ def _string(raw: bytes | None) -> str:
         return ""
 
 
+class _Resource(Struct):
+    uri: str = ""
+
+
 class _Block(Struct):
     text: str = ""
     uri: str = ""
+    resource: _Resource | None = None
 
 
 def _block(text: str, session_id: str, *, embedded: bool) -> bytes:
     if not embedded:
         return msgspec.json.encode({"type": "text", "text": text})
     resource = {
-        "uri": f"holdfast://session/{session_id}/earlier",
+        "uri": f"{URI}{session_id}/earlier",
         "mimeType": "text/plain",
         "text": text,
     }

@@ -15,7 +15,7 @@ from holdfast.hub.options import without_booleans
 from holdfast.journal import Segment
 from holdfast.journal.replay import Replayed, replay
 from holdfast.schema import UPDATE, ClientCapabilities
-from holdfast.schema.splice import splice
+from holdfast.schema.splice import members, splice
 
 
 class Frames:
@@ -49,10 +49,14 @@ class Frames:
     def _line(self, update: Replayed) -> bytes:
         raw = update.raw
         if update.whole_params:
-            return self._head + splice(raw, {"sessionId": self._id}) + b"}\n"
+            changes = {"sessionId": self._id, "update": self._shown(members(raw)["update"])}
+            return self._head + splice(raw, changes) + b"}\n"
+        return self._before + self._shown(raw) + b"}}\n"
+
+    def _shown(self, raw: bytes) -> bytes:
         if not self._booleans and b"config_option_update" in raw and b"boolean" in raw:
-            raw = without_booleans(raw)
-        return self._before + raw + b"}}\n"
+            return without_booleans(raw)
+        return raw
 
 
 def _takes_booleans(capabilities: ClientCapabilities) -> bool:

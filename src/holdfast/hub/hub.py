@@ -23,13 +23,15 @@ from holdfast.errors import (
     UnknownSessionError,
 )
 from holdfast.hub.attachment import Attachment, Client
-from holdfast.hub.listing import Listing
-from holdfast.hub.marks import failed_tool, interrupted_update
+from holdfast.hub.backing import new_session_id
+from holdfast.hub.listing import Listing, milliseconds
+from holdfast.hub.marks import failed_tool, first_words, interrupted_update, title_update
 from holdfast.hub.relay import Relay
 from holdfast.hub.routes import Routes
 from holdfast.hub.session import Session
 from holdfast.hub.turns import CANCEL_GRACE
 from holdfast.journal import LEASE_SECONDS, Journal, Lease, NewSession
+from holdfast.journal.fold import SessionState
 from holdfast.rpc.peer import Answer
 from holdfast.schema import (
     CLOSE_SESSION,
@@ -63,7 +65,7 @@ class Hub:
         cancel_grace: float = CANCEL_GRACE,
     ) -> None:
         self.clients: list[Client] = []
-        self.routes = Routes()
+        self.routes = Routes(lambda: self.agent.generation)
         self.agent = make_agent(Relay(self.routes, self.clients))
         self.listing = Listing(journal, self.agent)
         self._journal = journal
@@ -71,6 +73,8 @@ class Hub:
         self._cancel_grace = cancel_grace
         self._live: dict[str, Session] = {}
         self._waking = asyncio.Lock()
+        self._introduced: bytes | None = None
+        self._introducing = asyncio.Lock()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -104,6 +108,13 @@ class Hub:
                 log.error("session %s was not closed well", session.id, exc_info=result)
         await self.agent.aclose()
 
+    async def initialize(self, params: bytes) -> bytes:
+        """Introduce a client to the agent; only the first one starts it. Raises as the agent's."""
+        async with self._introducing:
+            if self._introduced is None:
+                self._introduced = await self.agent.initialize(params)
+            return self._introduced
+
     # -- finding --------------------------------------------------------------------------
 
     def held(self, session_id: str) -> Session:
@@ -121,10 +132,25 @@ class Hub:
         for session in tuple(self._live.values()):
             await session.detach(client)
 
+    async def ready(self, session_id: str | None) -> None:
+        """Have the agent run, with this session open there if it is open here."""
+        session = self._live.get(session_id or "")
+        await (self.agent.ensure() if session is None else session.backing.ready())
+
+    async def agent_session(self, session_id: str) -> str | None:
+        """The agent's id of one of our sessions; None when it has none."""
+        session = self._live.get(session_id)
+        if session is not None:
+            return session.backing.agent_session
+        known = await self._journal.downstream(session_id)
+        if known and await self._journal.session_of(self.agent.key, known) == session_id:
+            return known
+        return None
+
     @property
-    def live(self) -> frozenset[str]:
-        """The ids of the sessions that are open here."""
-        return frozenset(self._live)
+    def held_ids(self) -> frozenset[str]:
+        """The ids of the sessions that a client has open here."""
+        return frozenset(key for key, session in self._live.items() if session.attachments)
 
     # -- opening --------------------------------------------------------------------------
 
@@ -143,17 +169,14 @@ class Hub:
         return made[0], splice(result, {"sessionId": msgspec.json.encode(made[0].id)})
 
     async def _made(self, setup: Setup, answer: bytes) -> Session:
-        try:
-            agent_session = msgspec.json.decode(members(answer)["sessionId"], type=str)
-        except (KeyError, msgspec.MsgspecError):
-            raise RemoteError(-32603, "the agent made a session without an id") from None
+        agent_session = new_session_id(answer)
         try:
             session = await self._create(agent_session, setup)
         except SessionExistsError:
             session = await self._create(uuid4().hex, setup)
         await self._journal.link(self.agent.key, agent_session, session.id)
         await session.publish("opened", [_settings_of(answer)])
-        await session.backing.bind(agent_session)
+        await session.backing.opened(agent_session, answer)
         return session
 
     async def _create(self, session_id: str, setup: Setup) -> Session:
@@ -179,17 +202,26 @@ class Hub:
             attachment = await session.attach(client, after=0)
             await attachment.reached(end)
             await restoring
+        except BaseException:
+            await session.detach(client)
+            raise
         finally:
             restoring.cancel()
         return attachment
 
-    async def resume(self, client: Client, session_id: str, setup: Setup) -> Session:
-        """Restore a session without a replay; the caller attaches after its answer."""
+    async def resume(self, client: Client, session_id: str, setup: Setup) -> Attachment:
+        """Restore a session without a replay; the attachment is not live yet."""
         if not await self._knows(session_id):
-            return (await self._adopt(client, session_id, setup, replay=False)).session
+            return await self._adopt(client, session_id, setup, replay=False)
         session = await self._wake(session_id, setup)
-        await self._restore(session)
-        return session
+        # What the agent tells while it is restored is new, and comes behind the answer.
+        attachment = await session.attach(client, after=session.last_seq, live=False)
+        try:
+            await self._restore(session)
+        except BaseException:
+            await session.detach(client)
+            raise
+        return attachment
 
     async def _knows(self, session_id: str) -> bool:
         """Whether the journal has this session whole; a half-adopted one is adopted anew."""
@@ -233,9 +265,9 @@ class Hub:
             cancel_grace=self._cancel_grace,
         )
         session.backing.setup = setup.params
-        self._live[session.id] = session
         if state.turn == "running":
-            await _mend(session)
+            await _mend(session, state)
+        self._live[session.id] = session
         return session
 
     async def _restore(self, session: Session) -> None:
@@ -261,14 +293,15 @@ class Hub:
             raise UnknownSessionError(session_id)
         if await self._journal.is_forgotten(self.agent.key, session_id):
             raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+        if await self._journal.session_of(self.agent.key, session_id) is not None:
+            raise UnknownSessionError(session_id)  # that is one of ours, under another id
+        if (listed := self.listing.agents_own(session_id)) is not None:
+            _same_folder(listed.cwd, setup.cwd)
         session = await self._create(session_id, setup)
-        await session.backing.bind(session_id)
         try:
             if replay:
                 await session.attach(client, after=0)
-            params = splice(setup.params, {"sessionId": msgspec.json.encode(session_id)})
-            result = await self.agent.ask(method.name, params)
-            await self._adopted(session, result)
+            await self._adopted(session, await session.backing.adopt(method.name, session_id))
             if not replay:
                 return await session.attach(client, after=session.last_seq, live=False)
             attachment = session.attachment_of(client)
@@ -285,11 +318,14 @@ class Hub:
 
     async def _adopted(self, session: Session, result: bytes) -> None:
         await session.publish("opened", [_settings_of(result)])
-        title = self.listing.title_of(session.id)
+        found = self.listing.agents_own(session.id)
+        title = None if found is None else found.title
+        if title is None:
+            title = first_words(await session.state(through=session.last_seq))
         if title is not None and session.settings.title is None:
             await self._journal.set_title(session.id, title)
         session.untitled = False
-        await session.prompted()
+        await session.prompted(None if found is None else milliseconds(found.updated_at))
         await self._journal.link(self.agent.key, session.id, session.id)
         session.rest()
 
@@ -312,16 +348,23 @@ class Hub:
             log.warning("session %s: not closed at the agent: %s", session_id, exc)
 
     async def _leave(self, session: Session) -> None:
-        await session.aclose()
-        session.backing.close()
-        self._live.pop(session.id, None)
+        """No request finds it from now on; who loads it again waits until it is closed."""
+        async with self._waking:
+            if self._live.pop(session.id, None) is not None:
+                await session.aclose()
+                session.backing.close()
 
     async def delete(self, session_id: str) -> None:
         """Remove a session for good, here and, where it can, at the agent."""
-        if session_id in self._live:
+        session = self._live.get(session_id)
+        if session is None:
+            known = await self._known_at_agent(session_id)
+        else:
+            known = session.backing.agent_session
             await self.close(session_id)
-        known = await self._known_at_agent(session_id)
         await self._journal.delete(session_id)
+        if known is None:
+            return
         await self._journal.forget(self.agent.key, known)
         if self.agent.capabilities.session_capabilities.delete is None:
             return
@@ -331,17 +374,25 @@ class Hub:
         except HoldfastError as exc:
             log.info("session %s: not deleted at the agent: %s", session_id, exc)
 
-    async def _known_at_agent(self, session_id: str) -> str:
+    async def _known_at_agent(self, session_id: str) -> str | None:
+        """The agent's id of a session, ours or its own; None when it has no such session."""
+        known = await self._journal.downstream(session_id) or session_id
+        owner = await self._journal.session_of(self.agent.key, known)
+        if owner == session_id:
+            return known
         try:
-            return await self._journal.downstream(session_id) or session_id
+            await self._journal.session(session_id)
         except UnknownSessionError:
-            return session_id
+            return session_id if owner is None else None
+        return None  # it has given the id to another session since, or never knew this one
 
 
-async def _mend(session: Session) -> None:
+async def _mend(session: Session, state: SessionState) -> None:
     """A turn that a crash cut off is marked, and its open tool calls are closed as failed."""
     why = "interrupted: holdfast was ended in this turn"
     marks = [failed_tool(tool, why) for tool in session.settings.open_tools]
+    if session.row.title is None and (title := first_words(state)) is not None:
+        marks.append(title_update(title))
     await session.publish("update", [*marks, interrupted_update()])
     await session.publish("turn_end", [b'{"interrupted":true}'])
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from holdfast.agents import Agent
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidParamsError
 from holdfast.hub.marks import iso_time
+from holdfast.hub.options import array
 from holdfast.journal import Journal, ListFilter, ListKey, SessionRow
 from holdfast.journal import cursor as cursors
-from holdfast.schema import LIST_SESSIONS, ListSessionsResponse, SessionInfo, decode
+from holdfast.schema import LIST_SESSIONS, SessionInfo, decode, encode
+from holdfast.schema.splice import splice
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +33,16 @@ AGENT_DEADLINE = 3.0
 AGENT_SESSIONS = 5000
 """How many of the agent's own sessions are asked for at most."""
 
+FILTERS = 8
+"""For how many folders the agent's own sessions are kept at once."""
+
 
 class _Place(Struct, frozen=True):
-    """One line of the list and where it stands."""
+    """One line of the list, where it stands, and its JSON."""
 
     key: ListKey
     info: SessionInfo
+    raw: bytes
 
 
 class Listing:
@@ -47,46 +54,60 @@ class Listing:
     def __init__(self, journal: Journal, agent: Agent) -> None:
         self._journal = journal
         self._agent = agent
-        self._agents_own: list[_Place] = []
+        self._agents_own: dict[str | None, list[_Place]] = {}
 
-    async def page(
-        self, cwd: str | None, cursor: str | None, held: frozenset[str]
-    ) -> ListSessionsResponse:
-        """One page, newest first; raises CursorError."""
+    async def page(self, cwd: str | None, cursor: str | None, held: frozenset[str]) -> bytes:
+        """One page, newest first: the result of `session/list`. Raises CursorError."""
         filter = ListFilter(agent=self._agent.key, cwd=cwd, held=held)
         after = None
         if cursor is not None:
             after = cursors.decode(cursor, filter, self._journal.cursor_secret)
-        else:
-            self._agents_own = await self._ask_agent(cwd)
+        if after is None or cwd not in self._agents_own:
+            await self._ask_agent(cwd)
         rows = await self._journal.page(filter, after, PAGE_SIZE + 1)
-        places = [_Place(row.key, _info(row)) for row in rows]
+        places = [_place(row) for row in rows]
         places += [
             place
-            for place in self._agents_own
-            if (after is None or after < place.key) and (cwd is None or place.info.cwd == cwd)
+            for place in await self._strangers(cwd, held)
+            if after is None or after < place.key
         ]
         places.sort(key=lambda place: (-place.key.updated_at, _backwards(place.key.session_id)))
         shown, more = places[:PAGE_SIZE], len(places) > PAGE_SIZE
-        next_cursor = (
-            cursors.encode(shown[-1].key, filter, self._journal.cursor_secret) if more else None
-        )
-        return ListSessionsResponse(
-            sessions=tuple(place.info for place in shown), next_cursor=next_cursor
-        )
+        page = {"sessions": array([place.raw for place in shown])}
+        if more:
+            next_cursor = cursors.encode(shown[-1].key, filter, self._journal.cursor_secret)
+            page["nextCursor"] = encode(next_cursor)
+        return splice(b"{}", page)
 
-    def title_of(self, session_id: str) -> str | None:
-        """The title the agent gave a session of its own, if it was listed."""
-        for place in self._agents_own:
-            if place.info.session_id == session_id:
-                return place.info.title
+    def agents_own(self, session_id: str) -> SessionInfo | None:
+        """What the agent said of a session of its own when it was last asked."""
+        for places in self._agents_own.values():
+            for place in places:
+                if place.info.session_id == session_id:
+                    return place.info
         return None
 
-    async def _ask_agent(self, cwd: str | None) -> list[_Place]:
-        """What the agent lists and the journal does not know; its failure never fails ours."""
+    async def _strangers(self, cwd: str | None, held: frozenset[str]) -> list[_Place]:
+        """The agent's own sessions that the journal does not know."""
+        places = self._agents_own.get(cwd, [])
+        ours = await self._journal.linked(
+            self._agent.key, [place.info.session_id for place in places]
+        )
+        return [
+            place
+            for place in places
+            if place.info.session_id not in ours | held and cwd in (None, place.info.cwd)
+        ]
+
+    async def _ask_agent(self, cwd: str | None) -> None:
+        """Fetch what the agent lists; its failure never fails ours."""
+        found: dict[str, _Place] = {}
+        self._agents_own.pop(cwd, None)
+        while len(self._agents_own) >= FILTERS:
+            del self._agents_own[next(iter(self._agents_own))]
+        self._agents_own[cwd] = []
         if not self._agent.alive or self._agent.capabilities.session_capabilities.list is None:
-            return []
-        found: dict[str, SessionInfo] = {}
+            return
         try:
             async with asyncio.timeout(AGENT_DEADLINE):
                 await self._collect(cwd, found)
@@ -94,20 +115,19 @@ class Listing:
             log.warning("the agent did not list all its sessions within %s s", AGENT_DEADLINE)
         except HoldfastError as exc:
             log.warning("the agent could not list its sessions: %s", exc)
-        ours = await self._journal.linked(self._agent.key, found)
-        return [
-            _Place(ListKey(_milliseconds(info.updated_at), info.session_id), info)
-            for info in found.values()
-            if info.session_id not in ours
-        ]
+        self._agents_own[cwd] = list(found.values())
 
-    async def _collect(self, cwd: str | None, found: dict[str, SessionInfo]) -> None:
+    async def _collect(self, cwd: str | None, found: dict[str, _Place]) -> None:
         params: dict[str, str] = {} if cwd is None else {"cwd": cwd}
         seen_cursors: set[str] = set()
         while len(found) < AGENT_SESSIONS:
             raw = await self._agent.ask(LIST_SESSIONS.name, msgspec.json.encode(params))
-            page = decode(ListSessionsResponse, raw).value
-            found.update((info.session_id, info) for info in page.sessions)
+            page = decode(_AgentsPage, raw).value
+            for line in page.sessions:
+                with suppress(InvalidParamsError):  # one line that nobody can read
+                    info = decode(SessionInfo, line).value
+                    key = ListKey(milliseconds(info.updated_at), info.session_id)
+                    found[info.session_id] = _Place(key, info, bytes(line))
             cursor = page.next_cursor
             if cursor is None or cursor in seen_cursors:
                 return
@@ -115,8 +135,15 @@ class Listing:
             params = {**params, "cursor": cursor}
 
 
-def _info(row: SessionRow) -> SessionInfo:
-    return SessionInfo(
+class _AgentsPage(Struct, rename="camel"):
+    """A page of the agent's, its lines raw: fields newer than this release stay in them."""
+
+    sessions: list[Raw] = []
+    next_cursor: str | None = None
+
+
+def _place(row: SessionRow) -> _Place:
+    info = SessionInfo(
         session_id=row.session_id,
         cwd=row.cwd,
         additional_directories=row.additional_directories,
@@ -124,9 +151,10 @@ def _info(row: SessionRow) -> SessionInfo:
         updated_at=iso_time(row.updated_at),
         meta={"holdfast/messageCount": row.message_count},
     )
+    return _Place(row.key, info, encode(info))
 
 
-def _milliseconds(updated_at: str | None) -> int:
+def milliseconds(updated_at: str | None) -> int:
     """An ISO 8601 time as the journal counts; 0, the end of the list, when there is none."""
     try:
         return int(datetime.fromisoformat(updated_at or "").timestamp() * 1000)

@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from holdfast.hub.options import array
+from holdfast.journal.fold import Message, SessionState
+
 TITLE_LENGTH = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""
 
@@ -18,6 +21,7 @@ FAILED = "holdfast/failed"
 TITLE = "holdfast/title"
 TURN = "holdfast/turn"
 NOTICE = "holdfast/notice"
+CHOICE = "holdfast/choice"
 
 NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"holdfast/notice"'
 """How every notice of ours begins, so that it can be told from an agent's without decoding."""
@@ -40,11 +44,8 @@ def failed_tool(tool_call_id: str, why: str) -> bytes:
     )
 
 
-def title_update(prompt: bytes) -> bytes | None:
-    """A `session_info_update` with the first line of a prompt; None when it has no text."""
-    title = first_line(prompt)
-    if not title:
-        return None
+def title_update(title: str) -> bytes:
+    """A `session_info_update` with a title made from the first prompt."""
     return msgspec.json.encode(
         {
             "sessionUpdate": "session_info_update",
@@ -82,17 +83,32 @@ def notice_as_message(raw: bytes) -> bytes:
     )
 
 
-def first_line(prompt: bytes) -> str:
+def first_words(state: SessionState) -> str | None:
+    """The first line of the first message of the user; None when there is none."""
+    for item in state.timeline:
+        if isinstance(item, Message) and item.role == "user":
+            return first_line(array(list(item.content)))
+    return None
+
+
+def first_line(prompt: bytes) -> str | None:
     """The first line with text in an array of content blocks, cut to `TITLE_LENGTH`."""
-    try:
-        blocks = msgspec.json.decode(prompt, type=list[_Text])
-    except msgspec.MsgspecError:
-        return ""
-    for block in blocks:
+    for block in _texts(prompt):
         for line in block.text.splitlines():
             if words := " ".join(line.split()):
                 return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
-    return ""
+    return None
+
+
+def _texts(prompt: bytes) -> list[_Text]:
+    try:
+        return msgspec.json.decode(prompt, type=list[_Text])
+    except msgspec.ValidationError:
+        return []
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        from holdfast.schema.scan import repaired  # half a surrogate pair: rare
+
+        return msgspec.json.decode(repaired(prompt), type=list[_Text])
 
 
 def iso_time(at: int | None = None) -> str:

@@ -22,7 +22,7 @@ class _Option(Struct):
 def option_list(raw: bytes) -> list[bytes]:
     """The options in a `configOptions` array, byte for byte; empty for null or nonsense."""
     try:
-        return items(raw or b"[]")
+        return [item for item in items(raw or b"[]") if item.startswith(b"{")]
     except InvalidParamsError:
         return []
 
@@ -65,6 +65,22 @@ def is_boolean(options: list[bytes], option_id: str) -> bool:
 def with_mode(modes: bytes, mode_id: str) -> bytes:
     """A `modes` object with this mode current."""
     return splice(modes, {"currentModeId": msgspec.json.encode(mode_id)})
+
+
+def takes(options: list[bytes], option_id: str, value: bytes) -> bool:
+    """Whether `value` is among the values of this option; of nested groups, in any."""
+    found = next((item for item in options if _option(item).id == option_id), b"{}")
+    return value in _values(members(found).get("options", b"[]"))
+
+
+def _values(choices: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    for choice in option_list(choices):
+        parts = members(choice)
+        if "value" in parts:
+            found.append(parts["value"])
+        found += _values(parts.get("options", b"[]"))
+    return found
 
 
 def mode_option(options: list[bytes]) -> str | None:

@@ -2,7 +2,7 @@
 
 A person's decision (permission, elicitation) goes to every attached client: the first answer
 wins and the others are told that it is over. A question stays open while nobody is attached, and
-is put again to whoever attaches.
+is put to whoever attaches, behind the answer that opens the session for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.errors import ConnectionLostError, RemoteError
+from holdfast.errors import ConnectionLostError, HoldfastError, RemoteError
 from holdfast.schema import REQUEST_PERMISSION
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Question:
         self._asked: dict[int, asyncio.Task[None]] = {}
 
     def put_to(self, client: Client) -> None:
-        """Ask this client too, if the question is for it."""
-        if self._audience(client):
+        """Ask this client too, if the question is for it and it has not been asked."""
+        if id(client) not in self._asked and self._audience(client):
             task = asyncio.create_task(self._ask(client), name=f"ask {self.method}")
             self._asked[id(client)] = task
 
@@ -89,10 +89,13 @@ class Questions:
         self._open.append(question)
         try:
             for attachment in self._session.attachments:
-                question.put_to(attachment.client)
+                if attachment.opened:
+                    question.put_to(attachment.client)
             return await question.answer
         finally:
             self._open.remove(question)
+            if question.answer.done() and not question.answer.cancelled():
+                question.answer.exception()  # seen, also when the agent waits no longer
             await question.aclose()
 
     def put_to(self, client: Client) -> None:
@@ -111,9 +114,13 @@ class Questions:
             if question.method == REQUEST_PERMISSION.name and not question.answer.done():
                 question.answer.set_result(CANCELLED)
 
+    def abandon(self, error: HoldfastError) -> None:
+        """Nobody waits for the answers any more."""
+        for question in self._open:
+            if not question.answer.done():
+                question.answer.set_exception(error)
+
     def close(self) -> None:
         """The session is over: whoever waits is told."""
         self.cancel()
-        for question in self._open:
-            if not question.answer.done():
-                question.answer.set_exception(ConnectionLostError("the session was closed"))
+        self.abandon(ConnectionLostError("the session was closed"))

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from holdfast.errors import InvalidParamsError, JournalError, MethodNotFoundError
+from holdfast.errors import (
+    ConnectionLostError,
+    InvalidParamsError,
+    JournalError,
+    MethodNotFoundError,
+)
+from holdfast.hub.attachment import LAG
+from holdfast.hub.choices import keep_in_step
+from holdfast.hub.questions import CANCELLED
+from holdfast.hub.updates import for_session, holds_context, repeats_prompt, update_in
 from holdfast.journal.fold import update_kind
 from holdfast.rpc import NotificationReceived
 from holdfast.schema import (
@@ -27,17 +37,6 @@ if TYPE_CHECKING:
     from holdfast.hub.session import Session
 
 log = logging.getLogger(__name__)
-
-STATE_KINDS = frozenset(
-    {
-        "available_commands_update",
-        "current_mode_update",
-        "config_option_update",
-        "session_info_update",
-        "usage_update",
-    }
-)
-"""Updates that say how a session stands, whenever they come; the others belong to a turn."""
 
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """What any person attached may answer; everything else is for the client that prompted."""
@@ -57,36 +56,46 @@ class Relay:
         if session is None:
             self._routes.keep(agent_session, kind, raws)
             return
-        if session.backing.replaying or session.turns.overdue:
-            raws = _state_only(session, raws)
+        raws = for_session(session, kind, raws)
         if not raws:
             return
+        before = session.settings
         try:
-            if kind == "update" and any(b'"user_message_chunk"' in raw for raw in raws):
-                await _publish_echoes(session, raws)
+            if any(b'"user_message_chunk"' in raw for raw in raws):
+                await _publish_user_messages(session, kind, raws)
             else:
                 await session.publish(kind, raws)
+            if session.settings is not before:
+                await keep_in_step(session, before)
         except JournalError as exc:
             log.error("session %s: %s", session.id, exc)
             await session.turns.fail(exc)
 
     async def on_notification(self, notification: NotificationReceived) -> None:
         method, params = notification.method, notification.params
-        session = self._session_in(params)
-        if session is None:
-            clients = list(self._clients)
+        agent_session = _session_id(params)
+        session = self._routes.find(agent_session)
+        if session is not None:
+            await _make_room([attachment.client for attachment in session.attachments])
+            session.tell(method, _under_our_id(params, session))
+        elif self._routes.is_closed(agent_session):
+            log.info("%s for a session that is closed was dropped", method)
         else:
-            params = _under_our_id(params, session)
-            clients = [attachment.client for attachment in session.attachments]
-        for client in clients:
-            client.tell(method, params)
+            await _make_room(self._clients)
+            for client in self._clients:
+                client.tell(method, params)
 
     # -- asked ----------------------------------------------------------------------------
 
     async def on_request(self, method: str, params: bytes) -> bytes:
-        session = self._session_in(params)
+        agent_session = _session_id(params)
+        session = self._routes.find(agent_session)
         if session is None:
+            if self._routes.is_closed(agent_session):
+                raise InvalidParamsError(f"session {agent_session!r} is closed", field="sessionId")
             return await self._ask_anybody(method, params)
+        if method == REQUEST_PERMISSION.name and session.turns.cancelling:
+            return CANCELLED
         audience = _audience(method, params, session)
         clients = [attachment.client for attachment in session.attachments]
         if clients and not any(map(audience, clients)):
@@ -94,27 +103,23 @@ class Relay:
         return await session.questions.ask(method, _under_our_id(params, session), audience)
 
     async def _ask_anybody(self, method: str, params: bytes) -> bytes:
-        """A request outside of any session goes to the client that is here."""
+        """A request outside of the sessions we know goes to the client that is here."""
         for client in self._clients:
             if _can(client, method, params):
                 return await client.ask(method, params)
         raise MethodNotFoundError(method)
 
-    def _session_in(self, params: bytes) -> Session | None:
-        try:
-            agent_session = msgspec.json.decode(params or b"{}", type=_SessionParams).sessionId
-        except msgspec.MsgspecError:
-            agent_session = _odd_session_id(params)
-        if agent_session is None:
-            return None
-        session = self._routes.find(agent_session)
-        if session is None:
-            raise InvalidParamsError(f"no session {agent_session!r}", field="sessionId")
-        return session
-
 
 class _SessionParams(Struct):
     sessionId: str | None = None
+
+
+def _session_id(params: bytes) -> str | None:
+    """The agent's id of the session these params are about; None when they are about none."""
+    try:
+        return msgspec.json.decode(params or b"{}", type=_SessionParams).sessionId
+    except msgspec.MsgspecError:
+        return _odd_session_id(params)
 
 
 def _odd_session_id(params: bytes) -> str | None:
@@ -156,22 +161,23 @@ def _can(client: Client, method: str, params: bytes) -> bool:
     return True
 
 
-def _state_only(session: Session, raws: Sequence[bytes]) -> list[bytes]:
-    kept = [raw for raw in raws if update_kind(raw) in STATE_KINDS]
-    if dropped := len(raws) - len(kept):
-        why = "a replay of the agent's own" if session.backing.replaying else "a cancelled turn"
-        log.info("session %s: %d updates of %s dropped", session.id, dropped, why)
-    return kept
+async def _make_room(clients: Sequence[Client]) -> None:
+    """A client that alone is too slow slows the agent; one of several only lags."""
+    if len(clients) == 1 and clients[0].buffered > LAG:
+        with suppress(ConnectionLostError):
+            await clients[0].drain()
 
 
-async def _publish_echoes(session: Session, raws: Sequence[bytes]) -> None:
+async def _publish_user_messages(session: Session, kind: str, raws: Sequence[bytes]) -> None:
     """Some agents send the prompt back: journalled as an echo, for the prompt is there already."""
     running = session.turns.running
     for raw in raws:
-        content = members(raw).get("content", b"")
-        echoed = (
-            running is not None
-            and update_kind(raw) == "user_message_chunk"
-            and content in running.prompt
-        )
-        await session.publish("echo" if echoed else "update", [raw])
+        update = update_in(raw) if kind == "params" else raw
+        if update_kind(update) != "user_message_chunk":
+            await session.publish(kind, [raw])
+        elif holds_context(update):
+            log.info("session %s: its context came back and was dropped", session.id)
+        elif running is not None and repeats_prompt(update, running.prompt):
+            await session.publish("echo", [update])
+        else:
+            await session.publish(kind, [raw])

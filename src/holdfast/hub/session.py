@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from time import time
 
 from holdfast.agents import Agent
-from holdfast.errors import JournalError, UnknownSessionError
-from holdfast.hub.attachment import Attachment, Client
+from holdfast.errors import ConnectionLostError, JournalError, UnknownSessionError
+from holdfast.hub.attachment import WORDS, Attachment, Client
 from holdfast.hub.backing import Backing
 from holdfast.hub.questions import Questions
 from holdfast.hub.routes import Routes
 from holdfast.hub.turns import Turns
+from holdfast.hub.updates import update_in
 from holdfast.journal import Journal, Lease, Segment, SessionRow
 from holdfast.journal.fold import (
     EMPTY,
@@ -45,7 +47,7 @@ class Session:
 
     `settings` is the small part of its state, kept live; the whole is folded from the journal
     when it is needed. `last_seq` is the end of what has been committed; `untitled` is True until
-    the first turn of a session without a title is over.
+    the session has had a title.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Session:
         self._journal = journal
         self._lease = lease
         self._writing = asyncio.Lock()
-        self._touched = 0
         self.untitled = not row.prompted and row.title is None
+        self._active = 0
+        self._touched = 0
+        self._untold: list[tuple[str, bytes]] = []
         self._resting: asyncio.TimerHandle | None = None
         self._compacting: asyncio.Task[None] | None = None
 
@@ -98,25 +102,32 @@ class Session:
 
     async def _fold(self, kind: str, raws: Sequence[bytes]) -> None:
         title = self.settings.title
-        if kind == "update":
-            for raw in raws:
+        if kind in ("update", "params"):
+            for raw in raws if kind == "update" else map(update_in, raws):
                 if (update := update_kind(raw)) not in CHUNKS:
                     self.settings = fold_setting(self.settings, update, raw)
         elif kind == "opened":
             for raw in raws:
                 self.settings = opened_setting(self.settings, raw)
         if self.settings.title != title:
+            self.untitled = False
             await self._journal.touch(self._lease, title=self.settings.title)
 
-    async def prompted(self) -> None:
+    async def prompted(self, at: int | None = None) -> None:
         """A prompt came: the session is worth listing, and first in the list.
 
-        Not written at every prompt: within a second of the last one `rest` does it.
+        `at` is when, in ms since the epoch, None for now. Not written at every prompt: within a
+        second of the last one `rest` does it.
         """
-        at = now()
-        if self._touched + TOUCH_MS < at:
-            self._touched = at
-            await self._journal.touch(self._lease, updated_at=at, prompted=True)
+        self._active = now() if at is None else at
+        if self._touched + TOUCH_MS < self._active:
+            self._touched = self._active
+            await self._journal.touch(self._lease, updated_at=self._active, prompted=True)
+
+    def turn_over(self) -> None:
+        """The last turn of the queue has ended."""
+        self._active = now()
+        self.rest()
 
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
         """Committed segments above `after`, at least one if there is any."""
@@ -153,6 +164,23 @@ class Session:
             attachment.go_live()
         return attachment
 
+    def open_to(self, attachment: Attachment) -> None:
+        """Its client has the answer that opens the session: tell it what is new, ask it."""
+        attachment.go_live()
+        attachment.opened = True
+        for method, params in self._untold:
+            attachment.tell(method, params)
+        self._untold.clear()
+        self.questions.put_to(attachment.client)
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Pass a notification that is no update to all clients; not kept in the journal."""
+        for attachment in self.attachments:
+            attachment.tell(method, params)
+        if not self.attachments and len(self._untold) < WORDS:
+            # Right behind the agent's answer to session/new nobody is attached yet.
+            self._untold.append((method, params))
+
     def attachment_of(self, client: Client) -> Attachment:
         """The attachment of this client; UnknownSessionError when it has none."""
         for attachment in self.attachments:
@@ -161,6 +189,15 @@ class Session:
         raise UnknownSessionError(
             self.id, f"session {self.id!r} is not open here; call session/load or session/resume"
         )
+
+    async def delivered(self, client: Client, seq: int) -> None:
+        """Wait until this client has been sent everything up to `seq`, or has been detached."""
+        seen: Attachment | None = None
+        with suppress(UnknownSessionError):
+            while (attachment := self.attachment_of(client)) is not seen:
+                seen = attachment
+                with suppress(ConnectionLostError):  # it may have attached anew meanwhile
+                    await attachment.reached(seq)
 
     async def detach(self, client: Client) -> None:
         """Take `client` off this session; the turn goes on."""
@@ -173,7 +210,7 @@ class Session:
     # -- rest -----------------------------------------------------------------------------
 
     def rest(self) -> None:
-        """A turn is over: compact and index it, unless the next comes at once."""
+        """Compact and index what has come, unless a turn begins at once."""
         self.wake()
         self._resting = asyncio.get_running_loop().call_later(SETTLE_DELAY, self._settle_now)
 
@@ -195,8 +232,9 @@ class Session:
         if any(attachment.cursor < self.last_seq for attachment in self.attachments):
             return  # somebody reads inside it; the next rest covers it too
         try:
-            if self._touched:
-                await self._journal.touch(self._lease, updated_at=now())
+            if self._active > self._touched:
+                self._touched = self._active
+                await self._journal.touch(self._lease, updated_at=self._active)
             await self._journal.settle(self._lease, self.last_seq)
         except JournalError:
             log.warning("session %s could not be compacted", self.id, exc_info=True)

@@ -11,19 +11,18 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
 from holdfast.errors import AgentBusyError, AgentError, HoldfastError, JournalError
 from holdfast.hub.attachment import Attachment
-from holdfast.hub.marks import failed_tool, title_update
-from holdfast.schema import CANCEL, PROMPT
+from holdfast.hub.marks import failed_tool, first_line, title_update
+from holdfast.rpc.peer import Answer
+from holdfast.schema import CANCEL, PROMPT, encode
 from holdfast.schema.splice import members, splice
 
 if TYPE_CHECKING:
     from holdfast.hub.backing import Backing
     from holdfast.hub.session import Session
-    from holdfast.rpc.peer import Answer
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +37,16 @@ ENDED = b'{"stopReason":"end_turn"}'
 
 
 class Ended(Struct, frozen=True):
-    """How a turn ended: `result` may be answered once entry `seq` has been delivered."""
+    """How a turn ended, which may be answered once entry `seq` has been delivered."""
 
     seq: int
-    result: bytes
+    outcome: Answer
+
+    def result(self) -> bytes:
+        """The answer to the prompt; raises the error it ended with."""
+        if isinstance(self.outcome, HoldfastError):
+            raise self.outcome
+        return self.outcome
 
 
 class Turn:
@@ -82,12 +87,18 @@ class Turns:
         """Whether the agent is still at a turn that is over for everybody else."""
         return self._at_agent is not None and self._at_agent.over.done()
 
-    async def prompt(self, params: bytes, author: Attachment) -> Ended:
-        """Run one turn; raises what the agent answered, or why the turn failed.
+    @property
+    def cancelling(self) -> bool:
+        """Whether the agent is at a turn that was cancelled."""
+        return self._at_agent is not None and self._at_agent.cancelled
 
-        Cancelling this call cancels the turn; its end is journalled all the same.
+    async def prompt(self, params: bytes, author: Attachment) -> Ended:
+        """Run one turn to its end; `params` hold a `prompt`.
+
+        Raises JournalError when it cannot be kept. Cancelling this call cancels the turn; its end
+        is journalled all the same.
         """
-        turn = Turn(author, members(params).get("prompt", b"[]"))
+        turn = Turn(author, members(params)["prompt"])
         self._queue.append(turn)
         turn.over.add_done_callback(lambda _: self._leave(turn))
         self._session.wake()
@@ -103,7 +114,7 @@ class Turns:
         turn.over.exception()  # seen, also when nobody waits for it any more
         self._queue.remove(turn)
         if not self._queue:
-            self._session.rest()
+            self._session.turn_over()
 
     # -- the beginning --------------------------------------------------------------------
 
@@ -124,7 +135,6 @@ class Turns:
             return
         try:
             self._send(turn, params)
-            self._backing.sent()
         except HoldfastError as exc:
             await self._end(turn, exc)
             return
@@ -133,8 +143,11 @@ class Turns:
 
     def _send(self, turn: Turn, params: bytes) -> None:
         async def answered(answer: Answer) -> None:
-            self._at_agent = None
+            if self._at_agent is turn:
+                self._at_agent = None
             turn.left_agent.set()
+            if isinstance(answer, bytes):
+                await self._backing.understood()
             await self._end(turn, answer)
 
         self._backing.agent.begin(PROMPT.name, params, answered)
@@ -150,6 +163,9 @@ class Turns:
             await self._session.prompted()
         except JournalError as exc:
             await self.fail(exc)
+        except asyncio.CancelledError:
+            turn.recorded = False  # its end is recorded all the same, and the prompt before it
+            raise
 
     async def _agent_is_free(self) -> None:
         """Wait for the end of an earlier turn that was answered for; else start the agent anew."""
@@ -180,13 +196,16 @@ class Turns:
         try:
             if isinstance(answer, bytes):
                 await self._end_well(turn, answer)
-            elif turn.cancelled and not isinstance(answer, AgentError):
+            elif turn.cancelled:
                 # An error after a cancellation is one (spec v1, prompt turn, "Cancellation").
+                log.info("session %s: a cancelled turn failed: %s", self._session.id, answer)
+                await self._gone(answer)
                 await self._end_well(turn, CANCELLED)
             else:
                 await self._end_badly(turn, answer)
         except JournalError as exc:
-            turn.over.set_exception(exc)
+            if not turn.over.done():
+                turn.over.set_exception(exc)
 
     async def _end_well(self, turn: Turn, result: bytes) -> None:
         if not result.startswith(b"{"):
@@ -194,17 +213,24 @@ class Turns:
         if turn.cancelled:
             result = splice(result, {"stopReason": b'"cancelled"'})
         await self._give_title(turn)
-        segment = await self._session.publish("turn_end", [result])
-        turn.over.set_result(Ended(segment.last_seq, result))
+        await self._finish(turn, result, result)
 
     async def _end_badly(self, turn: Turn, error: HoldfastError) -> None:
-        session = self._session
-        if isinstance(error, AgentError):
-            await self._close_tools(str(error))
+        await self._gone(error)
         await self._give_title(turn)
         what = {"error": {"code": error.code, "message": str(error)}}
-        await session.publish("turn_end", [msgspec.json.encode(what)])
-        turn.over.set_exception(error)
+        await self._finish(turn, encode(what), error)
+
+    async def _finish(self, turn: Turn, entry: bytes, outcome: Answer) -> None:
+        segment = await self._session.publish("turn_end", [entry])
+        if not turn.over.done():
+            turn.over.set_result(Ended(segment.last_seq, outcome))
+
+    async def _gone(self, error: HoldfastError) -> None:
+        """If the agent itself has ended, what it asked and what it worked at is over."""
+        if isinstance(error, AgentError):
+            self._session.questions.abandon(error)
+            await self._close_tools(str(error))
 
     async def _close_tools(self, why: str) -> None:
         """Tool calls whose end nobody will report any more are closed as failed."""
@@ -214,11 +240,8 @@ class Turns:
     async def _give_title(self, turn: Turn) -> None:
         """After its first turn a session has a title: the agent's own, else the first line."""
         session = self._session
-        if session.untitled and session.settings.title is None:
-            title = title_update(turn.prompt)
-            if title is not None:
-                await session.publish("update", [title])
-        session.untitled = False
+        if session.untitled and (title := first_line(turn.prompt)) is not None:
+            await session.publish("update", [title_update(title)])
 
     # -- cut short ------------------------------------------------------------------------
 
@@ -257,7 +280,7 @@ class Turns:
         await self._stop_agent()
 
     async def _stop_agent(self) -> None:
-        params = msgspec.json.encode({"sessionId": self._backing.agent_session})
+        params = encode({"sessionId": self._backing.agent_session})
         await self._backing.agent.tell(CANCEL.name, params)
 
     async def _answer_for(self, turn: Turn) -> None:
@@ -278,7 +301,12 @@ class Turns:
 
     async def aclose(self) -> None:
         """End the turns within seconds; who waits for them is answered."""
-        self._cancel_grace = min(self._cancel_grace, CLOSE_GRACE)
         await self.cancel()
-        while self._winding_down:
-            await asyncio.wait(self._winding_down)
+        if self._queue:
+            grace = min(self._cancel_grace, CLOSE_GRACE)
+            await asyncio.wait([turn.over for turn in self._queue], timeout=grace)
+        for turn in tuple(self._queue):
+            await self._end(turn, CANCELLED)
+        for task in tuple(self._winding_down):
+            task.cancel()
+            await asyncio.wait([task])

@@ -56,7 +56,7 @@ class LineBuffer:
         # and one that comes byte by byte takes no more room than its bytes.
         self._line += piece
         if self._head is None and len(self._line) > self._limit:
-            self._head = bytes(self._line[:HEAD])
+            self._head = bytes(self._line[: min(HEAD, self._limit)])
         if self._head is not None and (surplus := len(self._line) - TAIL) > 0:
             del self._line[:surplus]
             self._dropped += surplus

@@ -15,13 +15,14 @@ SCALAR = rb'"(?:[^"\\]|\\.)*"|[-+.\w]+'
 
 def too_deep(frame: bytes) -> bool:
     """Whether this JSON text is nested deeper than MAX_DEPTH."""
-    if len(frame) <= 2 * MAX_DEPTH or frame.count(b"{") + frame.count(b"[") <= MAX_DEPTH:
+    if len(frame) <= MAX_DEPTH or frame.count(b"{") + frame.count(b"[") <= MAX_DEPTH:
         return False  # nearly every message: the exact look costs more than decoding it
     import re
     from itertools import accumulate
 
     structure = re.sub(TEXTS, b"", frame, flags=re.DOTALL).translate(None, _NO_BRACKETS)
-    return max(accumulate([_STEP[bracket] for bracket in structure])) > MAX_DEPTH
+    levels = accumulate([_STEP[bracket] for bracket in structure])
+    return max(levels, default=0) > MAX_DEPTH
 
 
 _STEP = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}

@@ -35,7 +35,7 @@ from holdfast.rpc.events import (
 )
 from holdfast.rpc.protocol import MAX_MESSAGE, Protocol, wire_error
 from holdfast.rpc.transport import Transport
-from holdfast.schema.decode import decode
+from holdfast.schema.decode import decode, encode
 from holdfast.schema.methods import CANCEL_REQUEST, Method, Notification
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,9 @@ R = TypeVar("R")
 
 HIGH_WATER = 256 * 1024
 """Bytes buffered towards a peer above which callers wait before they send more."""
+
+UNREAD = 16 * 1024 * 1024
+"""Bytes buffered towards a peer above which nothing more is read from it: it does not listen."""
 
 Answer = bytes | HoldfastError
 """The result of a call as JSON bytes; or RemoteError, or ConnectionLostError."""
@@ -79,23 +82,24 @@ class Peer:
         self._transport = transport
         self._receiver = receiver
         self._protocol = Protocol(limit)
-        # A program that prints by accident is not helped by error lines on its stdin.
+        # A program that prints by accident is not helped by error lines on its stdin; a request
+        # that cannot be read is refused in any case.
         self._reply_to_garbage = reply_to_garbage
         self._calls: dict[int, OnAnswer] = {}
-        self._running: dict[bytes, asyncio.Task[None]] = {}
-        self._cancelled: set[bytes] = set()
+        self._running: dict[asyncio.Task[None], bytes] = {}
+        self._cancelled: set[asyncio.Task[None]] = set()
         self._ended = False
 
     # -- asking and telling ---------------------------------------------------------------
 
     async def call(self, method: Method[P, R], params: P) -> R:
         """Ask and wait; RemoteError when refused, ConnectionLostError when the other side goes."""
-        raw = await self.call_raw(method.name, msgspec.json.encode(params))
+        raw = await self.call_raw(method.name, encode(params))
         return decode(method.result, b"{}" if raw == b"null" else raw).value
 
     async def notify(self, notification: Notification[P], params: P) -> None:
         """Tell; waits only for room to write, never for an answer."""
-        await self.notify_raw(notification.name, msgspec.json.encode(params))
+        await self.notify_raw(notification.name, encode(params))
 
     async def call_raw(
         self, method: str, params: bytes, on_answer: OnAnswer | None = None
@@ -174,11 +178,18 @@ class Peer:
         try:
             while chunk := await self._transport.receive():
                 await self._take(self._protocol.feed(chunk))
+                if self._transport.buffered > UNREAD:
+                    await self._transport.drain()
+        except ConnectionLostError:
+            pass  # while it was waited for: the same end
+        except Exception:  # nobody awaits this task; what depends on it is told below
+            log.exception("the connection to the %s is given up", self.name)
         finally:
             await self._end()
 
     async def _take(self, events: list[Event]) -> None:
         batch: list[NotificationReceived] = []
+        garbage: list[MalformedReceived] = []
         for event in events:
             if isinstance(event, NotificationReceived) and event.method != CANCEL_REQUEST.name:
                 batch.append(event)
@@ -195,8 +206,13 @@ class Peer:
                     self._cancel(event)
                 case MalformedReceived():
                     self._complain(event)
+                    garbage.append(event)
         if batch:
             await self._hear(batch)
+        if garbage:
+            first, more = garbage[0], len(garbage) - 1
+            behind = f", and {more} more such lines" if more else ""
+            log.warning("from the %s: %s: %r%s", self.name, first.problem, first.excerpt, behind)
 
     async def _hear(self, batch: list[NotificationReceived]) -> None:
         try:
@@ -221,27 +237,33 @@ class Peer:
             log.exception("an answer from the %s could not be handled", self.name)
 
     def _complain(self, event: MalformedReceived) -> None:
-        log.warning("from the %s: %s: %r", self.name, event.problem, event.excerpt)
-        if event.reply and self._reply_to_garbage:
+        listens = self._reply_to_garbage and self._transport.buffered < HIGH_WATER
+        if event.reply and (event.asked or listens):
             self._transport.send(event.reply)
 
     # -- what the other side asks ---------------------------------------------------------
 
     async def _start(self, request: RequestReceived) -> None:
         task = asyncio.create_task(self._answer(request), name=f"{self.name} {request.method}")
-        self._running[request.id] = task
-        task.add_done_callback(lambda _: self._running.pop(request.id, None))
+        self._running[task] = request.id
+        task.add_done_callback(self._finished)
         # The task takes its first step before the next message is looked at: a request starts
         # in the order of the wire.
         await asyncio.sleep(0)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        self._cancelled.discard(task)
 
     async def _answer(self, request: RequestReceived) -> None:
         try:
             line = self._protocol.result(request.id, await self._receiver.on_request(request))
         except asyncio.CancelledError:
-            if request.id not in self._cancelled:
+            task = asyncio.current_task()
+            assert task is not None
+            if task.cancelling() and task not in self._cancelled:
                 raise
-            self._cancelled.discard(request.id)
+            # As it was asked for; or something that the handler waited for was cancelled.
             line = self._protocol.error(request.id, to_wire(RequestCancelledError("cancelled")))
         except Exception as exc:  # the one place where a handler's failure becomes an answer
             line = self._protocol.error(request.id, to_wire(exc))
@@ -253,10 +275,10 @@ class Peer:
         except msgspec.MsgspecError:
             log.warning("from the %s: $/cancel_request without a requestId", self.name)
             return
-        task = self._running.get(request_id)
-        if task is not None:
-            self._cancelled.add(request_id)
-            task.cancel()
+        for task, id_ in self._running.items():
+            if id_ == request_id and not task.done():
+                self._cancelled.add(task)
+                task.cancel()
 
     # -- the end --------------------------------------------------------------------------
 
@@ -270,7 +292,7 @@ class Peer:
     async def aclose(self) -> None:
         """End what runs for the other side, fail what waits for it, close the transport."""
         await self._end()
-        running = list(self._running.values())
+        running = list(self._running)
         for task in running:
             task.cancel()
         if running:

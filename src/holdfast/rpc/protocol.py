@@ -137,19 +137,18 @@ class Protocol:
         return ResponseReceived(number, bytes(envelope.result) or b"null")
 
     def _odd(self, frame: bytes) -> Event:
-        """A line msgspec refuses: not JSON, or not an object, or JSON with a lone surrogate."""
+        """A line msgspec refuses: JSON with a lone surrogate, JSON but no object, or no JSON."""
+        first = frame.lstrip()[:1]
+        if first != b"{":
+            if first not in _BEGINNINGS or not _is_json(frame):
+                return _malformed(PARSE_ERROR, "not JSON", frame)
+            return _invalid("a batch; ACP has none" if first == b"[" else "not an object", frame)
         try:
             parts = members(frame)
         except InvalidParamsError:
-            return self._no_object(frame)
+            return self._refused("not JSON", frame[:HEAD], frame[-TAIL:], PARSE_ERROR)
         known = {name: Raw(parts[name]) for name in _Envelope.__struct_fields__ if name in parts}
         return self._classify(_Envelope(**known), frame)
-
-    def _no_object(self, frame: bytes) -> Event:
-        first = frame.lstrip()[:1]
-        if first == b"{" or not _is_json(frame):
-            return self._refused("not JSON", frame[:HEAD], frame[-TAIL:], PARSE_ERROR)
-        return _invalid("a batch; ACP has none" if first == b"[" else "not an object", frame)
 
     def _unreadable(self, frame: bytes | Oversize) -> Event:
         """A line with bytes that are no UTF-8."""
@@ -166,7 +165,8 @@ class Protocol:
         if "method" not in known and (number := _own_id(id_)) in self._unanswered:
             self._unanswered.discard(number)
             return ResponseReceived(number, b"", wire_error(code, problem))
-        return _malformed(code, problem, head, id_ if _is_id(id_) else b"")
+        # The id of what may be an answer is none of ours to use: it would look like one of theirs.
+        return _malformed(code, problem, head, id_ if "method" in known and _is_id(id_) else b"")
 
     # -- what is sent ---------------------------------------------------------------------
 
@@ -220,6 +220,10 @@ def _own_id(id_: bytes) -> int:
     """The number of a request of ours; some peers give it back as a string."""
     digits = id_.strip(b'"')
     return int(digits) if digits.isdigit() and len(digits) < 20 else 0
+
+
+_BEGINNINGS = frozenset(b"%c" % byte for byte in b'["-0123456789tfn')
+"""What JSON that is no object begins with: words are told apart quickly, for there may be many."""
 
 
 def _is_json(frame: bytes) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidParamsError, InvalidRequestError
-from holdfast.hub import Attachment, Hub, Session
+from holdfast.hub import Attachment, Hub
 from holdfast.hub.choices import opened_result, set_config_option, set_mode
 from holdfast.hub.options import without_booleans
 from holdfast.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived, Transport
@@ -100,49 +101,51 @@ class Connection:
             elif notification.method == CANCEL.name:
                 await self._cancel(notification.params)
             else:
-                params = self._for_agent(notification.params)
+                params = await self._for_agent(notification.params)
                 await self._hub.agent.tell(notification.method, params)
 
     async def _initialize(self, params: bytes) -> bytes:
         if self._initialized:
             raise InvalidRequestError("initialize was answered already; it is sent once")
         self.capabilities = decode(InitializeRequest, params).value.client_capabilities
-        answer = await self._hub.agent.initialize(params)
-        self._initialized = True
-        self._hub.clients.append(self)
+        answer = await self._hub.initialize(params)
+        if not self._initialized:
+            self._initialized = True
+            self._hub.clients.append(self)
         return with_ours(answer)
 
     async def _new(self, params: bytes) -> bytes:
         setup = checked_setup(NewSessionRequest, params, self._hub.agent.capabilities)
         session, result = await self._hub.new(setup)
-        await self._attach_behind_answer(session, after=0)
+        self._open_behind_answer(await session.attach(self, after=0, live=False))
         return self._shown(result)
 
     async def _load(self, params: bytes) -> bytes:
         setup = checked_setup(LoadSessionRequest, params, self._hub.agent.capabilities)
         attachment = await self._hub.load(self, _session_id(params), setup)
-        self._live_behind_answer(attachment)
-        return self._opened(attachment.session)
+        self._open_behind_answer(attachment)
+        return self._shown(opened_result(attachment.session))
 
     async def _resume(self, params: bytes) -> bytes:
         setup = checked_setup(ResumeSessionRequest, params, self._hub.agent.capabilities)
-        session = await self._hub.resume(self, _session_id(params), setup)
-        await self._attach_behind_answer(session, after=session.last_seq)
-        return self._opened(session)
+        attachment = await self._hub.resume(self, _session_id(params), setup)
+        self._open_behind_answer(attachment)
+        return self._shown(opened_result(attachment.session))
 
     async def _list(self, params: bytes) -> bytes:
         request = decode(ListSessionsRequest, params).value
         if request.cwd is not None and not request.cwd.startswith("/"):
             raise InvalidParamsError(f"cwd: {request.cwd!r} is not an absolute path", field="cwd")
-        return encode(await self._hub.listing.page(request.cwd, request.cursor, self._hub.live))
+        return await self._hub.listing.page(request.cwd, request.cursor, self._hub.held_ids)
 
     async def _prompt(self, params: bytes) -> bytes:
         session = self._hub.held(_session_id(params))
-        attachment = session.attachment_of(self)
-        ended = await session.turns.prompt(params, attachment)
+        if not members(params).get("prompt", b"").startswith(b"["):
+            raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
+        ended = await session.turns.prompt(params, session.attachment_of(self))
         # Answered only behind every update of the turn.
-        await attachment.reached(ended.seq)
-        return ended.result
+        await session.delivered(self, ended.seq)
+        return ended.result()
 
     async def _cancel(self, params: bytes) -> None:
         try:
@@ -170,27 +173,20 @@ class Connection:
 
     async def _relay(self, method: str, params: bytes) -> bytes:
         """An extension's method, or one newer than this release: the agent's own business."""
-        await self._hub.agent.ensure()
-        result = await self._hub.agent.ask(method, self._for_agent(params))
+        await self._hub.ready(_about(params))
+        result = await self._hub.agent.ask(method, await self._for_agent(params))
         # Known to have an object as its result, `null` or not.
         return b"{}" if result == b"null" and method in _EMPTY_RESULTS else result
 
-    def _for_agent(self, params: bytes) -> bytes:
-        """Params with the agent's own id for a session that is open here."""
-        try:
-            session = self._hub.held(_session_id(params))
-        except HoldfastError:
+    async def _for_agent(self, params: bytes) -> bytes:
+        """Params with the agent's own id for a session of ours."""
+        session_id = _about(params)
+        agent_session = session_id and await self._hub.agent_session(session_id)
+        if not agent_session or agent_session == session_id:
             return params
-        agent_session = session.backing.agent_session
-        if agent_session is None or agent_session == session.id:
-            return params
-        return splice(params, {"sessionId": msgspec.json.encode(agent_session)})
+        return splice(params, {"sessionId": encode(agent_session)})
 
     # -- answers --------------------------------------------------------------------------
-
-    def _opened(self, session: Session) -> bytes:
-        """The answer to load and resume: how the session's modes and options stand now."""
-        return self._shown(opened_result(session))
 
     def _shown(self, result: bytes) -> bytes:
         session = self.capabilities.session
@@ -199,18 +195,11 @@ class Connection:
             return result
         return without_booleans(result)
 
-    async def _attach_behind_answer(self, session: Session, after: int) -> None:
+    def _open_behind_answer(self, attachment: Attachment) -> None:
         """What happens in a session is told behind the answer that opens it."""
-        self._live_behind_answer(await session.attach(self, after, live=False))
-
-    def _live_behind_answer(self, attachment: Attachment) -> None:
         # Called last: the answer is sent in this same step of the event loop, the callback runs
         # in the next.
-        asyncio.get_running_loop().call_soon(self._go_live, attachment)
-
-    def _go_live(self, attachment: Attachment) -> None:
-        attachment.go_live()
-        attachment.session.questions.put_to(self)
+        asyncio.get_running_loop().call_soon(attachment.session.open_to, attachment)
 
     async def leave(self) -> None:
         """The client is gone: it is attached to nothing any more."""
@@ -220,6 +209,13 @@ class Connection:
 
 
 _EMPTY_RESULTS = frozenset({"authenticate", "logout"})
+
+
+def _about(params: bytes) -> str | None:
+    """The session that params of any method are about, if any."""
+    with suppress(InvalidParamsError):
+        return _session_id(params)
+    return None
 
 
 def _session_id(params: bytes) -> str:

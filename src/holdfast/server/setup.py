@@ -10,10 +10,17 @@ import os
 import shutil
 
 import msgspec
+from msgspec import Struct
 
 from holdfast.errors import InvalidParamsError
 from holdfast.hub import Setup
-from holdfast.schema import AgentCapabilities, McpServerStdio, decode
+from holdfast.schema import (
+    AgentCapabilities,
+    McpServerHttp,
+    McpServerSse,
+    McpServerStdio,
+    decode,
+)
 from holdfast.schema.sessions import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest
 from holdfast.schema.splice import items, members, splice
 
@@ -28,7 +35,10 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
     No field is invented or dropped; only an MCP `command` that had to be looked up on PATH is
     made absolute.
     """
-    request = decode(kind, params).value
+    given = members(params).get("mcpServers", b"null")
+    # The servers are looked at one by one, so that a refusal can say which it is about.
+    rest = splice(params, {"mcpServers": b"[]"}) if given.startswith(b"[") else params
+    request = decode(kind, rest).value
     _absolute(request.cwd, "cwd")
     roots = request.additional_directories
     for place, root in enumerate(roots):
@@ -38,7 +48,9 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
             "additionalDirectories: this agent takes no additional workspace roots",
             field="additionalDirectories",
         )
-    return Setup(request.cwd, roots, _with_checked_servers(params, can))
+    if given.startswith(b"["):
+        params = _with_checked_servers(params, items(given), can)
+    return Setup(request.cwd, roots, params)
 
 
 def _absolute(path: str, field: str) -> None:
@@ -46,11 +58,7 @@ def _absolute(path: str, field: str) -> None:
         raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
 
 
-def _with_checked_servers(params: bytes, can: AgentCapabilities) -> bytes:
-    given = members(params).get("mcpServers", b"null")
-    if given == b"null":
-        return params
-    servers = items(given)
+def _with_checked_servers(params: bytes, servers: list[bytes], can: AgentCapabilities) -> bytes:
     checked = [_checked_server(raw, place, can) for place, raw in enumerate(servers)]
     if checked == servers:
         return params
@@ -58,8 +66,10 @@ def _with_checked_servers(params: bytes, can: AgentCapabilities) -> bytes:
 
 
 def _checked_server(raw: bytes, place: int, can: AgentCapabilities) -> bytes:
-    parts = members(raw)
     field = f"mcpServers[{place}]"
+    if not raw.startswith(b"{"):
+        raise InvalidParamsError(f"{field}: an object is required", field=field)
+    parts = members(raw)
     name = _text(parts, "name", field, f"MCP server {place}")
     who = f"MCP server {name!r}"
     transport = _text(parts, "type", field, who) if "type" in parts else "stdio"
@@ -70,15 +80,16 @@ def _checked_server(raw: bytes, place: int, can: AgentCapabilities) -> bytes:
                 f"{field}: {who}: this agent does not take MCP servers over {transport}",
                 field=f"{field}.type",
             )
+        _decoded(McpServerHttp if transport == "http" else McpServerSse, raw, field, who)
         _text(parts, "url", field, who)
         return raw
     if transport != "stdio":
         return raw  # newer than this release: the agent may know it
-    _decoded(raw, field, who)
+    _decoded(McpServerStdio, raw, field, who)
     command = _text(parts, "command", field, who)
     if os.path.isabs(command):
         return raw
-    found = shutil.which(command)
+    found = None if os.sep in command else shutil.which(command)
     if found is None:
         raise InvalidParamsError(
             f"{field}.command: {who}: {command!r} is neither an absolute path nor on PATH",
@@ -87,11 +98,11 @@ def _checked_server(raw: bytes, place: int, can: AgentCapabilities) -> bytes:
     return splice(raw, {"command": msgspec.json.encode(os.path.abspath(found))})
 
 
-def _decoded(raw: bytes, field: str, who: str) -> None:
+def _decoded(kind: type[Struct], raw: bytes, field: str, who: str) -> None:
     try:
-        decode(McpServerStdio, raw)
+        decode(kind, raw)
     except InvalidParamsError as exc:
-        inner = f"{field}.{exc.field}" if exc.field else field
+        inner = field + (exc.field or "").removeprefix("$")
         raise InvalidParamsError(f"{field}: {who}: {exc}", field=inner) from None
 
 

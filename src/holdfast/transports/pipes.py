@@ -39,6 +39,7 @@ class PipeTransport:
         self._watched = False
         self._hung_up = False
         self._discarded = False
+        self._lost = False
         self._reader: asyncio.Future[None] | None = None
         self._queue = bytearray()
         self._progress = asyncio.Event()
@@ -67,7 +68,7 @@ class PipeTransport:
         except BlockingIOError:
             sent = 0
         except OSError:
-            self._close_output()
+            self._lose_output()
             return
         if sent < len(data):
             self._queue += memoryview(data)[sent:]
@@ -123,8 +124,24 @@ class PipeTransport:
             self._close_input()
         return data
 
+    def _lose_output(self) -> None:
+        """Nobody reads us any more: what has arrived can be received, but more is not waited for.
+
+        Whoever closes only one of two pipes would otherwise never be noticed to have left.
+        """
+        self._close_output()
+        self._lost = True
+        if self._reader is not None and not self._reader.done():
+            self._arrived = self._take()
+            if self._arrived is None:
+                self._close_input()
+            elif self._arrived:
+                self._reader.set_result(None)
+
     async def _arrival(self) -> None:
         """Wait until something has arrived, or the input is closed."""
+        if self._lost:
+            self._close_input()
         if self._reader is not None and not self._reader.done():
             raise RuntimeError("another task is waiting in receive() already")
         if self._input is not None:
@@ -163,7 +180,7 @@ class PipeTransport:
         except BlockingIOError:
             return
         except OSError:
-            self._close_output()
+            self._lose_output()
             return
         del self._queue[:sent]
         if not self._queue:

@@ -8,7 +8,7 @@ process); else a thought, a plan, words, and a tool call with a permission and a
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from acp import (
     PROTOCOL_VERSION,
@@ -36,6 +36,7 @@ from acp.schema import (
     PermissionOption,
     PromptCapabilities,
     StopReason,
+    ToolCallStatus,
     ToolCallUpdate,
 )
 
@@ -43,7 +44,7 @@ PAUSE = 0.02
 """Seconds between two words of a slow turn."""
 
 
-class Plain(Agent):
+class Plain:
     """One conversation after the other, all in memory."""
 
     def __init__(self) -> None:
@@ -97,11 +98,11 @@ class Plain(Agent):
         started = start_tool_call(call, "Change a file", kind="edit", raw_input={"n": 1})
         await self._tell(session_id, started)
         allowed = await self._may(session_id, call)
-        shown = [tool_diff_content("/tmp/a.txt", "new\n", "old\n"), tool_content(text_block("ok"))]
-        running = update_tool_call(call, status="in_progress", content=shown[:1])
-        await self._tell(session_id, running)
+        diff = tool_diff_content("/tmp/a.txt", "new\n", "old\n")
+        await self._tell(session_id, update_tool_call(call, status="in_progress", content=[diff]))
         await self._say(session_id, "Changing it. ")
-        status = "completed" if allowed else "failed"
+        status: ToolCallStatus = "completed" if allowed else "failed"
+        shown = [diff, tool_content(text_block("ok"))]
         done = update_tool_call(call, status=status, content=shown, raw_output={"lines": 1})
         await self._tell(session_id, done)
         plan = [plan_entry("look", status="completed"), plan_entry("change", status="completed")]
@@ -146,4 +147,4 @@ def _text(block: Any) -> str:
 
 
 if __name__ == "__main__":
-    asyncio.run(run_agent(Plain()))
+    asyncio.run(run_agent(cast(Agent, Plain())))

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import sys
-from typing import Any
+from typing import Any, cast
 
 import acp
 from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
@@ -35,7 +35,7 @@ METHODS = {
 }
 
 
-class Passing(acp.Client):
+class Passing:
     """Passes what it is told on to stdout."""
 
     def on_connect(self, conn: acp.Agent) -> None:
@@ -95,7 +95,7 @@ async def _main() -> None:
     # Without `env` the SDK passes only a few variables on.
     async with (
         acp.spawn_agent_process(
-            Passing(),
+            cast(acp.Client, Passing()),
             program,
             *arguments,
             env=dict(os.environ),

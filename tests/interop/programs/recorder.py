@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import threading
-from typing import BinaryIO
+from typing import IO
 
 
 def main() -> int:
@@ -23,14 +23,15 @@ def main() -> int:
     record = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     _write(record, "recorder", b"start")
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert child.stdin is not None and child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout is not None
     inward = (sys.stdin.buffer, child.stdin, record, "client")
     threading.Thread(target=_pass_on, args=inward, daemon=True).start()
     _pass_on(child.stdout, sys.stdout.buffer, record, "agent")
     return child.wait()
 
 
-def _pass_on(source: BinaryIO, sink: BinaryIO, record: int, by: str) -> None:
+def _pass_on(source: IO[bytes], sink: IO[bytes], record: int, by: str) -> None:
     for line in source:
         _write(record, by, line)  # first: what has arrived has been recorded
         try:

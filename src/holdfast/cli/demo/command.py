@@ -12,11 +12,10 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from holdfast.cli.demo.editor import Place
+from holdfast.cli.demo.editor import WAIT_SECONDS, Place
 from holdfast.cli.demo.stage import Stage
 from holdfast.cli.demo.story import Story
 from holdfast.cli.exits import Exit
-from holdfast.cli.look import counted
 from holdfast.errors import HoldfastError
 
 
@@ -53,20 +52,22 @@ def _play(stage: Stage, place: Place) -> None:
     try:
         asyncio.run(Story(stage, place).tell())
     except TimeoutError:
-        stage.claim("all of it happened in time", holds=False)
+        stage.claim(f"something took more than {WAIT_SECONDS:.0f} s", holds=False)
     except HoldfastError as error:
-        stage.claim(f"nothing went wrong, but: {error}", holds=False)
+        stage.claim(f"the story cannot go on: {error}", holds=False)
 
 
 def _sum_up(stage: Stage, seconds: float, place: Place, *, kept: bool) -> None:
-    stage.step("", f"{stage.held} of {counted(stage.claims, 'claim')} hold, {seconds:.1f} s")
+    stage.step("", f"{stage.held} of {stage.claims} claims hold, {seconds:.1f} s")
     for failure in stage.failures:
         stage.say(f"✗ {failure}", "bad")
     if kept:
         stage.say(f"The journal is kept: holdfast list --journal {place.journal}")
     if not stage.failures:
-        stage.say("Now with yours: write `holdfast wrap --` before the agent's command in your")
-        stage.say("editor's settings, and try it with `holdfast doctor -- CMD`.")
+        stage.say(
+            "Now with your own agent: write `holdfast wrap --` before its command in your "
+            "editor's settings. `holdfast doctor -- CMD` tries it first."
+        )
 
 
 @contextmanager

@@ -1,0 +1,85 @@
+"""Blocking calls in threads of their own, so that a slow disk makes nobody else wait.
+
+Not asyncio's executor: its threads are few and shared, and a program waits for them when it ends,
+so that one network disk that hangs would stop everything, the end included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+T = TypeVar("T")
+
+Checkpoint: TypeAlias = "Callable[[], None]"
+"""Called by the work between its steps; raises AbandonedError when nobody wants it any more."""
+
+ABANDON_SECONDS = 1.0
+"""How long a cancelled call waits for its thread to notice."""
+
+
+class AbandonedError(Exception):
+    """Inside a thread: the task that waited for it was cancelled."""
+
+
+class Threads:
+    """Runs blocking work, at most `at_once` pieces of it at a time; the others wait their turn."""
+
+    def __init__(self, at_once: int) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+
+    async def run(self, work: Callable[[Checkpoint], T]) -> T:
+        """The result of `work(checkpoint)`, or what it raised.
+
+        When this is cancelled the work is told at its next checkpoint, and given a second to
+        clean up. A thread that hangs longer than that keeps its slot, but nobody waits for it.
+        """
+        await self._slots.acquire()
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+        result.add_done_callback(self._free)
+        abandoned = threading.Event()
+        thread = threading.Thread(
+            target=_run, args=(work, loop, result, abandoned), name="workspace", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no thread left
+            result.set_exception(error)
+        try:
+            await asyncio.wait([result])
+        except asyncio.CancelledError:
+            abandoned.set()
+            await asyncio.wait([result], timeout=ABANDON_SECONDS)
+            raise
+        return result.result()
+
+    def _free(self, result: asyncio.Future[T]) -> None:
+        self._slots.release()
+        result.exception()  # seen, also when nobody waits for it any more
+
+
+def _run(
+    work: Callable[[Checkpoint], T],
+    loop: asyncio.AbstractEventLoop,
+    result: asyncio.Future[T],
+    abandoned: threading.Event,
+) -> None:
+    def checkpoint() -> None:
+        if abandoned.is_set():
+            raise AbandonedError
+
+    tell: Callable[[], None]
+    try:
+        tell = partial(result.set_result, work(checkpoint))
+    except BaseException as error:
+        tell = partial(result.set_exception, error)
+    with suppress(RuntimeError):  # the loop is closed: nobody asks any more
+        loop.call_soon_threadsafe(tell)

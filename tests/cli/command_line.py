@@ -1,0 +1,85 @@
+"""`holdfast` as a person or a script runs it: real processes, piped or on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+
+SECONDS = 30.0
+"""What any command may take."""
+
+HOLDFAST = (sys.executable, "-m", "holdfast")
+
+
+class Finished:
+    """A command that has ended. On a terminal all of its output is in `out`."""
+
+    def __init__(self, code: int, out: bytes, err: bytes = b"") -> None:
+        self.code = code
+        self.raw = out
+        self.out = out.decode().replace("\r\n", "\n")
+        self.err = err.decode()
+
+    @property
+    def plain(self) -> str:
+        """The output without colours."""
+        return re.sub(r"\x1b\[[0-9;]*m", "", self.out)
+
+
+class CommandLine:
+    """Runs `holdfast` with one journal."""
+
+    def __init__(self, journal: Path) -> None:
+        self.journal = journal
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Ours, with this journal, and nothing that would change how things look."""
+        unwanted = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"}
+        kept = {name: value for name, value in os.environ.items() if name not in unwanted}
+        return {**kept, "HOLDFAST_JOURNAL": str(self.journal), "TERM": "xterm-256color"}
+
+    def run(self, *arguments: str, **changed: str) -> Finished:
+        """Run it without a terminal; `changed` are further variables of its environment."""
+        done = subprocess.run(
+            [*HOLDFAST, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**self.environment, **changed},
+            timeout=SECONDS,
+            check=False,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def on_terminal(self, *arguments: str, columns: int = 100, typed: bytes = b"") -> Finished:
+        """Run it on a terminal of its own, into which `typed` has been typed."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        with subprocess.Popen(
+            [*HOLDFAST, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=self.environment,
+        ) as process:
+            os.close(theirs)
+            os.write(ours, typed)
+            out = _read_to_end(ours)
+            os.close(ours)
+            return Finished(process.wait(SECONDS), out)
+
+
+def _read_to_end(fd: int) -> bytes:
+    out = b""
+    with suppress(OSError):  # Linux's way to say that nobody holds the other end any more
+        while piece := os.read(fd, 65536):
+            out += piece
+    return out

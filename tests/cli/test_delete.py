@@ -1,0 +1,52 @@
+"""`holdfast delete`: sessions gone for good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION, remember
+
+
+@pytest.fixture
+def two(journal: Path) -> Path:
+    """A journal with two sessions."""
+    remember(journal, "aa-1", *CONVERSATION, title="Greeting")
+    remember(journal, "bb-2", *CONVERSATION)
+    return journal
+
+
+def ids(holdfast: CommandLine) -> list[str]:
+    return [line.split()[0] for line in holdfast.run("list").out.splitlines()[1:]]
+
+
+@pytest.mark.usefixtures("two")
+def test_a_deleted_session_is_neither_listed_nor_shown(holdfast: CommandLine) -> None:
+    assert holdfast.run("delete", "aa", "--yes").out == "Deleted 1 session.\n"
+    assert ids(holdfast) == ["bb-2"]
+    assert holdfast.run("show", "aa-1").code == 3
+
+
+@pytest.mark.usefixtures("two")
+def test_without_a_terminal_to_ask_on_it_wants_yes(holdfast: CommandLine) -> None:
+    done = holdfast.run("delete", "aa-1")
+    assert done.code == 2
+    assert "--yes" in done.err
+    assert len(ids(holdfast)) == 2
+
+
+@pytest.mark.usefixtures("two")
+def test_on_a_terminal_it_asks(holdfast: CommandLine) -> None:
+    refused = holdfast.on_terminal("delete", "aa-1", typed=b"n\n")
+    assert (refused.code, "Delete 1 session?" in refused.out) == (1, True)
+    assert "Greeting" in refused.out
+    assert len(ids(holdfast)) == 2
+    assert holdfast.on_terminal("delete", "aa-1", "bb-2", typed=b"y\n").code == 0
+    assert ids(holdfast) == []
+
+
+@pytest.mark.usefixtures("two")
+def test_one_id_that_fits_nothing_keeps_them_all(holdfast: CommandLine) -> None:
+    assert holdfast.run("delete", "--yes", "aa-1", "zz").code == 3
+    assert len(ids(holdfast)) == 2

@@ -1,0 +1,78 @@
+"""Scenes of a transcript, made of journal entries."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli.conversation import CONVERSATION, Raw, ended, plan, prompt, said, update
+
+from holdfast.cli.transcript import ModeChanged, Noticed, Planned, PlanStep, TurnOver, turn_scenes
+from holdfast.journal import Entry
+from holdfast.journal.timeline import Message, ToolCall
+
+
+def entries(*raws: Raw) -> list[Entry]:
+    return [Entry(seq, kind, 1000 * seq, raw) for seq, (kind, raw) in enumerate(raws, 1)]
+
+
+def test_a_turn_is_told_in_the_order_it_happened() -> None:
+    kinds = [type(scene) for scene in turn_scenes(entries(*CONVERSATION))]
+    assert kinds == [Message, Message, Planned, Message, ToolCall, Message, TurnOver]
+
+
+def test_a_plan_stands_where_it_was_made_as_it_was_left() -> None:
+    scenes = turn_scenes(entries(prompt("x"), plan("pending"), said("y"), plan("completed")))
+    assert scenes[1] == Planned((PlanStep("completed", "Change the greeting"),))
+
+
+def test_notices_and_modes_stand_where_they_came() -> None:
+    scenes = turn_scenes(
+        entries(
+            update("notice", severity="info", title="Given", description="all of it"),
+            prompt("x"),
+            update("current_mode_update", currentModeId="ask"),
+            said("y"),
+        )
+    )
+    assert scenes[0] == Noticed("info", "Given", "all of it")
+    assert scenes[2] == ModeChanged("ask")
+
+
+def test_a_turn_without_an_end_is_open() -> None:
+    assert turn_scenes(entries(prompt("x")))[-1] == TurnOver("open", "", 1000)
+
+
+def test_what_no_prompt_began_has_no_end_either() -> None:
+    scenes = turn_scenes(entries(said("adopted"), ("opened", b"{}")))
+    assert [type(scene) for scene in scenes] == [Message]
+
+
+def test_the_whole_params_of_an_update_are_read_too() -> None:
+    params = b'{"sessionId":"s","_meta":{},"update":%b}' % plan("pending")[1]
+    assert turn_scenes(entries(("params", params))) == [
+        Planned((PlanStep("pending", "Change the greeting"),))
+    ]
+
+
+def test_what_the_agent_only_repeats_is_left_out() -> None:
+    echo = said("x", "user_message_chunk")[1]
+    assert len(turn_scenes(entries(prompt("x"), ("echo", echo), ended()))) == 2
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [said("a"), said("b", "agent_thought_chunk"), plan("pending"), *CONVERSATION]
+        )
+    ),
+    st.binary(max_size=20),
+)
+def test_every_message_is_told_once_whatever_else_happens(raws: list[Raw], junk: bytes) -> None:
+    turn = entries(prompt("x"), *raws, ("update", junk), ("turn_end", junk))
+    told = "".join(scene.text for scene in turn_scenes(turn) if isinstance(scene, Message))
+    texts = {CONVERSATION[0]: "Make it friendlier", said("b", "agent_thought_chunk"): "b"}
+    texts |= {said(text): text for text in ("a", "I will ", "change **it**.", "Done.")}
+    texts |= {CONVERSATION[1]: "A thought."}
+    assert sorted(told) == sorted(itertools.chain("x", *(texts.get(raw, "") for raw in raws)))

@@ -1,0 +1,235 @@
+"""The agent ends while it is needed, or while it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import Editor, Refused, editor, scripted_agent, wrap_command
+from tests.failures.processes import agent_pid, gone, lives, methods, until, written_pid
+
+TOOL = {"sessionUpdate": "tool_call", "toolCallId": "t1", "title": "Build", "status": "pending"}
+DONE = {"sessionUpdate": "tool_call", "toolCallId": "t2", "title": "Read", "status": "completed"}
+
+MEMORIES: dict[str, dict[str, Any]] = {
+    "without a memory": {},
+    "that can load": {"loadSession": True},
+    "that can resume": {"sessionCapabilities": {"resume": {}}},
+}
+
+
+async def died(client: Editor, session: str, *steps: Any) -> Refused:
+    with pytest.raises(Refused) as caught:
+        await client.prompt(session, *steps)
+    return caught.value
+
+
+def statuses(client: Editor) -> list[tuple[str, str]]:
+    return [
+        (update["toolCallId"], update["status"])
+        for update in client.updates()
+        if "toolCallId" in update
+    ]
+
+
+async def test_the_prompt_is_answered_with_exit_status_and_last_stderr_lines(
+    journal: Path,
+) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        said = [{"stderr": f"line {number}"} for number in range(30)]
+        error = await died(client, session, {"say": "before"}, *said, {"exit": 3})
+        assert "exit status 3" in error.message
+        assert "line 29" in error.message
+        assert error.data["status"] == "exit status 3"
+        assert error.data["stderr"].splitlines() == [f"line {number}" for number in range(20, 30)]
+        assert client.text() == "before"
+        assert await client.leave() == 0
+
+
+async def test_a_signal_that_ended_the_agent_is_named(journal: Path) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await client.initialize()
+        error = await died(client, await client.new(), {"kill": 9})
+        assert error.data["status"] == "signal SIGKILL"
+
+
+async def test_open_tool_calls_are_closed_as_failed_live_and_in_the_replay(journal: Path) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await died(client, session, {"update": TOOL}, {"update": DONE}, {"exit": 3})
+        assert statuses(client) == [("t1", "pending"), ("t2", "completed"), ("t1", "failed")]
+        place = len(client.messages)
+        await client.load(session)
+        replayed = [
+            message["params"]["update"]
+            for message in client.messages[place:]
+            if message.get("method") == "session/update"
+        ]
+        last = {u["toolCallId"]: u["status"] for u in replayed if "toolCallId" in u}
+        assert last == {"t1": "failed", "t2": "completed"}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("when", ["in a turn", "between turns"])
+async def test_the_next_prompt_starts_the_agent_again_and_restores_the_session(
+    journal: Path, tmp_path: Path, memory: str, when: str
+) -> None:
+    log, store = tmp_path / "log", tmp_path / "store"
+    agent = scripted_agent(log=str(log), store=str(store), capabilities=MEMORIES[memory])
+    async with editor(wrap_command(agent), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"say": "the word is plum"})
+        first = agent_pid(client)
+        if when == "in a turn":
+            await died(client, session, {"say": "half"}, {"exit": 1})
+        else:
+            os.kill(first, 9)
+        await gone({first})
+        place = len(client.messages)
+        assert await client.prompt(session, "what is the word?") == {"stopReason": "end_turn"}
+        assert agent_pid(client) != first
+        since = [m for m in client.messages[place:] if m.get("method") == "session/update"]
+        assert {m["params"]["sessionId"] for m in since} == {session}
+        restored = methods(log)[methods(log).index("initialize", 1) :]
+        if memory == "that can load":
+            assert restored == ["initialize", "session/load", "session/prompt"]
+        elif memory == "that can resume":
+            assert restored == ["initialize", "session/resume", "session/prompt"]
+        else:
+            assert restored == ["initialize", "session/new", "session/prompt"]
+            assert "the word is plum" in client.text()[len("the word is plum") :]
+        if memory != "without a memory":
+            assert client.text().count("plum") == 1  # its own replay is kept from the client
+
+
+@pytest.mark.parametrize("memory", ["that can load", "that can resume"])
+async def test_an_agent_that_dies_while_restoring_is_started_again_and_goes_on_without_a_memory(
+    journal: Path, tmp_path: Path, memory: str
+) -> None:
+    trap, log = tmp_path / "trap", tmp_path / "log"
+    method = "session/load" if memory == "that can load" else "session/resume"
+    agent = scripted_agent(
+        log=str(log),
+        store=str(tmp_path / "store"),
+        capabilities=MEMORIES[memory],
+        exit_on={method: str(trap)},
+    )
+    async with editor(wrap_command(agent), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"say": "the word is plum"})
+        await died(client, session, {"exit": 1})
+        trap.touch()
+        assert await client.prompt(session, "what is the word?") == {"stopReason": "end_turn"}
+        assert methods(log)[-5:] == [
+            "initialize",
+            method,
+            "initialize",
+            "session/new",
+            "session/prompt",
+        ]
+        assert "the word is plum" in client.text()[len("the word is plum") :]
+
+
+async def test_an_agent_that_dies_at_every_prompt_fails_each_of_them_and_never_the_connection(
+    journal: Path,
+) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        for status in (4, 5, 6):
+            error = await died(client, session, {"exit": status})
+            assert error.data["status"] == f"exit status {status}"
+        assert [info["sessionId"] for info in await client.sessions()] == [session]
+
+
+async def test_an_agent_that_cannot_be_started_again_fails_the_prompt_and_not_the_history(
+    journal: Path, tmp_path: Path
+) -> None:
+    trap = tmp_path / "trap"
+    agent = scripted_agent(exit_on={"initialize": str(trap)})
+    async with editor(wrap_command(agent), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"say": "kept"})
+        await died(client, session, {"exit": 1})
+        trap.touch()
+        error = await died(client, session, "again")
+        assert "initialize" in error.message
+        assert "exit status 9" in error.message
+        await client.load(session)
+        assert client.text() == "keptkept"
+        assert await client.prompt(session, {"say": "!"}) == {"stopReason": "end_turn"}
+
+
+async def test_other_sessions_of_the_agent_fail_too_and_go_on_too(journal: Path) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await client.initialize()
+        one, two = await client.new(), await client.new()
+        waiting = client.begin_prompt(one, {"say": "waits"}, {"until": "cancel"})
+        await client.until_text("waits")
+        await died(client, two, {"exit": 8})
+        with pytest.raises(Refused, match="exit status 8"):
+            await waiting
+        for session in (one, two):
+            assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
+
+
+async def test_what_was_asked_of_the_client_is_taken_back(journal: Path) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        client.answers.clear()
+        permission = {"toolCall": {"toolCallId": "t"}, "options": []}
+        client.answers["session/request_permission"] = lambda _: asyncio.Event().wait()
+        turn = client.begin_prompt(session, {"ask": ["session/request_permission", permission]})
+        asked = await client.until(
+            lambda: [m for m in client.messages if m.get("method") == "session/request_permission"]
+        )
+        os.kill(agent_pid(client), 9)
+        with pytest.raises(Refused, match="SIGKILL"):
+            await turn
+        await client.until(
+            lambda: any(
+                m.get("method") == "$/cancel_request"
+                and m["params"]["requestId"] == asked[0]["id"]
+                for m in client.messages
+            )
+        )
+
+
+async def test_a_child_that_holds_the_stdout_of_a_dead_agent_does_not_keep_the_turn(
+    journal: Path, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        loud = {"spawn loud": f"echo $$ > {pid_file}; exec sleep 1000"}
+        turn = client.begin_prompt(session, loud, {"until": str(pid_file)}, {"exit": 3})
+        child = await written_pid(pid_file)
+        with pytest.raises(Refused, match="exit status 3"):
+            await turn
+        assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
+        await gone({child})
+        assert await client.leave() == 0
+
+
+async def test_an_agent_that_closes_its_stdout_is_ended_and_started_again(journal: Path) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        first = agent_pid(client)
+        error = await died(client, session, {"close": 1})
+        assert "closed its stdout" in error.message
+        assert lives(first)
+        assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
+        await until(lambda: not lives(first))

@@ -1,0 +1,213 @@
+"""The agent cannot be started, ends at once, or says what no agent says: never a hang."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import Editor, Refused, editor, scripted_agent, wrap_command
+from tests.failures.processes import below, gone, until
+
+
+async def refused(client: Editor) -> Refused:
+    with pytest.raises(Refused) as caught:
+        await client.initialize()
+    return caught.value
+
+
+async def serves(client: Editor) -> None:
+    session = await client.new()
+    assert await client.prompt(session, {"say": "hi"}) == {"stopReason": "end_turn"}
+    assert client.text() == "hi"
+    assert await client.leave() == 0
+
+
+async def test_a_program_that_does_not_exist_is_named_and_may_appear_later(
+    journal: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "agent"
+    async with editor(wrap_command([str(program)]), journal=journal) as client:
+        error = await refused(client)
+        assert str(program) in error.message
+        assert "no such file" in error.message
+        assert str(program) in (await refused(client)).message
+        words = " ".join(f"'{word}'" for word in scripted_agent())
+        program.write_text(f"#!/bin/sh\nexec {words}\n")
+        assert "not executable" in (await refused(client)).message
+        program.chmod(0o755)
+        await client.initialize()
+        await serves(client)
+
+
+async def test_a_name_that_is_not_on_the_path_is_named(journal: Path) -> None:
+    async with editor(wrap_command(["no-such-agent", "--acp"]), journal=journal) as client:
+        error = await refused(client)
+        assert "'no-such-agent'" in error.message
+        assert "PATH" in error.message
+        assert await client.leave() == 0
+
+
+async def test_a_folder_is_no_program(journal: Path, tmp_path: Path) -> None:
+    async with editor(wrap_command([str(tmp_path)]), journal=journal) as client:
+        assert "folder" in (await refused(client)).message
+        assert await client.leave() == 0
+
+
+async def test_a_program_that_exits_at_once_is_told_with_its_last_words(journal: Path) -> None:
+    agent = scripted_agent(initialize="exit")
+    async with editor(wrap_command(agent), journal=journal) as client:
+        for _ in range(2):
+            error = await refused(client)
+            assert "exit status 7" in error.message
+            assert "no licence found" in error.message
+        assert await client.leave() == 0
+
+
+@pytest.mark.parametrize("code", ["", "print('Usage: agent [OPTIONS]')", "raise SystemExit(2)"])
+async def test_a_program_that_ends_before_it_is_asked_anything_is_told(
+    journal: Path, code: str
+) -> None:
+    async with editor(wrap_command([sys.executable, "-c", code]), journal=journal) as client:
+        assert "ended before it answered `initialize`" in (await refused(client)).message
+        assert await client.leave() == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import time; time.sleep(1000)",
+        "import sys\nfor line in sys.stdin: print('What?', flush=True)",
+        "while True: print('tick')",
+    ],
+)
+async def test_an_agent_that_never_answers_initialize_is_given_up_after_the_start_timeout(
+    journal: Path, code: str
+) -> None:
+    command = wrap_command([sys.executable, "-c", code], "--start-timeout", "0.5")
+    async with editor(command, journal=journal) as client:
+        agents = await until(lambda: below(client.process.pid))
+        begun = time.monotonic()
+        error = await refused(client)
+        assert "did not answer `initialize` within 0.5 s" in error.message
+        assert time.monotonic() - begun < 5
+        await gone(agents)
+
+
+async def test_after_the_start_timeout_the_client_may_try_again(
+    journal: Path, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    code = f"import os, sys, time\nif not os.path.exists({str(flag)!r}): time.sleep(1000)\n"
+    code += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    agent = [sys.executable, "-c", code, *scripted_agent()[1:]]
+    command = wrap_command(agent, "--start-timeout", "2")
+    async with editor(command, journal=journal) as client:
+        await refused(client)
+        flag.touch()
+        await client.initialize()
+        await serves(client)
+
+
+async def test_garbage_on_stdout_has_no_effect(journal: Path) -> None:
+    agent = scripted_agent(initialize="garbage")
+    async with editor(wrap_command(agent), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        lines = [
+            "DEBUG: thinking",
+            "[1,2,3]",
+            "{}",
+            "\x1b[31mred",
+            '{"jsonrpc":"2.0","id":77,"result":{}}',
+            '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$ID"}}',
+            '{"jsonrpc":"2.0","method":"session/update"}',
+            '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$ID","update":7}}',
+            '{"jsonrpc":"2.0","method":"session/update","params":' + "[" * 990 + "]" * 990 + "}",
+            "[" * 100_000,
+            "",
+        ]
+        steps = [{"line": text} for text in lines]
+        await client.prompt(session, {"say": "a"}, *steps, {"say": "b"})
+        assert client.text() == "ab"
+        await client.load(session)
+        assert client.text() == "abab"
+        assert await client.leave() == 0
+
+
+async def test_megabytes_on_stderr_before_the_first_answer_have_no_effect(journal: Path) -> None:
+    agent = scripted_agent(initialize="flood")
+    async with editor(wrap_command(agent), journal=journal) as client:
+        await client.initialize()
+        await serves(client)
+
+
+async def test_megabytes_on_a_stderr_that_nobody_reads_have_no_effect(
+    journal: Path, tmp_path: Path
+) -> None:
+    # The editor reads neither the agent's words nor our own log.
+    agent = scripted_agent(initialize="flood")
+    command = wrap_command(agent, "--log-level", "debug")
+    async with editor(command, journal=journal, read_stderr=False) as client:
+        await client.initialize()
+        for _ in range(5000):
+            client.send_line(b"garbage" * 20)
+        await serves(client)
+
+
+async def test_an_agent_that_speaks_another_version_is_refused_in_words(journal: Path) -> None:
+    agent = scripted_agent(initialize="version 2")
+    async with editor(wrap_command(agent), journal=journal) as client:
+        for _ in range(2):
+            assert "speaks version 2" in (await refused(client)).message
+        await until(lambda: not below(client.process.pid))
+        assert await client.leave() == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": None},
+        {"result": "hello"},
+        {"result": []},
+        {"result": {}},
+        {"result": {"protocolVersion": "one"}},
+        {},
+    ],
+)
+async def test_an_answer_that_is_none_is_refused_in_words(
+    journal: Path, answer: dict[str, Any]
+) -> None:
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, **answer})
+    async with editor(wrap_command(scripted_agent(initialize=line)), journal=journal) as client:
+        error = await refused(client)
+        assert error.code == -32603
+        assert "is it an ACP agent?" in error.message
+        with pytest.raises(Refused) as caught:
+            await client.new()
+        assert caught.value.code == -32600
+        assert await client.leave() == 0
+
+
+async def test_an_agent_that_refuses_initialize_is_heard(journal: Path) -> None:
+    line = '{"jsonrpc":"2.0","id":1,"error":{"code":-32099,"message":"not today","data":{"x":1}}}'
+    async with editor(wrap_command(scripted_agent(initialize=line)), journal=journal) as client:
+        for _ in range(2):
+            error = await refused(client)
+            assert (error.code, error.message, error.data) == (-32099, "not today", {"x": 1})
+        assert await client.leave() == 0
+
+
+async def test_an_agent_that_ignores_everything_is_gone_within_seconds_of_a_failed_start(
+    journal: Path,
+) -> None:
+    agent = scripted_agent(initialize="never", deaf=True)
+    command = wrap_command(agent, "--start-timeout", "0.5")
+    async with editor(command, journal=journal) as client:
+        first = await until(lambda: below(client.process.pid))
+        await refused(client)
+        await gone(first)

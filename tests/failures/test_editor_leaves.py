@@ -1,0 +1,206 @@
+"""The editor leaves, or holdfast is ended: the turn is cancelled, the journal closed, all gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.editor import Editor, editor, scripted_agent, wrap_command
+from tests.failures.processes import agent_pid, below, gone, methods, until, written_pid
+
+Leave = Callable[[Editor], Awaitable[None]]
+
+
+async def end_of_input(client: Editor) -> None:
+    assert client.process.stdin is not None
+    client.process.stdin.close()
+
+
+async def broken_pipe(client: Editor) -> None:
+    """The editor reads no more, and is noticed when there is something to tell it."""
+    assert client.process.stdout is not None
+    transport: Any = client.process._transport  # type: ignore[attr-defined]
+    transport.get_pipe_transport(1).close()
+    client.tell("session/cancel", {"sessionId": "none"})
+    client.send({"id": 99, "method": "session/list", "params": {}})
+
+
+async def both_ends(client: Editor) -> None:
+    await broken_pipe(client)
+    await end_of_input(client)
+
+
+def signalled(number: signal.Signals) -> Leave:
+    async def leave(client: Editor) -> None:
+        os.kill(client.process.pid, number)
+
+    return leave
+
+
+ORDERLY: dict[str, Leave] = {
+    "by EOF": end_of_input,
+    "by a broken pipe": broken_pipe,
+    "by EOF and a broken pipe": both_ends,
+    "by SIGTERM": signalled(signal.SIGTERM),
+    "by SIGINT": signalled(signal.SIGINT),
+    "by SIGHUP": signalled(signal.SIGHUP),
+}
+ANY = {**ORDERLY, "by SIGKILL of holdfast": signalled(signal.SIGKILL)}
+
+
+@pytest.mark.parametrize("how", ORDERLY)
+async def test_when_the_editor_leaves_the_turn_is_cancelled_and_the_journal_closed(
+    journal: Path, tmp_path: Path, how: str
+) -> None:
+    log = tmp_path / "log"
+    command = wrap_command(scripted_agent(log=str(log)))
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        client.begin_prompt(session, {"say": "working"}, {"until": "cancel"}, {"say": "stopped"})
+        await client.until_text("working")
+        agents = below(client.process.pid)
+        begun = time.monotonic()
+        await ORDERLY[how](client)
+        assert await asyncio.wait_for(client.process.wait(), 10) == 0
+        await gone(agents, 5)
+        assert time.monotonic() - begun < 5
+        assert methods(log)[-1] == "session/cancel"
+    # Closed: nothing is left of the write-ahead log, and the end of the turn is there.
+    assert sorted(path.name for path in journal.parent.glob("journal.db*")) == ["journal.db"]
+    with sqlite3.connect(journal) as db:
+        rows = db.execute("SELECT kind, CAST(raw AS TEXT) FROM segments ORDER BY key").fetchall()
+    db.close()
+    assert "stopped" in str(rows)
+    assert rows[-1][0] == "turn_end"
+    assert '"cancelled"' in rows[-1][1]
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        await client.load(session)
+        assert client.text() == "workingstopped"
+
+
+@pytest.mark.parametrize("how", ANY)
+async def test_when_the_editor_leaves_a_deaf_agent_and_all_its_children_are_gone_within_seconds(
+    journal: Path, tmp_path: Path, how: str
+) -> None:
+    async with editor(wrap_command(scripted_agent(deaf=True)), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        ignoring = "trap '' TERM HUP INT; echo $$ > {}; while :; do sleep 1; done"
+        files = [tmp_path / name for name in ("child", "loud", "daemon")]
+        client.begin_prompt(
+            session,
+            {"spawn": f"sh -c '{ignoring.format(files[0])}' & sleep 1000"},
+            {"spawn loud": f"echo $$ > {files[1]}; exec sleep 1000"},
+            {"spawn": f"setsid sh -c '{ignoring.format(files[2])}' & exit"},
+            {"say": "working"},
+            {"until": "cancel ignored"},
+        )
+        await client.until_text("working")
+        children = {await written_pid(path) for path in files}
+        everybody = below(client.process.pid) | children
+        assert agent_pid(client) in everybody
+        await ANY[how](client)
+        await gone(everybody, 12)
+        await asyncio.wait_for(client.process.wait(), 10)
+
+
+@pytest.mark.parametrize("how", ANY)
+async def test_when_the_editor_leaves_before_it_said_anything_all_is_gone_too(
+    journal: Path, how: str
+) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await until(lambda: journal.exists())  # it serves; signals before are the system's matter
+        everybody = below(client.process.pid)
+        await ANY[how](client)
+        await gone({client.process.pid, *everybody}, 10)
+
+
+@pytest.mark.parametrize("steps", [[{"until": "cancel ignored"}], [{"flood": [10**9, 1000]}]])
+async def test_when_the_editor_leaves_an_agent_that_does_not_heed_it_is_not_waited_for_long(
+    journal: Path, steps: list[Any]
+) -> None:
+    command = wrap_command(scripted_agent(), "--cancel-grace", "60")
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        sessions = [await client.new() for _ in range(3)]
+        for session in sessions:
+            client.begin_prompt(session, {"say": "working"}, *steps)
+        await client.until(lambda: client.text().count("working") == 3)
+        everybody = below(client.process.pid)
+        begun = time.monotonic()
+        await end_of_input(client)
+        await asyncio.wait_for(client.process.wait(), 15)
+        assert time.monotonic() - begun < 8
+        await gone(everybody, 5)
+
+
+async def test_when_the_editor_leaves_while_the_agent_starts_nothing_is_left(
+    journal: Path,
+) -> None:
+    agent = scripted_agent(initialize="never", deaf=True)
+    async with editor(wrap_command(agent), journal=journal) as client:
+        client.begin("initialize", {"protocolVersion": 1})
+        everybody = await until(lambda: below(client.process.pid))
+        await end_of_input(client)
+        await asyncio.wait_for(client.process.wait(), 10)
+        await gone(everybody, 5)
+
+
+async def test_when_the_editor_leaves_while_a_question_is_open_nothing_is_left(
+    journal: Path,
+) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        client.answers["session/request_permission"] = lambda _: asyncio.Event().wait()
+        await client.initialize()
+        session = await client.new()
+        question = {"toolCall": {"toolCallId": "t"}, "options": []}
+        client.begin_prompt(session, {"ask": ["session/request_permission", question]})
+        await client.until(
+            lambda: [m for m in client.messages if m.get("method") == "session/request_permission"]
+        )
+        everybody = below(client.process.pid)
+        await end_of_input(client)
+        assert await asyncio.wait_for(client.process.wait(), 10) == 0
+        await gone(everybody, 5)
+
+
+async def test_an_agent_that_does_not_stop_is_answered_for_after_the_cancel_grace(
+    journal: Path,
+) -> None:
+    command = wrap_command(scripted_agent(), "--cancel-grace", "0.3")
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        turn = client.begin_prompt(session, {"say": "deaf"}, {"until": "cancel ignored"})
+        await client.until_text("deaf")
+        begun = time.monotonic()
+        client.tell("session/cancel", {"sessionId": session})
+        assert await asyncio.wait_for(turn, 10) == {"stopReason": "cancelled"}
+        assert 0.3 <= time.monotonic() - begun < 3
+        first = agent_pid(client)
+        # The next prompt is sent to a restarted agent: the old one never ended that turn.
+        assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
+        await until(lambda: not psutil.pid_exists(first))
+
+
+async def test_the_editor_can_go_and_leave_its_own_child_holding_our_stdin(
+    journal: Path, tmp_path: Path
+) -> None:
+    # Then no EOF ever comes, but SIGHUP or SIGTERM do.
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        await client.initialize()
+        everybody = below(client.process.pid)
+        os.kill(client.process.pid, signal.SIGTERM)
+        assert await asyncio.wait_for(client.process.wait(), 10) == 0
+        await gone(everybody, 5)

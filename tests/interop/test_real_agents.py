@@ -1,0 +1,240 @@
+"""Real agents of others behind `holdfast wrap`, with a stand-in for their model."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.interop.client import Client, Refused, introduction, opening, prompt
+from tests.interop.conversation import assert_all_there, assert_same, text, timeline
+from tests.interop.model_endpoint import ModelEndpoint
+from tests.interop.place import Place
+from tests.interop.probe import Report, differences, probe
+from tests.interop.real_agents import CODEX, OPENCODE, REAL_AGENTS, RealAgent
+from tests.interop.wire import Json
+
+# The first run downloads the agents.
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+
+each_agent = pytest.mark.parametrize("agent", REAL_AGENTS, ids=lambda agent: agent.name)
+
+
+async def begin(client: Client, place: Place) -> str:
+    """A new session."""
+    await client.call("initialize", introduction())
+    return str((await client.call("session/new", opening(place.work)))["sessionId"])
+
+
+async def come_back(client: Client, place: Place, session_id: str) -> list[Json]:
+    """What a later client finds, one that would rather speak a newer draft of the protocol."""
+    hello = await client.call("initialize", introduction(version=2))
+    assert hello["protocolVersion"] == 1
+    listed = (await client.call("session/list", {"cwd": str(place.work)}))["sessions"]
+    assert session_id in [found["sessionId"] for found in listed]
+    return await load(client, place, session_id)
+
+
+async def load(client: Client, place: Place, session_id: str) -> list[Json]:
+    """What the replay has."""
+    before = len(client.updates(session_id))
+    await client.call("session/load", opening(place.work, session_id))
+    return client.updates(session_id)[before:]
+
+
+async def reach_the_middle(client: Client, session_id: str) -> asyncio.Future[Json]:
+    """Begin a long turn; what it promises, once some of it has been seen."""
+    before = len(client.updates(session_id))
+    turn = client.begin("session/prompt", prompt(session_id, "SLOW now"))
+    await client.until(lambda: "tick3 " in text(client.updates(session_id)[before:]))
+    return turn
+
+
+def tool_order(agent: RealAgent, place: Place) -> str:
+    """A prompt that makes the agent use a tool."""
+    file = place.work / "in.txt"
+    file.write_text("one\ntwo\n", encoding="utf-8")
+    return f"The word is ALBATROSS. USE_TOOL:{agent.tools[0]} FILE={file} CMD=pwd"
+
+
+@each_agent
+async def test_an_agent_goes_on_with_a_conversation_in_whose_middle_all_was_killed(
+    agent: RealAgent, place: Place, model: ModelEndpoint
+) -> None:
+    holdfast = place.wrapped(agent.command())
+    env = agent.prepare(place.home, model.url)
+    async with place.client(holdfast, **env) as first:
+        session_id = await begin(first, place)
+        await first.call("session/prompt", prompt(session_id, tool_order(agent, place)))
+        await reach_the_middle(first, session_id)
+        await place.family.kill()
+    tools = [item for item in timeline(first.updates(session_id)) if "toolCallId" in item]
+    assert [tool["status"] for tool in tools] == ["completed"]
+
+    async with place.client(holdfast, **env) as second:
+        replay = await come_back(second, place, session_id)
+        assert_all_there(first.updates(session_id), replay)
+        so_far = len(model.requests)
+        await second.call("session/prompt", prompt(session_id, "Which word was it?"))
+        given = model.given_since(so_far)
+        assert "ALBATROSS" in given, "the model does not know the first turn"
+        # By its own means no agent remembers a turn that was cut off.
+        assert agent.remembers or "tick3 " in given
+        assert text(second.updates(session_id)).endswith("Which word was it?")
+        await second.close_stdin()
+    await place.family.gone()
+    assert first.odd == second.odd == []
+    assert place.wrong_lines() == []
+
+
+@each_agent
+async def test_an_agent_that_dies_in_a_turn_is_started_again_and_ends_with_the_client(
+    agent: RealAgent, place: Place, model: ModelEndpoint
+) -> None:
+    holdfast = place.wrapped(agent.command())
+    async with place.client(holdfast, **agent.prepare(place.home, model.url)) as client:
+        session_id = await begin(client, place)
+        await client.call("session/prompt", prompt(session_id, tool_order(agent, place)))
+        turn = await reach_the_middle(client, session_id)
+        place.family.kill_only(agent.command())
+        with pytest.raises(Refused, match="ended"):
+            await client.answer(turn)
+        so_far = len(model.requests)
+        await client.call("session/prompt", prompt(session_id, "Which word was it?"))
+        assert text(client.updates(session_id)).endswith("Which word was it?")
+        assert "ALBATROSS" in model.given_since(so_far)
+        await reach_the_middle(client, session_id)
+    await place.family.gone()  # in the middle of a turn, and nobody said goodbye
+    assert place.wrong_lines() == []
+
+
+@each_agent
+async def test_a_session_that_is_open_is_loaded_again_and_takes_prompts_in_a_row(
+    agent: RealAgent, place: Place, model: ModelEndpoint
+) -> None:
+    holdfast = place.wrapped(agent.command())
+    async with place.client(holdfast, **agent.prepare(place.home, model.url)) as client:
+        session_id = await begin(client, place)
+        await client.call("session/load", opening(place.work, session_id))
+        turns = [
+            client.begin("session/prompt", prompt(session_id, said))
+            for said in (tool_order(agent, place), "second", "third")
+        ]
+        for turn in turns:
+            assert (await client.answer(turn))["stopReason"] == "end_turn"
+        said = text(client.updates(session_id))
+        assert said.index("DONE") < said.index("ECHO: second") < said.index("ECHO: third")
+        replay = await load(client, place, session_id)
+        # Sent at once, and yet each stands before its own answer.
+        kinds = [item["sessionUpdate"] for item in timeline(replay)]
+        assert kinds.count("user_message_chunk") == 3
+        assert text(replay) == said
+        await client.close_stdin()
+    assert client.odd == []
+    assert place.wrong_lines() == []
+
+
+@each_agent
+async def test_a_load_in_the_middle_of_a_turn_misses_nothing_and_doubles_nothing(
+    agent: RealAgent, place: Place, model: ModelEndpoint
+) -> None:
+    holdfast = place.wrapped(agent.command())
+    async with place.client(holdfast, **agent.prepare(place.home, model.url)) as client:
+        session_id = await begin(client, place)
+        turn = await reach_the_middle(client, session_id)
+        before = len(client.updates(session_id))
+        await client.call("session/load", opening(place.work, session_id))
+        await client.until(lambda: "tick9 " in text(client.updates(session_id)[before:]))
+        client.tell("session/cancel", {"sessionId": session_id})
+        assert (await client.answer(turn))["stopReason"] == "cancelled"
+        said = text(client.updates(session_id)[before:])
+        assert "".join(f"tick{number} " for number in range(10)) in said
+        assert said.count("tick0 ") == said.count("tick9 ") == 1
+        await client.close_stdin()
+    assert place.wrong_lines() == []
+
+
+async def test_a_turn_that_an_agent_would_retry_for_minutes_ends_when_it_is_cancelled(
+    place: Place, model: ModelEndpoint
+) -> None:
+    holdfast = place.wrapped(OPENCODE.command())
+    async with place.client(holdfast, **OPENCODE.prepare(place.home, model.url)) as client:
+        session_id = await begin(client, place)
+        turn = client.begin("session/prompt", prompt(session_id, "FAIL now"))
+        await client.until(lambda: turn.done() or bool(model.requests))
+        client.tell("session/cancel", {"sessionId": session_id})
+        assert (await client.answer(turn))["stopReason"] == "cancelled"
+        await client.call("session/prompt", prompt(session_id, "And now?"))
+        assert text(client.updates(session_id)).endswith("And now?")
+        await client.close_stdin()
+    assert place.wrong_lines() == []
+
+
+@pytest.mark.parametrize("agent", [CODEX, OPENCODE], ids=lambda agent: agent.name)
+async def test_a_session_made_without_holdfast_is_adopted(
+    agent: RealAgent, place: Place, model: ModelEndpoint
+) -> None:
+    env = agent.prepare(place.home, model.url)
+    async with place.client(agent.command(), **env) as alone:
+        session_id = await begin(alone, place)
+        await alone.call("session/prompt", prompt(session_id, tool_order(agent, place)))
+        await place.family.kill()
+
+    holdfast = place.wrapped(agent.command())
+    async with place.client(holdfast, **env) as first:
+        replay = await come_back(first, place, session_id)
+        assert "ALBATROSS" in text(replay, "user_message_chunk")
+        assert "DONE" in text(replay)
+        await first.call("session/prompt", prompt(session_id, "Which word was it?"))
+        await place.family.kill()
+    async with place.client(holdfast, **env) as second:
+        assert_same(first.updates(session_id), await come_back(second, place, session_id))
+        await second.close_stdin()
+    assert place.wrong_lines() == []
+
+
+NO_SESSION = "error -32002"
+BAD_PARAMS = "error -32602"
+
+ALLOWED: dict[str, Report] = {
+    "codex": {
+        "agentCapabilities.sessionCapabilities.delete": (None, {}),
+        "relative cwd": ("made a session", BAD_PARAMS),
+    },
+    "opencode": {
+        "agentCapabilities.sessionCapabilities.delete": (None, {}),
+        "relative cwd": ("made a session", BAD_PARAMS),
+        "prompt to no session": (BAD_PARAMS, NO_SESSION),
+        "load of no session": ("error -32603", NO_SESSION),
+        "resume of no session": ("error -32603", NO_SESSION),
+    },
+    "deepagents": {
+        "agentCapabilities.loadSession": (False, True),
+        "agentCapabilities.sessionCapabilities": (
+            None,
+            {"list": {}, "resume": {}, "close": {}, "delete": {}},
+        ),
+        "relative cwd": ("made a session", BAD_PARAMS),
+        "prompt to no session": ("error -32603", NO_SESSION),
+        "load of no session": ("error -32601", NO_SESSION),
+        "resume of no session": ("error -32601", NO_SESSION),
+        "list": (None, 1),
+    },
+}
+"""What may be different behind holdfast, by agent: without it, and with it."""
+
+
+@each_agent
+async def test_an_agent_does_what_it_does_without_holdfast_but_for_what_is_added(
+    agent: RealAgent, place: Place, other_place: Place, model: ModelEndpoint
+) -> None:
+    env = agent.prepare(other_place.home, model.url)
+    async with other_place.client(agent.command(), **env) as alone:
+        without = await probe(alone, other_place.work, agent.tools)
+        await other_place.family.kill()
+    env = agent.prepare(place.home, model.url)
+    async with place.client(place.wrapped(agent.command()), **env) as client:
+        behind = await probe(client, place.work, agent.tools)
+        await client.close_stdin()
+    assert differences(without, behind) == ALLOWED[agent.name]
+    assert client.odd == alone.odd
+    assert place.wrong_lines() == []

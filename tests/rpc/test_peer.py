@@ -1,0 +1,587 @@
+"""One end of a connection: order, cancellation, errors, back pressure, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.errors import (
+    ConnectionLostError,
+    HoldfastError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    RemoteError,
+)
+from holdfast.rpc import NotificationReceived, Peer, RequestReceived, connected, to_wire
+from holdfast.rpc.peer import HIGH_WATER, UNREAD, Answer
+from holdfast.schema import (
+    CANCEL,
+    LIST_SESSIONS,
+    PROMPT,
+    SET_SESSION_MODE,
+    CancelNotification,
+    ListSessionsRequest,
+    PromptRequest,
+    SetSessionModeRequest,
+    decode_blocks,
+)
+from holdfast.transports import MemoryTransport, memory_pair
+
+DEADLINE = 10.0
+
+Handler = Callable[[RequestReceived], Awaitable[bytes]]
+
+
+class Ear:
+    """A receiver that keeps what it hears and answers as it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.batches: list[list[NotificationReceived]] = []
+        self.requests: list[RequestReceived] = []
+        self.handler: Handler = echo
+        self.hear: Callable[[list[NotificationReceived]], Awaitable[None]] = nothing
+
+    async def on_request(self, request: RequestReceived) -> bytes:
+        self.heard.append(request.method)
+        self.requests.append(request)
+        return await self.handler(request)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        self.batches.append(batch)
+        await self.hear(batch)
+        self.heard += [notification.method for notification in batch]
+
+
+async def echo(request: RequestReceived) -> bytes:
+    return request.params or b"{}"
+
+
+async def nothing(batch: list[NotificationReceived]) -> None:
+    return None
+
+
+class Wire:
+    """The other end, byte for byte."""
+
+    def __init__(self, transport: MemoryTransport) -> None:
+        self.transport = transport
+        self._buffer = b""
+
+    def send(self, *lines: bytes | dict[str, Any]) -> None:
+        """All in one write, so in one read of the other side."""
+        raw = [line if isinstance(line, bytes) else message(**line) for line in lines]
+        self.transport.send(b"".join(line + b"\n" for line in raw))
+
+    async def line(self) -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            chunk = await asyncio.wait_for(self.transport.receive(), DEADLINE)
+            assert chunk, "the connection has ended"
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+async def until(what: Callable[[], object]) -> None:
+    """Let the others run until `what()` holds; nobody announces it."""
+    while not what():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def rounds(number: int) -> None:
+    """Let the others run for so many rounds: what has not happened then does not happen."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+def message(**members: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **members}).encode()
+
+
+@asynccontextmanager
+async def peer_and_wire(**options: Any) -> AsyncIterator[tuple[Peer, Ear, Wire]]:
+    ours, theirs = memory_pair()
+    ear = Ear()
+    peer = Peer(ours, ear, **options)
+    async with asyncio.timeout(3 * DEADLINE), connected(peer):
+        yield peer, ear, Wire(theirs)
+
+
+# -- asking and telling -------------------------------------------------------------------------
+
+
+async def test_a_typed_call_sends_the_method_and_reads_the_typed_answer() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        blocks = decode_blocks(b'[{"type":"text","text":"hi"},{"type":"newer","x":[1]}]').value
+        call = asyncio.create_task(peer.call(PROMPT, PromptRequest("s", blocks)))
+        asked = await wire.line()
+        assert asked["method"] == "session/prompt"
+        assert asked["params"] == {
+            "sessionId": "s",
+            "prompt": [{"type": "text", "text": "hi"}, {"type": "newer", "x": [1]}],
+        }
+        wire.send({"id": asked["id"], "result": {"stopReason": "end_turn", "newer": 1}})
+        assert (await call).stop_reason == "end_turn"
+
+
+async def test_null_is_a_result_without_members() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        call = asyncio.create_task(
+            peer.call(SET_SESSION_MODE, SetSessionModeRequest(session_id="s", mode_id="m"))
+        )
+        wire.send({"id": (await wire.line())["id"], "result": None})
+        assert type(await call).__name__ == "SetSessionModeResponse"
+
+
+async def test_a_result_of_another_shape_fails_its_call_alone() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        call = asyncio.create_task(peer.call(LIST_SESSIONS, ListSessionsRequest()))
+        wire.send({"id": (await wire.line())["id"], "result": "none"})
+        with pytest.raises(InvalidParamsError):
+            await call
+        again = asyncio.create_task(peer.call(LIST_SESSIONS, ListSessionsRequest()))
+        wire.send({"id": (await wire.line())["id"], "result": {"sessions": []}})
+        assert not (await again).sessions
+
+
+async def test_a_typed_notification_is_sent_without_an_id() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        await peer.notify(CANCEL, CancelNotification("s\ud83d"))
+        told = await wire.line()
+        assert told == {
+            "jsonrpc": "2.0",
+            "method": "session/cancel",
+            "params": {"sessionId": "s\ufffd"},
+        }
+
+
+async def test_a_refusal_reaches_the_caller_with_its_code_and_bytes() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        call = asyncio.create_task(peer.call_raw("m", b"{}"))
+        error = {"code": -32000, "message": "sign in", "data": {"url": "x"}}
+        wire.send({"id": (await wire.line())["id"], "error": error})
+        with pytest.raises(RemoteError) as caught:
+            await call
+        assert (caught.value.code, caught.value.message) == (-32000, "sign in")
+        assert json.loads(caught.value.raw) == error
+        assert json.loads(to_wire(caught.value).raw) == error
+
+
+async def test_an_answer_over_the_limit_fails_its_call_and_nothing_else() -> None:
+    async with peer_and_wire(limit=2000) as (peer, _, wire):
+        first = asyncio.create_task(peer.call_raw("m", b"{}"))
+        second = asyncio.create_task(peer.call_raw("n", b"{}"))
+        one, two = await wire.line(), await wire.line()
+        wire.send({"id": one["id"], "result": "x" * 300_000}, {"id": two["id"], "result": 2})
+        with pytest.raises(RemoteError, match="over the limit"):
+            await first
+        assert await second == b"2"
+
+
+# -- order --------------------------------------------------------------------------------------
+
+
+async def test_an_update_before_a_response_is_handled_before_it_resolves_though_it_waits() -> None:
+    async with peer_and_wire() as (peer, ear, wire):
+        go_on = asyncio.Event()
+
+        async def wait(batch: list[NotificationReceived]) -> None:
+            await go_on.wait()
+
+        ear.hear = wait
+        call = asyncio.create_task(peer.call_raw("m", b"{}"))
+        asked = await wire.line()
+        wire.send({"method": "update"}, {"id": asked["id"], "result": {}}, {"method": "behind"})
+        await until(lambda: ear.batches)
+        await rounds(20)
+        assert not call.done()
+        go_on.set()
+        await call
+        assert ear.heard[0] == "update"
+
+
+async def test_what_follows_an_answer_is_handled_behind_what_the_answer_sets_off() -> None:
+    async with peer_and_wire() as (peer, ear, wire):
+        order: list[str] = []
+
+        async def answered(answer: Answer) -> None:
+            await asyncio.sleep(0.01)  # takes its time, and the lane waits
+            order.append(f"answer {answer!r}")
+
+        async def hear(batch: list[NotificationReceived]) -> None:
+            order.extend(notification.method for notification in batch)
+
+        ear.hear = hear
+        number = peer.begin("m", b"{}", answered)
+        await wire.line()
+        wire.send({"method": "a"}, {"method": "b"}, {"id": number, "result": 1}, {"method": "c"})
+        wire.send({"id": "end", "method": "end"})
+        await wire.line()
+        assert order == ["a", "b", "answer b'1'", "c"]
+
+
+async def test_notifications_in_one_read_come_as_one_batch() -> None:
+    async with peer_and_wire() as (_, ear, wire):
+        wire.send(*[{"method": f"n{number}"} for number in range(5)], {"id": 1, "method": "r"})
+        await wire.line()
+        assert [len(batch) for batch in ear.batches] == [5]
+        assert ear.heard == ["n0", "n1", "n2", "n3", "n4", "r"]
+
+
+async def test_requests_start_in_the_order_of_the_wire_and_run_side_by_side() -> None:
+    async with peer_and_wire() as (_, ear, wire):
+        released = asyncio.Event()
+
+        async def slow_first(request: RequestReceived) -> bytes:
+            if request.method == "r0":
+                await released.wait()
+            return b"{}"
+
+        ear.handler = slow_first
+        wire.send(
+            {"method": "n0"},
+            *[{"id": number, "method": f"r{number}"} for number in range(4)],
+            {"method": "n1"},
+        )
+        assert [(await wire.line())["id"] for _ in range(3)] == [1, 2, 3]
+        released.set()
+        assert (await wire.line())["id"] == 0
+        assert ear.heard == ["n0", "r0", "r1", "r2", "r3", "n1"]
+
+
+# -- cancellation -------------------------------------------------------------------------------
+
+
+async def test_cancelling_a_call_sends_a_cancel_request_and_ignores_the_late_answer() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        call = asyncio.create_task(peer.call_raw("m", b"{}"))
+        asked = await wire.line()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        told = await wire.line()
+        assert told["method"] == "$/cancel_request"
+        assert told["params"] == {"requestId": asked["id"]}
+        wire.send({"id": asked["id"], "error": {"code": -32800, "message": "cancelled"}})
+        wire.send({"id": asked["id"], "result": {}})
+        wire.send({"id": "next", "method": "m"})
+        assert await wire.line() == {"jsonrpc": "2.0", "id": "next", "result": {}}
+
+
+async def test_a_call_that_runs_out_of_time_is_cancelled_at_the_other_side() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await peer.call_raw("m", b"{}")
+        assert (await wire.line())["method"] == "m"
+        assert (await wire.line())["method"] == "$/cancel_request"
+
+
+@pytest.mark.parametrize("id_", [7, "seven", None, -1])
+async def test_a_cancel_request_ends_the_handler_and_answers_cancelled(id_: object) -> None:
+    async with peer_and_wire() as (_, ear, wire):
+        ended = asyncio.Event()
+
+        async def forever(request: RequestReceived) -> bytes:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            return b""
+
+        ear.handler = forever
+        wire.send(
+            {"id": id_, "method": "m"},
+            {"method": "$/cancel_request", "params": {"requestId": id_}},
+        )
+        answer = await wire.line()
+        assert (answer["id"], answer["error"]["code"]) == (id_, -32800)
+        assert ended.is_set()
+        assert "$/cancel_request" not in ear.heard
+
+
+async def test_a_handler_may_finish_all_the_same_when_it_is_cancelled() -> None:
+    async with peer_and_wire() as (_, ear, wire):
+
+        async def partly(request: RequestReceived) -> bytes:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return b'"so far"'
+            return b""
+
+        ear.handler = partly
+        wire.send(
+            {"id": 1, "method": "m"}, {"method": "$/cancel_request", "params": {"requestId": 1}}
+        )
+        assert (await wire.line())["result"] == "so far"
+
+
+@pytest.mark.parametrize(
+    "params", [{"requestId": 99}, {"requestId": "1"}, {"requestId": {}}, {}, [1], None]
+)
+async def test_a_cancel_request_for_nothing_changes_nothing(params: object) -> None:
+    async with peer_and_wire() as (_, ear, wire):
+        released = asyncio.Event()
+
+        async def wait(request: RequestReceived) -> bytes:
+            if request.method == "first":
+                await released.wait()
+            return b"1"
+
+        ear.handler = wait
+        wire.send(
+            {"id": 1, "method": "first"},
+            {"method": "$/cancel_request", "params": params},
+            {"id": 2, "method": "second"},
+        )
+        assert (await wire.line())["id"] == 2
+        released.set()
+        assert await wire.line() == {"jsonrpc": "2.0", "id": 1, "result": 1}
+
+
+async def test_two_requests_with_one_id_are_both_answered_and_both_cancelled() -> None:
+    async with peer_and_wire() as (_, ear, wire):
+
+        async def forever(request: RequestReceived) -> bytes:
+            await asyncio.Event().wait()
+            return b""
+
+        wire.send({"id": 1, "method": "m"}, {"id": 1, "method": "n"})
+        assert [(await wire.line())["id"] for _ in range(2)] == [1, 1]
+        ear.handler = forever
+        wire.send(
+            {"id": 1, "method": "m"},
+            {"id": 1, "method": "n"},
+            {"method": "$/cancel_request", "params": {"requestId": 1}},
+        )
+        assert [(await wire.line())["error"]["code"] for _ in range(2)] == [-32800, -32800]
+
+
+async def test_a_handler_that_is_cancelled_from_within_is_answered_for() -> None:
+    async with peer_and_wire() as (_, ear, wire):
+
+        async def waits_for_something_cancelled(request: RequestReceived) -> bytes:
+            task = asyncio.create_task(asyncio.Event().wait())
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await task
+            return b""
+
+        ear.handler = waits_for_something_cancelled
+        wire.send({"id": 1, "method": "m"})
+        assert (await wire.line())["error"]["code"] == -32800
+
+
+# -- errors -------------------------------------------------------------------------------------
+
+
+async def test_an_error_to_the_peer_carries_no_exception_text_but_an_incident_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with peer_and_wire() as (_, ear, wire):
+
+        async def fail(request: RequestReceived) -> bytes:
+            raise RuntimeError("secret of the house")
+
+        ear.handler = fail
+        wire.send({"id": 1, "method": "m"})
+        answer = await wire.line()
+        assert answer["error"]["code"] == -32603
+        assert "secret" not in json.dumps(answer)
+        incident = answer["error"]["data"]["incident"]
+        assert incident in caplog.text
+        assert "secret of the house" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (
+            InvalidParamsError("cwd: not absolute", "cwd"),
+            {"code": -32602, "message": "cwd: not absolute", "data": {"field": "cwd"}},
+        ),
+        (
+            MethodNotFoundError("x/y"),
+            {"code": -32601, "message": "method not found: x/y", "data": {"method": "x/y"}},
+        ),
+        (HoldfastError("two\nlines"), {"code": -32603, "message": "two lines"}),
+        (HoldfastError(""), {"code": -32603, "message": "error"}),
+    ],
+)
+async def test_our_own_errors_speak_for_themselves(
+    raised: HoldfastError, expected: dict[str, Any]
+) -> None:
+    async with peer_and_wire() as (_, ear, wire):
+
+        async def fail(request: RequestReceived) -> bytes:
+            raise raised
+
+        ear.handler = fail
+        wire.send({"id": 1, "method": "m"})
+        assert (await wire.line())["error"] == expected
+
+
+async def test_a_handler_that_raises_on_a_notification_does_not_end_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with peer_and_wire() as (_, ear, wire):
+
+        async def fail(batch: list[NotificationReceived]) -> None:
+            raise RuntimeError("bad day")
+
+        ear.hear = fail
+        wire.send({"method": "n"}, {"id": 1, "method": "m"})
+        assert (await wire.line())["result"] == {}
+        assert "bad day" in caplog.text
+
+
+async def test_an_answer_that_cannot_be_handled_does_not_end_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with peer_and_wire() as (peer, _, wire):
+
+        async def fail(answer: Answer) -> None:
+            raise RuntimeError("bad day")
+
+        number = peer.begin("m", b"{}", fail)
+        wire.send({"id": number, "result": {}}, {"id": 1, "method": "m"})
+        assert (await wire.line())["method"] == "m"
+        assert (await wire.line())["id"] == 1
+        assert "bad day" in caplog.text
+
+
+async def test_garbage_is_answered_and_the_connection_lives_on() -> None:
+    async with peer_and_wire(limit=3000) as (_, _ear, wire):
+        wire.send(b"garbage", b"[]", b"x" * 5000, b"[" * 2000, b"\xff", {"id": 1, "method": "m"})
+        answers = [await wire.line() for _ in range(6)]
+        codes = [answer["error"]["code"] for answer in answers[:5]]
+        assert codes == [-32700, -32600, -32600, -32600, -32700]
+        assert answers[5] == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+async def test_what_a_program_prints_by_accident_gets_no_reply_but_its_requests_do() -> None:
+    async with peer_and_wire(limit=1000, reply_to_garbage=False) as (_, _ear, wire):
+        wire.send(
+            b"Welcome!",
+            b"[1]",
+            b"{}",
+            {"id": 5, "method": "m", "params": {"x": "y" * 5000}},
+            {"id": 6, "method": 1},
+            {"id": 7, "method": "m"},
+        )
+        answers = [await wire.line() for _ in range(3)]
+        assert [answer["id"] for answer in answers] == [5, 6, 7]
+        assert [answer.get("error", {}).get("code") for answer in answers] == [-32600, -32600, None]
+
+
+async def test_a_meta_that_holds_our_parameter_names_stays_in_the_params() -> None:
+    async with peer_and_wire() as (_, ear, wire):
+        params = {"_meta": {"request": 1, "self": 2, "session_id": "x", "sessionId": "evil"}}
+        wire.send({"id": 1, "method": "m", "params": params}, {"method": "n", "params": params})
+        assert (await wire.line())["result"] == params
+        await until(lambda: ear.batches)
+        assert json.loads(ear.requests[0].params) == params
+        assert json.loads(ear.batches[0][0].params) == params
+
+
+# -- back pressure ------------------------------------------------------------------------------
+
+
+async def test_who_tells_much_waits_for_who_reads_slowly() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        big = json.dumps("x" * 2 * HIGH_WATER).encode()
+        telling = asyncio.create_task(peer.notify_raw("n", big))
+        await rounds(20)
+        assert not telling.done()
+        assert peer.buffered > 0
+        assert (await wire.line())["method"] == "n"
+        await asyncio.wait_for(telling, DEADLINE)
+
+
+async def test_a_peer_that_asks_much_and_reads_nothing_is_not_read_either() -> None:
+    async with peer_and_wire() as (peer, ear, wire):
+
+        async def big(request: RequestReceived) -> bytes:
+            return json.dumps("x" * 1_000_000).encode()
+
+        ear.handler = big
+        for number in range(100):
+            wire.send({"id": number, "method": "m", "params": {"pad": "x" * 100_000}})
+        await until(lambda: peer.buffered >= UNREAD)
+        await rounds(200)
+        assert peer.buffered < UNREAD + 5_000_000
+        assert [(await wire.line())["id"] for _ in range(100)] == list(range(100))
+
+
+async def test_replies_to_garbage_do_not_pile_up_for_a_peer_that_does_not_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with peer_and_wire() as (peer, ear, wire):
+        caplog.set_level(logging.CRITICAL, "holdfast.rpc.peer")
+        for _ in range(20):
+            wire.send(*[b"garbage"] * 1000)
+        wire.send({"id": 1, "method": "m"})
+        await until(lambda: ear.requests)
+        assert peer.buffered <= 2 * HIGH_WATER
+
+
+# -- the end ------------------------------------------------------------------------------------
+
+
+async def test_when_the_other_side_goes_pending_calls_fail() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        calls = [asyncio.create_task(peer.call_raw("m", b"{}")) for _ in range(3)]
+        await wire.line()
+        await wire.transport.aclose()
+        for call in calls:
+            with pytest.raises(ConnectionLostError):
+                await call
+        with pytest.raises(ConnectionLostError):
+            await peer.call_raw("m", b"{}")
+
+
+async def test_each_pending_answer_is_told_once_that_the_connection_is_lost() -> None:
+    peer = Peer(memory_pair()[0], Ear())
+    told: list[Answer] = []
+
+    async def answered(answer: Answer) -> None:
+        told.append(answer)
+
+    peer.begin("m", b"{}", answered)
+    await peer.aclose()
+    await peer.aclose()
+    assert [type(answer) for answer in told] == [ConnectionLostError]
+
+
+async def test_closing_ends_the_handlers_that_run() -> None:
+    ended = []
+    async with peer_and_wire() as (_, ear, wire):
+
+        async def forever(request: RequestReceived) -> bytes:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(request.id)
+            return b""
+
+        ear.handler = forever
+        wire.send({"id": 1, "method": "m"}, {"id": 1, "method": "m"}, {"id": 2, "method": "m"})
+        await until(lambda: len(ear.requests) == 3)
+    assert sorted(ended) == [b"1", b"1", b"2"]
+
+
+async def test_a_call_that_is_waiting_for_room_fails_when_the_other_side_goes() -> None:
+    async with peer_and_wire() as (peer, _, wire):
+        big = json.dumps("x" * 10 * HIGH_WATER).encode()
+        call = asyncio.create_task(peer.call_raw("m", big))
+        await rounds(10)
+        await wire.transport.aclose()
+        with pytest.raises(ConnectionLostError):
+            await call

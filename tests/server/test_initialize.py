@@ -1,0 +1,161 @@
+"""`initialize`, and what comes before it. Source: spec v1, initialization."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import editor, received, scripted_agent, wrap_command, wrapped
+
+INVALID_REQUEST = -32600
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("session/new", {"cwd": "/", "mcpServers": []}),
+        ("session/list", {}),
+        ("session/prompt", {"sessionId": "x", "prompt": []}),
+        ("authenticate", {"methodId": "x"}),
+        ("_vendor/thing", {}),
+    ],
+)
+async def test_anything_before_initialize_is_refused_and_told_why(
+    journal: Path, method: str, params: Any
+) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        error = await client.refused(method, params)
+        assert error.code == INVALID_REQUEST
+        assert "initialize" in error.message
+        await client.initialize()
+        await client.new()
+
+
+async def test_a_notification_before_initialize_is_ignored_and_not_answered(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with editor(wrap_command(scripted_agent(log=str(log))), journal=journal) as client:
+        client.tell("session/cancel", {"sessionId": "x"})
+        client.tell("_vendor/thing", {})
+        await client.initialize()
+        assert len(client.messages) == 1
+        assert [message["method"] for message in received(log)] == ["initialize"]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 65535])
+async def test_version_one_is_answered_whatever_version_is_asked_for_and_asked_of_the_agent(
+    journal: Path, tmp_path: Path, version: int
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with editor(wrap_command(scripted_agent(log=str(log))), journal=journal) as client:
+        answer = await client.call("initialize", {"protocolVersion": version})
+        assert answer["protocolVersion"] == 1
+        assert received(log, "initialize")[0]["params"]["protocolVersion"] == 1
+
+
+async def test_initialize_without_a_version_is_refused_by_name(journal: Path) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        error = await client.refused("initialize", {})
+        assert error.code == -32602
+        assert "protocolVersion" in error.message
+        await client.initialize()
+
+
+async def test_a_second_initialize_is_refused_and_the_agent_goes_on(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        error = await client.refused("initialize", {"protocolVersion": 1})
+        assert error.code == INVALID_REQUEST
+        await client.prompt(session, {"say": "still here"})
+
+
+async def test_auth_methods_prompt_capabilities_and_agent_info_are_as_the_agent_says(
+    journal: Path,
+) -> None:
+    methods = [{"id": "key", "name": "API key", "vendor": {"x": [1, None]}}]
+    info = {"name": "scripted", "version": "1", "title": "The Agent", "build": 7}
+    can = {
+        "promptCapabilities": {"image": True, "_meta": {"max": 3}, "video": True},
+        "mcpCapabilities": {"http": True, "acp": True},
+        "auth": {"logout": {}},
+        "_meta": {"vendor": {"deep": [1.50, "\u00e9"]}},
+    }
+    agent = scripted_agent(authMethods=methods, info=info, capabilities=can)
+    async with editor(wrap_command(agent), journal=journal) as client:
+        answer = await client.initialize()
+        assert answer["authMethods"] == methods
+        assert answer["agentInfo"] == info
+        for name, value in can.items():
+            assert answer["agentCapabilities"][name] == value
+
+
+async def test_the_session_capabilities_are_the_agents_and_those_of_holdfast(
+    journal: Path,
+) -> None:
+    sessions = {
+        "list": {"_meta": {"mine": True}},
+        "resume": None,
+        "fork": {},
+        "additionalDirectories": {},
+        "_vendor": 1,
+    }
+    agent = scripted_agent(capabilities={"sessionCapabilities": sessions, "loadSession": False})
+    async with editor(wrap_command(agent), journal=journal) as client:
+        can = (await client.initialize())["agentCapabilities"]
+        assert can["loadSession"] is True
+        assert can["sessionCapabilities"] == {
+            "list": {"_meta": {"mine": True}},
+            "resume": {},
+            "fork": {},
+            "additionalDirectories": {},
+            "_vendor": 1,
+            "close": {},
+            "delete": {},
+        }
+
+
+async def test_an_agent_without_any_capabilities_gets_those_of_holdfast(journal: Path) -> None:
+    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+        can = (await client.initialize())["agentCapabilities"]
+        assert can["loadSession"] is True
+        assert set(can["sessionCapabilities"]) == {"list", "resume", "close", "delete"}
+
+
+async def test_the_agent_is_told_of_the_client_as_it_introduced_itself(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    params = {
+        "protocolVersion": 1,
+        "clientCapabilities": {"fs": {"readTextFile": True, "_meta": {"a": 1}}, "_vendor": [1]},
+        "clientInfo": {"name": "editor", "version": "2", "theme": "dark"},
+        "_meta": {"trace": "x"},
+    }
+    async with editor(wrap_command(scripted_agent(log=str(log))), journal=journal) as client:
+        await client.call("initialize", params)
+        assert received(log, "initialize")[0]["params"] == params
+
+
+async def test_stdout_carries_one_message_a_line_and_nothing_else(journal: Path) -> None:
+    agent = scripted_agent(initialize="garbage")
+    async with editor(wrap_command(agent), journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"line": "a stray print"}, {"say": "ok"})
+        assert all(message.get("jsonrpc") == "2.0" for message in client.messages)
+        assert client.text() == "ok"
+
+
+async def test_an_id_comes_back_equal_in_type_and_value(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        for id_ in ("1", "text", 10**15, -4, None):
+            client.send({"id": id_, "method": "session/list", "params": {}})
+            await client.until(lambda: len(client.messages) >= 1)
+            message = client.messages[-1]
+            await client.until(lambda id_=id_: client.messages[-1].get("id", 0) == id_)
+            message = client.messages[-1]
+            assert message["id"] == id_
+            assert type(message["id"]) is type(id_)

@@ -1,0 +1,238 @@
+"""`session/new`: what is checked, what is handed on, which id comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import received, wrapped
+
+INVALID_PARAMS = -32602
+
+
+def new(**params: Any) -> dict[str, Any]:
+    return {"cwd": "/", "mcpServers": [], **params}
+
+
+@pytest.mark.parametrize("cwd", ["work", "./work", "", "~/work"])
+async def test_cwd_must_be_absolute(journal: Path, cwd: str) -> None:
+    async with wrapped(journal) as client:
+        error = await client.refused("session/new", new(cwd=cwd))
+        assert error.code == INVALID_PARAMS
+        assert "cwd" in error.message
+        assert error.data["field"] == "cwd"
+
+
+async def test_a_missing_or_wrong_field_is_named(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        for params, field in (
+            ({"mcpServers": []}, "cwd"),
+            ({"cwd": 7, "mcpServers": []}, "cwd"),
+            ({"cwd": "/"}, "mcpServers"),
+            ({"cwd": "/", "mcpServers": {}}, "mcpServers"),
+        ):
+            error = await client.refused("session/new", params)
+            assert error.code == INVALID_PARAMS
+            assert field in error.message
+
+
+async def test_additional_directories_must_be_absolute_where_advertised(journal: Path) -> None:
+    can = {"sessionCapabilities": {"additionalDirectories": {}}}
+    async with wrapped(journal, capabilities=can) as client:
+        error = await client.refused("session/new", new(additionalDirectories=["/a", "b"]))
+        assert error.code == INVALID_PARAMS
+        assert "additionalDirectories[1]" in error.message
+        session = await client.new("/", additionalDirectories=["/a", "/b"])
+        [listed] = await client.sessions()
+        assert listed["sessionId"] == session
+        assert listed["additionalDirectories"] == ["/a", "/b"]
+
+
+async def test_additional_directories_that_are_not_advertised_are_refused(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        error = await client.refused("session/new", new(additionalDirectories=["/a"]))
+        assert error.code == INVALID_PARAMS
+        assert "additionalDirectories" in error.message
+        await client.new("/", additionalDirectories=[])
+
+
+SERVER = {"name": "files", "command": "/bin/cat", "args": [], "env": []}
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ({**SERVER, "command": "no-such-program-anywhere"}, "command"),
+        ({**SERVER, "command": "./cat"}, "command"),
+        ({**SERVER, "command": "bin/cat"}, "command"),
+        ({**SERVER, "command": ""}, "command"),
+        ({**SERVER, "args": "x"}, "args"),
+        ({**SERVER, "env": [{"name": "A"}]}, "env"),
+        ({"name": "files", "args": [], "env": []}, "command"),
+        ({"type": "http", "name": "files", "url": "http://x", "headers": []}, "http"),
+        ({"type": "sse", "name": "files", "url": "http://x", "headers": []}, "sse"),
+    ],
+)
+async def test_an_mcp_server_that_cannot_be_used_is_refused_by_its_name(
+    journal: Path, tmp_path: Path, server: dict[str, Any], said: str
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, log=str(log)) as client:
+        error = await client.refused("session/new", new(mcpServers=[SERVER, server]))
+        assert error.code == INVALID_PARAMS
+        assert "'files'" in error.message
+        assert "mcpServers[1]" in error.message
+        assert said in error.message
+        assert "\n" not in error.message
+        assert received(log, "session/new") == []
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_http_and_sse_servers_are_relayed_to_an_agent_that_takes_them(
+    journal: Path, tmp_path: Path, transport: str
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    server = {
+        "type": transport,
+        "name": "web",
+        "url": "https://example.test/mcp",
+        "headers": [{"name": "Authorization", "value": "Bearer t", "_meta": {"x": 1}}],
+        "_vendor": True,
+    }
+    can = {"mcpCapabilities": {transport: True}}
+    async with wrapped(journal, log=str(log), capabilities=can) as client:
+        await client.new("/", mcpServers=[server])
+        assert received(log, "session/new")[0]["params"]["mcpServers"] == [server]
+        broken = {**server, "headers": "none"}
+        error = await client.refused("session/new", new(mcpServers=[broken]))
+        assert "'web'" in error.message
+        assert "headers" in error.message
+
+
+async def test_a_command_on_path_is_handed_on_absolute_and_nothing_else_is_changed(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    first = {"name": "a", "command": "cat", "args": ["-"], "env": [], "timeout": 5, "_meta": {}}
+    second = {"name": "b", "command": "/not/there/yet", "args": [], "env": []}
+    async with wrapped(journal, log=str(log)) as client:
+        sent = new(mcpServers=[first, second], _meta={"trace": 1}, vendor={"x": [None]})
+        await client.call("session/new", sent)
+        found = shutil.which("cat")
+        assert found is not None
+        expected = {**sent, "mcpServers": [{**first, "command": os.path.abspath(found)}, second]}
+        assert received(log, "session/new")[0]["params"] == expected
+
+
+async def test_a_server_reached_in_a_way_newer_than_this_release_is_relayed(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    server = {"type": "acp", "name": "mine", "id": "x-1"}
+    async with wrapped(journal, log=str(log)) as client:
+        await client.new("/", mcpServers=[server])
+        assert received(log, "session/new")[0]["params"]["mcpServers"] == [server]
+
+
+async def test_the_id_is_the_agents_own_if_it_is_free(journal: Path) -> None:
+    async with wrapped(journal, ids="counter") as client:
+        assert await client.new() == "0"
+        assert await client.new() == "1"
+
+
+async def test_ids_are_unique_when_the_agent_counts_from_0_in_every_process(
+    journal: Path, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+    for number in range(3):
+        async with wrapped(journal, ids="counter") as client:
+            session = await client.new()
+            await client.prompt(session, {"say": f"in process {number}"})
+            seen.append(session)
+    assert len(set(seen)) == 3
+    async with wrapped(journal, ids="counter") as client:
+        for number, session in enumerate(seen):
+            await client.load(session)
+            assert client.text(session_id=session) == f"in process {number}"
+            await client.prompt(session, {"say": " and on"})
+            assert client.text(session_id=session).startswith(f"in process {number}")
+            assert client.text(session_id=session).endswith(" and on")
+
+
+async def test_an_updates_session_is_the_clients_when_ids_differ(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, ids="counter") as client:
+        await client.prompt(await client.new(), "taken")
+    async with wrapped(journal, ids="counter", log=str(log)) as client:
+        session = await client.new()
+        assert session != "0"
+        await client.prompt(session, {"say": "mine"})
+        assert client.text(session_id=session) == "mine"
+        assert received(log, "session/prompt")[0]["params"]["sessionId"] == "0"
+        told = [message["params"] for message in client.messages if "method" in message]
+        assert {params["sessionId"] for params in told} == {session}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_updates_around_the_agents_answer_to_new_follow_ours(
+    journal: Path, when: str
+) -> None:
+    update = {
+        "jsonrpc": "2.0",
+        "method": "session/update",
+        "params": {
+            "sessionId": "0",
+            "update": {"sessionUpdate": "available_commands_update", "availableCommands": []},
+        },
+    }
+    agent: dict[str, Any] = {"ids": "counter", when: {"session/new": [json.dumps(update)] * 2}}
+    async with wrapped(journal, **agent) as client:
+        assert await client.new() == "0"
+        answer = client.place_of_answer(client.last_id)
+        await client.until(lambda: len(client.updates("0")) == 2)
+        places = [n for n, message in enumerate(client.messages) if "method" in message]
+        assert min(places) > answer
+
+
+async def test_notifications_and_requests_around_the_answer_to_new_follow_ours(
+    journal: Path,
+) -> None:
+    told = '{"jsonrpc":"2.0","method":"_vendor/ready","params":{"sessionId":"$ID","n":1}}'
+    asked = '{"jsonrpc":"2.0","id":5,"method":"_vendor/ask","params":{"sessionId":"$ID"}}'
+    async with wrapped(journal, after={"session/new": [told, asked]}) as client:
+        client.answers["_vendor/ask"] = lambda params: {"yes": True}
+        session = await client.new()
+        answer = client.place_of_answer(client.last_id)
+        await client.until(lambda: len(client.messages) == answer + 3)
+        told_message, asked_message = client.messages[answer + 1 :]
+        assert told_message["params"] == {"sessionId": session, "n": 1}
+        assert asked_message["params"] == {"sessionId": session}
+
+
+async def test_modes_options_and_unknown_fields_of_the_answer_reach_the_client(
+    journal: Path,
+) -> None:
+    opened = {
+        "modes": {"currentModeId": "a", "availableModes": [{"id": "a", "name": "A", "_x": 1}]},
+        "configOptions": [],
+        "models": {"currentModelId": "m", "availableModels": []},
+        "_meta": {"vendor": 1},
+    }
+    async with wrapped(journal, opened=opened) as client:
+        result = await client.call("session/new", new())
+        assert {name: result[name] for name in opened} == opened
+
+
+async def test_a_new_session_without_an_id_is_an_error_and_leaves_nothing(journal: Path) -> None:
+    async with wrapped(journal, replies={"session/new": [{"oops": 1}, None]}) as client:
+        for _ in range(2):
+            error = await client.refused("session/new", new())
+            assert error.code == -32603
+        assert await client.sessions() == []

@@ -1,0 +1,341 @@
+"""The agent's side of a session after a restart: resumed, loaded, or told what was said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import Editor, received, say, wrapped
+
+RESUME = {"sessionCapabilities": {"resume": {}}}
+LOAD = {"loadSession": True}
+
+
+def line(update: dict[str, Any]) -> str:
+    """An update of the session "$ID" as the agent prints it."""
+    params = {"sessionId": "$ID", "update": update}
+    return json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
+
+
+async def talked(journal: Path, *said: str, **agent: Any) -> str:
+    """A session in which the agent has said this, and whose processes are gone."""
+    async with wrapped(journal, **agent) as client:
+        session = await client.new()
+        for text in said:
+            await client.prompt(session, {"say": text})
+        return session
+
+
+def methods(log: Path) -> list[str]:
+    return [message.get("method", "") for message in received(log)]
+
+
+async def test_the_session_is_restored_by_the_agents_own_resume_where_it_has_one(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    agent: dict[str, Any] = {"capabilities": RESUME | LOAD, "store": str(tmp_path / "store")}
+    session = await talked(journal, "a", **agent)
+    server = {"name": "s", "command": "/bin/cat", "args": [], "env": [{"name": "K", "value": "v"}]}
+    async with wrapped(journal, log=str(log), **agent) as client:
+        await client.load(session, "/", mcpServers=[server], _meta={"x": 1})
+        assert client.text() == "a"
+        await client.prompt(session, {"say": "b"})
+        assert methods(log) == ["initialize", "session/resume", "session/prompt"]
+        params = received(log, "session/resume")[0]["params"]
+        expected = {"sessionId": session, "cwd": "/", "mcpServers": [server], "_meta": {"x": 1}}
+        assert params == expected
+        assert len(received(log, "session/prompt")[0]["params"]["prompt"]) == 1
+
+
+async def test_else_by_its_own_load_with_that_replay_kept_from_client_and_journal(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    agent: dict[str, Any] = {"capabilities": LOAD, "store": str(tmp_path / "store")}
+    session = await talked(journal, "a", "b", **agent)
+    for _ in range(2):
+        async with wrapped(journal, log=str(log), **agent) as client:
+            await client.load(session)
+            assert client.text() == "ab"
+            assert methods(log)[-1] == "session/load"
+    async with wrapped(journal, **agent) as client:
+        await client.load(session)
+        await client.prompt(session, {"say": "c"})
+        assert client.text() == "abc"
+
+
+async def test_a_replay_that_goes_on_behind_the_agents_answer_is_kept_away_too(
+    journal: Path, tmp_path: Path
+) -> None:
+    agent: dict[str, Any] = {
+        "capabilities": LOAD,
+        "store": str(tmp_path / "store"),
+        "after": {"session/load": [line(say("late")), line({"sessionUpdate": "x-late"})]},
+    }
+    session = await talked(journal, "a", **agent)
+    async with wrapped(journal, **agent) as client:
+        await client.load(session)
+        await client.prompt(session, {"say": "b"})
+        assert client.text() == "ab"
+    async with wrapped(journal, **agent) as client:
+        await client.load(session)
+        assert client.text() == "ab"
+        assert "x-late" not in str(client.updates())
+
+
+async def test_what_is_news_in_the_agents_replay_reaches_client_and_journal(
+    journal: Path, tmp_path: Path
+) -> None:
+    old = {"name": "old", "description": ""}
+    new = {"name": "new", "description": ""}
+    commands = [
+        {"sessionUpdate": "available_commands_update", "availableCommands": [command]}
+        for command in (old, new)
+    ]
+    agent: dict[str, Any] = {
+        "capabilities": LOAD,
+        "store": str(tmp_path / "store"),
+        "before": {"session/load": [line(update) for update in commands]},
+    }
+    session = await talked(journal, "a", **agent)
+    for _ in range(2):
+        async with wrapped(journal, **agent) as client:
+            await client.load(session)
+            told = [u for u in client.updates() if u["sessionUpdate"].startswith("available")]
+            assert told == [commands[1]]
+
+
+async def test_a_mode_in_the_agents_replay_does_not_undo_what_the_person_chose(
+    journal: Path, tmp_path: Path
+) -> None:
+    modes = {
+        "currentModeId": "ask",
+        "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}],
+    }
+    agent: dict[str, Any] = {
+        "capabilities": LOAD,
+        "store": str(tmp_path / "store"),
+        "opened": {"modes": modes},
+        "before": {
+            "session/load": [line({"sessionUpdate": "current_mode_update", "currentModeId": "ask"})]
+        },
+    }
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, **agent) as client:
+        session = await client.new()
+        await client.prompt(session, {"say": "a"})
+        await client.call("session/set_mode", {"sessionId": session, "modeId": "code"})
+    async with wrapped(journal, log=str(log), **agent) as client:
+        result = await client.load(session)
+        assert result["modes"]["currentModeId"] == "code"
+        [asked] = received(log, "session/set_mode")
+        assert asked["params"] == {"sessionId": session, "modeId": "code"}
+
+
+def context_in(prompt: list[dict[str, Any]]) -> str:
+    """The earlier conversation that came with a prompt, in either form; "" when none did."""
+    first = prompt[0]
+    if first["type"] == "resource":
+        return str(first["resource"]["text"])
+    return str(first["text"]) if len(prompt) > 1 else ""
+
+
+@pytest.mark.parametrize(
+    ("can", "kind"),
+    [({}, "text"), ({"promptCapabilities": {"embeddedContext": True}}, "resource")],
+)
+async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_prompt(
+    journal: Path, tmp_path: Path, can: dict[str, Any], kind: str
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, capabilities=can) as client:
+        session = await client.new()
+        await client.prompt(session, "my first question")
+        tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Look", "kind": "read"}
+        await client.prompt(session, {"update": tool}, {"think": "secretly"}, {"say": "I looked"})
+    async with wrapped(journal, capabilities=can, log=str(log)) as client:
+        await client.load(session)
+        assert methods(log) == ["initialize", "session/new"]
+        assert await client.prompt(session, "and now?") == {"stopReason": "end_turn"}
+        await client.prompt(session, "again")
+        first, second = received(log, "session/prompt")
+        assert first["params"]["sessionId"] != session
+        context, own = first["params"]["prompt"]
+        assert context["type"] == kind
+        text = context_in([context, own])
+        assert "my first question" in text
+        assert "I looked" in text
+        assert "Look" in text
+        assert "secretly" not in text
+        assert own == {"type": "text", "text": "and now?"}
+        # Only with the next prompt, not with every one.
+        assert second["params"]["prompt"] == [{"type": "text", "text": "again"}]
+
+
+async def test_restored_context_is_never_shown_or_journalled_as_something_the_user_said(
+    journal: Path, tmp_path: Path
+) -> None:
+    session = await talked(journal, "a")
+    async with wrapped(journal) as client:
+        await client.load(session)
+        echo = {
+            "sessionUpdate": "user_message_chunk",
+            "content": {"type": "text", "text": "what the user said"},
+        }
+        await client.prompt(session, {"update": echo}, {"say": "b"})
+    async with wrapped(journal) as client:
+        await client.load(session)
+        said = client.text("user_message_chunk")
+        assert "earlier part" not in said
+        assert "earlier part" not in client.text()
+        assert "what the user said" in said
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+async def test_context_that_an_agent_sends_back_is_kept_away(
+    journal: Path, tmp_path: Path, embedded: bool
+) -> None:
+    can = {"promptCapabilities": {"embeddedContext": embedded}}
+    session = await talked(journal, "a", capabilities=can)
+    async with wrapped(journal, capabilities=can, echo=True) as client:
+        await client.load(session)
+        client.messages.clear()
+        await client.prompt(session, {"say": "b"})
+        said = [u for u in client.updates() if u["sessionUpdate"] == "user_message_chunk"]
+        assert len(said) == 1
+        assert "earlier part" not in str(client.updates())
+    async with wrapped(journal, capabilities=can) as client:
+        await client.load(session)
+        said = [u for u in client.updates() if u["sessionUpdate"] == "user_message_chunk"]
+        assert len(said) == 2
+        assert "earlier part" not in str(said)
+
+
+async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
+    journal: Path, tmp_path: Path
+) -> None:
+    from holdfast.hub.context import CONTEXT_BYTES
+
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal) as client:
+        session = await client.new()
+        for number in range(12):
+            await client.prompt(session, {"flood": [1, 16 * 1024]}, {"say": f"number {number};"})
+    async with wrapped(journal, log=str(log)) as client:
+        await client.load(session)
+        await client.prompt(session, "go on")
+        text = context_in(received(log, "session/prompt")[0]["params"]["prompt"])
+        assert len(text.encode()) <= CONTEXT_BYTES + 1024
+        assert "number 11;" in text
+        assert "number 0;" not in text
+        assert "left out" in text
+
+
+def notices(client: Editor) -> list[dict[str, Any]]:
+    return [u for u in client.updates() if "holdfast/notice" in (u.get("_meta") or {})]
+
+
+async def test_restored_context_is_told_as_a_notice_to_clients_that_show_notices(
+    journal: Path,
+) -> None:
+    session = await talked(journal, "a")
+    shows = {"session": {"notices": {}}}
+    async with wrapped(journal, client=shows) as client:
+        await client.load(session)
+        assert notices(client) == []
+        await client.prompt(session, {"say": "b"})
+        [notice] = notices(client)
+        assert notice["sessionUpdate"] == "notice"
+        assert notice["severity"] == "info"
+        assert notice["title"]
+        assert client.text() == "ab"
+    async with wrapped(journal, client=shows) as client:
+        await client.load(session)
+        assert notices(client) == []  # for the moment, never replayed
+
+
+async def test_restored_context_is_told_as_a_message_to_other_clients(journal: Path) -> None:
+    session = await talked(journal, "a")
+    async with wrapped(journal) as client:
+        await client.load(session)
+        await client.prompt(session, {"say": "b"})
+        [notice] = notices(client)
+        assert notice["sessionUpdate"] == "agent_message_chunk"
+        assert "holdfast" in notice["content"]["text"]
+    async with wrapped(journal) as client:
+        await client.load(session)
+        assert client.text() == "ab"
+
+
+async def test_no_notice_when_nothing_was_said_before(journal: Path, tmp_path: Path) -> None:
+    session = await talked(journal)
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, log=str(log)) as client:
+        await client.load(session)
+        await client.prompt(session, "first")
+        assert notices(client) == []
+        assert len(received(log, "session/prompt")[0]["params"]["prompt"]) == 1
+
+
+async def test_an_agent_that_refuses_to_resume_and_load_gets_the_context(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    refusal = {"error": {"code": -32603, "message": "file is gone"}}
+    agent: dict[str, Any] = {
+        "capabilities": RESUME | LOAD,
+        "replies": {"session/resume": [refusal], "session/load": [refusal]},
+    }
+    session = await talked(journal, "a", **agent)
+    async with wrapped(journal, log=str(log), **agent) as client:
+        await client.load(session)
+        assert client.text() == "a"
+        await client.prompt(session, "next")
+        assert methods(log) == [
+            "initialize",
+            "session/resume",
+            "session/load",
+            "session/new",
+            "session/prompt",
+        ]
+        assert "Assistant: a" in context_in(received(log, "session/prompt")[0]["params"]["prompt"])
+
+
+async def test_context_is_owed_until_the_agent_has_answered_a_prompt(
+    journal: Path, tmp_path: Path
+) -> None:
+    """Also by the next process: the agent's new session does not know the conversation yet."""
+    log = tmp_path / "agent.jsonl"
+    store = tmp_path / "store"
+    agent: dict[str, Any] = {"capabilities": LOAD, "store": str(store)}
+    session = await talked(journal, "a", **agent)
+    store.unlink()
+    async with wrapped(journal, **agent) as client:
+        await client.load(session)  # and nothing is said
+        assert [info["sessionId"] for info in await client.sessions()] == [session]
+    async with wrapped(journal, log=str(log), **agent) as client:
+        await client.load(session)
+        await client.prompt(session, "next")
+        assert "Assistant: a" in context_in(received(log, "session/prompt")[0]["params"]["prompt"])
+    log.unlink()
+    async with wrapped(journal, log=str(log), **agent) as client:
+        await client.load(session)
+        await client.prompt(session, "last")
+        assert len(received(log, "session/prompt")[0]["params"]["prompt"]) == 1
+
+
+async def test_a_greeting_of_the_new_session_at_the_agent_is_not_part_of_the_conversation(
+    journal: Path,
+) -> None:
+    session = await talked(journal, "a")
+    commands = {"sessionUpdate": "available_commands_update", "availableCommands": []}
+    after = {"session/new": [line(say("Welcome!")), line(commands)]}
+    async with wrapped(journal, after=after) as client:
+        await client.load(session)
+        await client.until(lambda: commands in client.updates())
+        await client.prompt(session, {"say": "b"})
+        assert "Welcome" not in client.text()

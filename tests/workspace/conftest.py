@@ -1,0 +1,84 @@
+"""Folders, processes, and a way to wait for what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from holdfast.workspace import Roots, Workspace
+
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
+Runs = Callable[[int], bool]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The session's cwd, an empty folder; `outside` beside it holds a secret."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret").write_text("secret")
+    return folder
+
+
+@pytest.fixture
+async def workspace(project: Path) -> AsyncIterator[Workspace]:
+    """A workspace on `project`, closed after the test."""
+    workspace = Workspace(Roots(str(project)))
+    yield workspace
+    await workspace.aclose()
+
+
+@pytest.fixture
+def until() -> Until:
+    """`await until(condition)`: return when `condition()` holds, fail after ten seconds."""
+
+    async def wait(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < deadline, "waited in vain"
+            await asyncio.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def pid_file(tmp_path: Path) -> Iterator[Path]:
+    """A file for commands to write pids into; whoever still lives after the test is killed."""
+    path = tmp_path / "pids"
+    path.touch()
+    yield path
+    for pid in path.read_text().split():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.fixture
+def runs() -> Runs:
+    """`runs(pid)`: whether that process exists and is more than a zombie."""
+
+    def check(pid: int) -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        stat = Path(f"/proc/{pid}/stat")
+        try:
+            return stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except (FileNotFoundError, ProcessLookupError):
+            return not Path("/proc/self").exists()
+
+    return check

@@ -1,0 +1,359 @@
+"""Commands run in the roots, are heard to the end, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.workspace.conftest import Runs, Until
+
+from holdfast.errors import (
+    InvalidParamsError,
+    MissingFileError,
+    OutsideRootsError,
+    TerminalStartError,
+    UnknownTerminalError,
+)
+from holdfast.schema import TerminalExitStatus
+from holdfast.workspace import Roots, Terminal, Terminals, Workspace
+from holdfast.workspace import terminals as terminals_module
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
+
+
+@pytest.fixture
+def terminals(workspace: Workspace) -> Terminals:
+    return workspace.terminals
+
+
+async def ended(terminal: Terminal) -> TerminalExitStatus:
+    async with asyncio.timeout(10):
+        return await terminal.wait()
+
+
+def pids(pid_file: Path) -> list[int]:
+    return [int(word) for word in pid_file.read_text().split()]
+
+
+def family(pid_file: Path, *, ignore_term: bool = False, setsid: bool = False) -> list[str]:
+    """A command with a child; both write their pids to the file and stay."""
+    code = f"""
+import os, signal, time
+if {ignore_term}:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0 and {setsid}:
+    os.setsid()
+with open({str(pid_file)!r}, "a") as file:
+    file.write(f"{{os.getpid()}} ")
+time.sleep(60)
+"""
+    return ["-S", "-c", code]
+
+
+async def test_a_command_is_heard_on_both_streams_in_order_and_its_code_is_told(
+    terminals: Terminals,
+) -> None:
+    script = "echo out; echo err >&2; echo out again; exit 3"
+    terminal = await terminals.create("sh", ["-c", script])
+    assert await ended(terminal) == TerminalExitStatus(exit_code=3)
+    output = terminal.output()
+    assert output.output == "out\nerr\nout again\n"
+    assert not output.truncated
+    assert output.exit_status == TerminalExitStatus(exit_code=3)
+
+
+async def test_output_can_be_had_while_the_command_runs(terminals: Terminals, until: Until) -> None:
+    terminal = await terminals.create("sh", ["-c", "echo so far; exec sleep 60"])
+    await until(lambda: terminal.output().output == "so far\n")
+    assert terminal.output().exit_status is None
+
+
+async def test_a_signal_is_told_by_its_name(terminals: Terminals) -> None:
+    terminal = await terminals.create("sh", ["-c", "kill -SEGV $$"])
+    assert await ended(terminal) == TerminalExitStatus(signal="SIGSEGV")
+
+
+async def test_stdin_is_empty_so_that_no_command_waits_for_a_person(terminals: Terminals) -> None:
+    assert await ended(await terminals.create("cat")) == TerminalExitStatus(exit_code=0)
+
+
+async def test_a_command_line_without_arguments_is_run_by_a_shell(terminals: Terminals) -> None:
+    terminal = await terminals.create("echo one && echo two | tr w W")
+    await ended(terminal)
+    assert terminal.output().output == "one\ntWo\n"
+
+
+async def test_a_program_with_a_space_in_its_name_is_no_command_line(
+    terminals: Terminals, project: Path
+) -> None:
+    program = project / "my tool"
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    for name in ("./my tool", str(program)):
+        terminal = await terminals.create(name)
+        await ended(terminal)
+        assert terminal.output().output == "ran\n"
+
+
+async def test_arguments_and_variables_reach_the_command_as_they_are(
+    terminals: Terminals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OURS", "kept")
+    code = "import os, sys; print(sys.argv[1:], os.environ['OURS'], os.environ['a.b'])"
+    terminal = await terminals.create(
+        sys.executable, ["-c", code, "$x", "", "a b"], env={"a.b": "*"}
+    )
+    await ended(terminal)
+    assert terminal.output().output == "['$x', '', 'a b'] kept *\n"
+
+
+async def test_commands_start_in_the_roots_and_nowhere_else(
+    terminals: Terminals, project: Path, outside: Path
+) -> None:
+    (project / "sub").mkdir()
+    (project / "link").symlink_to(outside)
+    for cwd, folder in ((None, project), ("sub", project / "sub"), (str(project), project)):
+        terminal = await terminals.create("pwd", ["-P"], cwd=cwd)
+        await ended(terminal)
+        assert terminal.output().output == f"{folder}\n"
+    for cwd in ("..", "/", "link", str(outside)):
+        with pytest.raises(OutsideRootsError):
+            await terminals.create("pwd", cwd=cwd)
+    with pytest.raises(MissingFileError, match="no folder 'missing'"):
+        await terminals.create("pwd", cwd="missing")
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("no-such-program", "there is no such program on PATH"),
+        ("./none", "there is no such program, or none that"),
+        ("./text", "it is not executable"),
+        ("./empty", "does it lack a #! first line"),
+        (".", "it is not executable"),
+    ],
+)
+async def test_a_command_that_cannot_run_is_refused_with_the_reason(
+    terminals: Terminals, project: Path, command: str, reason: str
+) -> None:
+    (project / "text").touch(0o644)
+    (project / "empty").write_bytes(b"\x01\x02")
+    (project / "empty").chmod(0o755)
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(TerminalStartError, match=reason) as caught:
+        await terminals.create(command, ["x"])
+    assert str(caught.value).startswith(f"cannot run {command!r}: ")
+    assert len(os.listdir("/dev/fd")) == before
+
+
+async def test_what_no_program_can_be_given_is_refused_without_saying_a_value(
+    terminals: Terminals,
+) -> None:
+    for env in ({"A": "s3cret\0"}, {"A=B": "s3cret"}, {"": "s3cret"}):
+        with pytest.raises(InvalidParamsError) as caught:
+            await terminals.create("true", env=env)
+        assert caught.value.field == "env"
+        assert "s3cret" not in str(caught.value)
+    for command, args in (("", []), ("a\0", []), ("a", ["\0"]), ("a", ["\ud800"])):
+        with pytest.raises(InvalidParamsError):
+            await terminals.create(command, args)
+
+
+async def test_the_end_of_a_long_output_is_kept_from_a_characters_beginning(
+    terminals: Terminals,
+) -> None:
+    code = "print('start' + '\\u20ac' * 100000, end='')"
+    terminal = await terminals.create(
+        sys.executable, ["-X", "utf8", "-c", code], output_byte_limit=100
+    )
+    await ended(terminal)
+    output = terminal.output()
+    assert output.output == "\u20ac" * 33
+    assert output.truncated
+
+
+async def test_a_limit_of_nothing_keeps_nothing_and_says_so(terminals: Terminals) -> None:
+    terminal = await terminals.create("echo", ["x"], output_byte_limit=0)
+    await ended(terminal)
+    assert terminal.output().output == ""
+    assert terminal.output().truncated
+
+
+async def test_bytes_that_are_no_text_are_marked_as_such(terminals: Terminals) -> None:
+    terminal = await terminals.create("printf", [r"a\377b\342\202"])
+    await ended(terminal)
+    assert terminal.output().output == "a\ufffdb\ufffd"
+
+
+async def test_a_killed_command_can_still_be_asked(
+    terminals: Terminals, pid_file: Path, until: Until, runs: Runs
+) -> None:
+    terminal = await terminals.create(sys.executable, family(pid_file))
+    await until(lambda: len(pids(pid_file)) == 2)
+    await terminal.kill()
+    assert not any(map(runs, pids(pid_file)))
+    assert await ended(terminal) == TerminalExitStatus(signal="SIGTERM")
+    assert terminal.output().exit_status == TerminalExitStatus(signal="SIGTERM")
+    await terminal.kill()
+    await terminals.release(terminal.id)
+
+
+@pytest.mark.parametrize("setsid", [False, pytest.param(True, marks=linux_only)])
+async def test_a_command_that_ignores_sigterm_is_ended_with_its_children(
+    terminals: Terminals,
+    pid_file: Path,
+    until: Until,
+    runs: Runs,
+    setsid: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.workspace.terminal.GRACE_SECONDS", 0.2)
+    command = family(pid_file, ignore_term=True, setsid=setsid)
+    terminal = await terminals.create(sys.executable, command)
+    await until(lambda: len(pids(pid_file)) == 2)
+    waiting = asyncio.create_task(terminal.wait())
+    await terminals.release(terminal.id)
+    assert not any(map(runs, pids(pid_file)))
+    assert await waiting == TerminalExitStatus(signal="SIGKILL")
+
+
+async def test_a_released_terminal_is_unknown(terminals: Terminals) -> None:
+    terminal = await terminals.create("true")
+    assert terminals[terminal.id] is terminal
+    await terminals.release(terminal.id)
+    assert terminal.id not in terminals
+    with pytest.raises(UnknownTerminalError) as caught:
+        await terminals.release(terminal.id)
+    assert caught.value.code == -32002
+
+
+async def test_what_a_command_left_running_ends_with_the_release(
+    terminals: Terminals, pid_file: Path, until: Until, runs: Runs
+) -> None:
+    script = f"sleep 60 & echo $! > {pid_file}; echo done"
+    terminal = await terminals.create("sh", ["-c", script])
+    assert await ended(terminal) == TerminalExitStatus(exit_code=0)
+    assert terminal.output().output == "done\n"
+    assert runs(pids(pid_file)[0])
+    await terminals.release(terminal.id)
+    assert not runs(pids(pid_file)[0])
+
+
+@linux_only
+async def test_a_command_that_ended_alone_leaves_no_zombie_and_no_guardian(
+    terminals: Terminals, until: Until
+) -> None:
+    terminal = await terminals.create("true")
+    await ended(terminal)
+    await until(lambda: not Path(f"/proc/{terminal.pid}").exists())
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    await until(lambda: "holdfast-guard" not in _commands(children.read_text().split()))
+    assert terminal.output().exit_status == TerminalExitStatus(exit_code=0)
+
+
+def _commands(numbers: list[str]) -> str:
+    return " ".join(
+        path.read_text() for number in numbers if (path := Path(f"/proc/{number}/cmdline")).exists()
+    )
+
+
+async def test_closing_ends_all_with_their_children_and_starts_no_more(
+    project: Path, pid_file: Path, until: Until, runs: Runs
+) -> None:
+    before = len(os.listdir("/dev/fd"))
+    terminals = Terminals(Roots(str(project)))
+    for _ in range(5):
+        await terminals.create(sys.executable, family(pid_file))
+    await until(lambda: len(pids(pid_file)) == 10)
+    late = asyncio.create_task(terminals.create("sleep", ["60"]))
+    await asyncio.sleep(0)
+    await terminals.aclose()
+    assert (await late).output().exit_status == TerminalExitStatus(signal="SIGTERM")
+    assert not any(map(runs, [*pids(pid_file), (await late).pid]))
+    with pytest.raises(TerminalStartError, match="closed"):
+        await terminals.create("true")
+    await terminals.aclose()
+    assert len(os.listdir("/dev/fd")) == before
+
+
+async def test_a_start_that_is_cancelled_leaves_no_command(
+    project: Path, pid_file: Path, runs: Runs
+) -> None:
+    terminals = Terminals(Roots(str(project)))
+    starting = asyncio.create_task(
+        terminals.create("sh", ["-c", f"echo $$ > {pid_file}; exec sleep 60"])
+    )
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    await terminals.aclose()
+    assert not any(map(runs, pids(pid_file)))
+
+
+async def test_waiting_can_be_given_up_without_ending_the_command(terminals: Terminals) -> None:
+    terminal = await terminals.create("sleep", ["60"])
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await terminal.wait()
+    assert terminal.output().exit_status is None
+
+
+async def test_a_command_that_prints_without_end_stalls_nobody(
+    terminals: Terminals, until: Until
+) -> None:
+    flood = await terminals.create("yes", output_byte_limit=1000)
+    await until(lambda: flood.output().truncated)
+    spent = time.process_time()
+    quick = await terminals.create("echo", ["hi"])
+    await ended(quick)
+    assert quick.output().output == "hi\n"
+    assert time.process_time() - spent < 2
+    await flood.kill()
+    assert flood.output().output == "y\n" * 500
+
+
+async def test_many_run_at_once(terminals: Terminals) -> None:
+    many = await asyncio.gather(*(terminals.create("echo", [str(n)]) for n in range(40)))
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(terminal.wait() for terminal in many))
+    assert [terminal.output().output for terminal in many] == [f"{n}\n" for n in range(40)]
+    assert len({terminal.id for terminal in many}) == 40
+
+
+async def test_there_is_an_end_to_what_is_kept(
+    terminals: Terminals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminals_module, "MAX_TERMINALS", 2)
+    first = await terminals.create("true")
+    await terminals.create("true")
+    with pytest.raises(TerminalStartError, match="2 terminals are kept already; release some"):
+        await terminals.create("true")
+    await terminals.release(first.id)
+    await terminals.create("true")
+
+
+@pytest.mark.parametrize("setsid", [False, pytest.param(True, marks=linux_only)])
+async def test_nothing_is_left_when_holdfast_is_killed(
+    project: Path, pid_file: Path, until: Until, runs: Runs, setsid: bool
+) -> None:
+    command = family(pid_file, ignore_term=True, setsid=setsid)
+    code = f"""
+import asyncio, sys
+from holdfast.workspace import Roots, Terminals
+async def main():
+    terminals = Terminals(Roots({str(project)!r}))
+    for _ in range(2):
+        await terminals.create(sys.executable, {command!r})
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    await until(lambda: len(pids(pid_file)) == 4)
+    process.kill()
+    await process.wait()
+    await until(lambda: not any(map(runs, pids(pid_file))))

@@ -1,0 +1,80 @@
+"""A disk that hangs holds up nobody who can do without it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from holdfast.workspace import threads
+from holdfast.workspace.threads import Checkpoint, Threads
+
+
+async def test_work_gives_its_result_or_its_error() -> None:
+    def fail(_: Checkpoint) -> None:
+        raise OSError("no")
+
+    pool = Threads(1)
+    assert await pool.run(lambda _: 1) == 1
+    with pytest.raises(OSError, match="no"):
+        await pool.run(fail)
+
+
+async def test_cancelled_work_is_told_and_given_time_to_clean_up() -> None:
+    started, cleaned = threading.Event(), threading.Event()
+
+    def work(checkpoint: Checkpoint) -> None:
+        started.set()
+        try:
+            while True:
+                checkpoint()
+        finally:
+            cleaned.set()
+
+    task = asyncio.create_task(Threads(1).run(work))
+    await asyncio.to_thread(started.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cleaned.is_set()
+
+
+async def test_work_that_hangs_keeps_its_slot_but_not_who_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "ABANDON_SECONDS", 0.01)
+    pool, release = Threads(2), threading.Event()
+    hung = asyncio.create_task(pool.run(lambda _: release.wait(20)))
+    assert await pool.run(lambda _: "served") == "served"
+    hung.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await hung
+        more = asyncio.create_task(pool.run(lambda _: release.wait(20)))
+        waiting = asyncio.create_task(pool.run(lambda _: "late"))
+        assert await asyncio.wait([more, waiting], timeout=0.05) == (set(), {more, waiting})
+        release.set()
+        assert await waiting == "late"
+        assert await more
+
+
+def test_a_program_ends_though_its_disk_hangs() -> None:
+    code = """
+import asyncio, time
+from holdfast.workspace.threads import Threads
+async def main():
+    try:
+        async with asyncio.timeout(0.05):
+            await Threads(1).run(lambda _: time.sleep(60))
+    except TimeoutError:
+        print("gave up")
+asyncio.run(main())
+"""
+    begun = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"gave up\n"
+    assert time.monotonic() - begun < 20
