@@ -28,6 +28,8 @@ def main() -> int:
     """Measure what was named; 1 when a figure misses its goal and --strict was given."""
     options = _options()
     print(machine())
+    if options.quick:
+        print("the goals are for the full sizes; with --quick some cannot be met")
     table = Table(sys.stdout)
     with new_run(quick=options.quick, folder=options.folder) as run:
         for name in options.names or MEASUREMENTS:

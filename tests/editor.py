@@ -235,6 +235,11 @@ class Editor:
         self.process.stdin.close()
         return await asyncio.wait_for(self.process.wait(), DEADLINE)
 
+    async def ended(self) -> None:
+        """Wait until everything the program has said has been read."""
+        async with self._news:
+            await asyncio.wait_for(self._news.wait_for(lambda: self._ended), DEADLINE)
+
     async def kill(self) -> None:
         """SIGKILL the program itself, as a crash would."""
         self.process.kill()

@@ -13,6 +13,7 @@ Options (a JSON object):
                         the last one stays
     before              method to a list of lines printed before its answer; "$ID" is the session
     after               the same, behind the answer
+    silent              methods it never answers
     echo                true: sends every prompt back as it came
     initialize          "never", "exit", "garbage", "flood", "version 2", or the line to answer
     deaf                true: goes on when stdin ends and when SIGTERM comes
@@ -36,7 +37,9 @@ A prompt whose first text block is a JSON array is a list of steps, each an obje
     stderr              text for stderr
     exit                an exit status, at once
     stop                the stopReason to answer with
+    answer              the whole result to answer with
     error               the error object to answer with
+    later               one update object, sent behind the answer
 Any other prompt is answered by `heard: …` with all its text.
 """
 
@@ -189,6 +192,8 @@ def answer(message: dict[str, Any]) -> None:
     for text in OPTIONS.get("before", {}).get(method, ()):
         line(text.replace("$ID", session_id))
     replies = OPTIONS.get("replies", {}).get(method)
+    if method in OPTIONS.get("silent", ()):
+        return
     if replies:
         reply = replies.pop(0) if len(replies) > 1 else replies[0]
         if isinstance(reply, dict) and "error" in reply:
@@ -225,15 +230,20 @@ def prompt(message: dict[str, Any]) -> None:
     own = [text for text in texts if text.startswith("[{")]
     steps = json.loads(own[0]) if own else [{"say": "heard: " + json.dumps(params["prompt"])}]
     reply: dict[str, Any] = {"result": {"stopReason": "end_turn"}}
+    later: list[dict[str, Any]] = []
     for step in steps:
         (kind, value) = next(iter(step.items()))
         if kind == "stop":
             reply = {"result": {"stopReason": value}}
-        elif kind == "error":
-            reply = {"error": value}
+        elif kind in ("answer", "error"):
+            reply = {"result" if kind == "answer" else "error": value}
+        elif kind == "later":
+            later.append(value)
         else:
             take(session_id, kind, value)
     send(id=message["id"], **reply)
+    for body in later:
+        update(session_id, body)
 
 
 def take(session_id: str, kind: str, value: Any) -> None:

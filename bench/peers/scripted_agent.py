@@ -1,7 +1,8 @@
 """An agent of a few lines, on the standard library: what a prompt says is what it sends.
 
-`flood N`: N updates as fast as the pipe takes them, of which the last ends in "!". `single N`: the same, each in a write of its
-own. `paced N`: one each millisecond, its text beginning with the time it was sent (monotonic, ns).
+`flood N`: N updates as fast as the pipe takes them. `single N`: the same, each in a write of its
+own. The last one ends in "!". `paced N`: one each millisecond, its text beginning with the time it
+was sent (monotonic, ns).
 """
 
 import json

@@ -170,7 +170,9 @@ async def connected(
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
         await process.wait()
-        await listening
+        # To the end of what it wrote; unless somebody it started keeps its stdout open.
+        await asyncio.wait([listening], timeout=LEAVE_SECONDS)
+        listening.cancel()
 
 
 def _reply(method: str, params: Json) -> Json:

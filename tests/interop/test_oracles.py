@@ -124,6 +124,6 @@ async def test_a_process_that_is_left_behind_is_noticed_and_ended(place: Place) 
     code = "import os, time; os.fork() or os.setsid(); print('ready', flush=True); time.sleep(60)"
     async with place.client([sys.executable, "-c", code]) as started:
         await started.until(lambda: len(started.odd) == 2)  # both have said that they are ready
-    with pytest.raises(AssertionError, match="left behind"):
-        await place.family.gone(0.1)
+        with pytest.raises(AssertionError, match="left behind"):
+            await place.family.gone(0.1)
     assert place.family.living() == []

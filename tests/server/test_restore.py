@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, received, say, wrapped
+from tests.editor import Editor, Refused, received, say, wrapped
 
 RESUME = {"sessionCapabilities": {"resume": {}}}
 LOAD = {"loadSession": True}
@@ -170,7 +170,7 @@ async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_pr
         assert "my first question" in text
         assert "I looked" in text
         assert "Look" in text
-        assert "secretly" not in text
+        assert text.count("secretly") == 1  # what the user said; thoughts are not handed over
         assert own == {"type": "text", "text": "and now?"}
         # Only with the next prompt, not with every one.
         assert second["params"]["prompt"] == [{"type": "text", "text": "again"}]
@@ -326,6 +326,20 @@ async def test_context_is_owed_until_the_agent_has_answered_a_prompt(
         await client.load(session)
         await client.prompt(session, "last")
         assert len(received(log, "session/prompt")[0]["params"]["prompt"]) == 1
+
+
+async def test_a_prompt_that_the_agent_refused_does_not_use_the_context_up(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    session = await talked(journal, "a")
+    async with wrapped(journal, log=str(log)) as client:
+        await client.load(session)
+        with pytest.raises(Refused):
+            await client.prompt(session, {"error": {"code": -32603, "message": "rate limit"}})
+        await client.prompt(session, "once more")
+        for message in received(log, "session/prompt"):
+            assert "Assistant: a" in context_in(message["params"]["prompt"])
 
 
 async def test_a_greeting_of_the_new_session_at_the_agent_is_not_part_of_the_conversation(

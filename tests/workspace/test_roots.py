@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import tempfile
@@ -310,20 +311,36 @@ async def test_a_link_that_is_turned_during_the_call_never_leads_out(
 async def test_a_file_that_becomes_a_link_during_the_call_is_not_followed(
     project: Path, outside: Path
 ) -> None:
-    target = project / "file"
-    files = Files(Roots(str(project)))
-
-    def swap() -> None:
-        (project / "plain").write_text("inside")
-        (project / "plain").rename(target)
-        (project / "link").symlink_to(outside / "secret")
-        (project / "link").rename(target)
-
-    swap()
-    with meanwhile(swap):
-        for _ in range(300):
-            with suppress(OutsideRootsError, MissingFileError, FileAccessError):
-                assert await files.read("file") in ("inside", "")
-            with suppress(OutsideRootsError, MissingFileError, FileAccessError):
-                await files.write("file", "inside")
+    code = """
+import os, sys
+secret, target = sys.argv[1:]
+while True:
+    os.symlink(secret, "link")
+    os.rename("link", target)
+    os.close(os.open("plain", os.O_CREAT))
+    os.rename("plain", target)
+    print()
+"""
+    # A process, not a thread: it has to get in between two system calls.
+    command = (sys.executable, "-c", code, str(outside / "secret"), str(project / "file"))
+    swapping = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, cwd=project
+    )
+    files, outcomes = Files(Roots(str(project))), set()
+    assert swapping.stdout is not None
+    await swapping.stdout.readline()
+    reading = asyncio.create_task(swapping.stdout.read())
+    for _ in range(500):
+        try:
+            outcomes.add(await files.read("file"))
+        except OutsideRootsError:
+            outcomes.add("refused")
+        except FileAccessError:
+            outcomes.add("changed")
+        with suppress(OutsideRootsError, FileAccessError):
+            await files.write("file", "")
+    swapping.kill()
+    await reading
+    await swapping.wait()
+    assert {"", "refused"} <= outcomes <= {"", "refused", "changed"}
     assert (outside / "secret").read_text() == "secret"

@@ -100,13 +100,17 @@ class Hub:
 
     async def _aclose(self) -> None:
         sessions = tuple(self._live.values())
+        # The agent ends right behind its turns: it is not to run on while we put things in order.
+        await asyncio.gather(
+            *(session.turns.aclose() for session in sessions), return_exceptions=True
+        )
+        await self.agent.aclose()
         results = await asyncio.gather(
             *(session.aclose() for session in sessions), return_exceptions=True
         )
         for session, result in zip(sessions, results, strict=True):
             if isinstance(result, Exception):
                 log.error("session %s was not closed well", session.id, exc_info=result)
-        await self.agent.aclose()
 
     async def initialize(self, params: bytes) -> bytes:
         """Introduce a client to the agent; only the first one starts it. Raises as the agent's."""

@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 SETTLE_DELAY = 1.0
 """Seconds of rest after a turn before it is compacted and indexed: not between two quick turns."""
 
+CLOSE_SETTLE = 1.0
+"""Seconds for the same when the session is closed."""
+
 STATE_PAGE = 4 * 1024 * 1024
 """Bytes read at once to fold a session."""
 
@@ -247,8 +250,10 @@ class Session:
         self.questions.close()
         self.wake()
         self._settle_now()
-        if self._compacting is not None:
-            await asyncio.wait({self._compacting})
+        if (compacting := self._compacting) is not None:
+            # A long history is compacted another time: who closes it does not wait for that.
+            await asyncio.wait({compacting}, timeout=CLOSE_SETTLE)
+            compacting.cancel()
         await self._journal.release(self._lease)
 
 

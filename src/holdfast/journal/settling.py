@@ -1,7 +1,8 @@
 """What follows a turn: its entries are compacted, counted and indexed.
 
 That runs in the background thread, in pieces: the thinking happens outside of the transactions,
-so that they are short, and appends of other sessions wait a few milliseconds at most.
+so that they are short, and appends of other sessions wait a few milliseconds at most. Whatever
+else that thread is asked for, checkpoints above all, has its turn between two pieces.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ _CONTEXT_ENTRIES: Final = 50
 """How far back to look for the message that the first chunk of a piece may belong to."""
 
 
-def settle(
+def settle_piece(
     connection: sqlite3.Connection, lease: Lease, through: int, alone: threading.Lock
-) -> None:
-    """Settle all entries up to `through`; ends early, without harm, when the lease is lost."""
-    while (settled := _settled_through(connection, lease)) is not None and settled < through:
-        segments = history.read(connection, lease.number, settled, PIECE_BYTES, through)
-        if not segments:
-            return
-        context = _context(connection, lease.number, settled)
-        piece = _Piece(segments, context)
-        with alone, writing(connection):
-            if _settled_through(connection, lease) != settled:
-                return
-            piece.write(connection, lease.number)
+) -> bool:
+    """Settle the next entries up to `through`; whether there may be more, False without a lease."""
+    settled = _settled_through(connection, lease)
+    if settled is None or settled >= through:
+        return False
+    segments = history.read(connection, lease.number, settled, PIECE_BYTES, through)
+    if not segments:
+        return False
+    context = _context(connection, lease.number, settled)
+    piece = _Piece(segments, context)
+    with alone, writing(connection):
+        if _settled_through(connection, lease) != settled:
+            return False
+        piece.write(connection, lease.number)
+    return True
 
 
 class _Piece:

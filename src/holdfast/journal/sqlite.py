@@ -133,10 +133,7 @@ class SqliteJournal:
         if done != 1:
             raise LeaseLostError(lease.session_id)
         lease.next_seq = last + 1
-        self._grown += len(raw) + _COMMIT_BYTES
-        if self._grown > CHECKPOINT_BYTES:
-            self._grown = 0
-            self._background.checkpoint()
+        self._has_grown(len(raw) + _COMMIT_BYTES)
         return Segment(first, last, kind, at, raw)
 
     async def read(
@@ -188,11 +185,19 @@ class SqliteJournal:
         return await self._background.run(lambda db: deleting.delete(db, session_id, self._writing))
 
     async def settle(self, lease: Lease, through: int) -> None:
-        def work(connection: sqlite3.Connection) -> None:
-            settling.settle(connection, lease, through, self._writing)
-            deleting.sweep(connection, self._writing)
+        def piece(connection: sqlite3.Connection) -> bool:
+            return settling.settle_piece(connection, lease, through, self._writing)
 
-        await self._background.run(work)
+        while await self._background.run(piece):
+            self._has_grown(settling.PIECE_BYTES)
+        await self._background.run(lambda db: deleting.sweep(db, self._writing))
+
+    def _has_grown(self, size: int) -> None:
+        """So much more in the write-ahead log: time for a checkpoint?"""
+        self._grown += size
+        if self._grown > CHECKPOINT_BYTES:
+            self._grown = 0
+            self._background.checkpoint()
 
     async def search(
         self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20

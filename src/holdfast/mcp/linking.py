@@ -20,18 +20,15 @@ from mcp import ClientSession, MCPError
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
+from holdfast.mcp.facing import Facing
+from holdfast.mcp.faults import AnswerError, FaultError, LostError, UnsentError
 from holdfast.mcp.guarding import MARK, UNSENT
-from holdfast.mcp.program import FaultError
 from holdfast.mcp.streams import Wire
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
-
-Answerer = Callable[[str, dict[str, object]], Awaitable[dict[str, object]]]
-"""What answers a server: gets its name and the params of its request, returns the result."""
 
 CLOSE_SECONDS = 3.0
 """What saying goodbye may take; a program's own end comes after it."""
@@ -41,32 +38,6 @@ CHANGES: dict[type[BaseModel], str] = {
     types.ResourceListChangedNotification: "resources",
     types.PromptListChangedNotification: "prompts",
 }
-
-
-class Facing(Struct, frozen=True):
-    """What a server gets to see and to ask of us."""
-
-    name: str
-    version: str
-    roots: tuple[str, ...]
-    sampling: Answerer | None = None
-    elicitation: Answerer | None = None
-
-
-class LostError(Exception):
-    """The connection ended before the answer came; says why."""
-
-
-class UnsentError(LostError):
-    """It ended before the server had the request, so that it may be sent again."""
-
-
-class AnswerError(Exception):
-    """The server answered with a JSON-RPC error."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Link:
@@ -91,7 +62,8 @@ class Link:
     ) -> dict[str, object]:
         """The result, as it came. Cancelling this tells the server to stop.
 
-        Raises AnswerError, LostError, and TimeoutError after `seconds`.
+        Raises AnswerError, FaultError, of which LostError says that the connection is over, and
+        TimeoutError after `seconds`.
         """
         # Past the SDK's typed methods: they fail a list for one bad tool, and ask for lists of
         # their own, without a limit, to check what a tool returned.
@@ -111,11 +83,11 @@ class Link:
 
     async def _told(self, error: MCPError) -> Exception:
         mark = error.data.get(MARK) if isinstance(error.data, dict) else None
-        if mark == UNSENT:
-            return UnsentError(error.message)
-        if mark is None and error.code == types.REQUEST_TIMEOUT and "timed out" in error.message:
+        if mark is not None:
+            return (UnsentError if mark == UNSENT else FaultError)(error.message)
+        if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return TimeoutError()
-        if mark is None and error.code == types.CONNECTION_CLOSED:
+        if error.code == types.CONNECTION_CLOSED:
             # A server may use this number for errors of its own. These words are the SDK's.
             if error.message == "Connection closed":
                 return LostError(await self._wire.fault("the connection was closed"))

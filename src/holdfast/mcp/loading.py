@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import Future
 from importlib import import_module
 
-from holdfast.mcp.program import FaultError
+from holdfast.mcp.faults import FaultError
 
 NOISY = ("mcp", "client", "httpx2", "httpcore2")
 """Loggers of the SDK and of its HTTP client. They tell whole messages, addresses with the keys in

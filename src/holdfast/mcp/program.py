@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.errors import AgentStartError, ConnectionLostError
+from holdfast.mcp.faults import FaultError
 from holdfast.mcp.redaction import Redaction
 from holdfast.rpc.framing import LineBuffer, Oversize
 
@@ -43,10 +44,6 @@ INHERITED = (
     "HOLDFAST_GUARD",  # the mark of whoever guards us: its sweep must find the server too
 )
 """What a server gets of our environment; the rest, such as the keys of the agent, is not for it."""
-
-
-class FaultError(Exception):
-    """What a server did wrong, in words that may be shown; without the server's name."""
 
 
 class Program:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.errors import InvalidParamsError
+from holdfast.mcp.faults import BadResultError
 from holdfast.schema import (
     BlobResourceContents,
     ContentBlock,
@@ -102,10 +103,6 @@ class Progress(Struct, frozen=True):
     done: float
     total: float | None
     message: str | None
-
-
-class BadResultError(Exception):
-    """Not the shape that MCP gives this result."""
 
 
 def offers(kind: type[T], found: list[object], server: str) -> tuple[tuple[T, ...], int]:

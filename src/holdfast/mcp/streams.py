@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import assert_never
 
 import anyio
 import httpx2
@@ -18,9 +19,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 
 from holdfast.errors import ConnectionLostError
+from holdfast.mcp.faults import FaultError
 from holdfast.mcp.guarding import MARK, GuardedClient, shown
-from holdfast.mcp.program import MAX_LINE, FaultError, Program
-from holdfast.schema import McpServerHttp, McpServerSse
+from holdfast.mcp.program import MAX_LINE, Program
+from holdfast.mcp.servers import Server
+from holdfast.schema import McpServerHttp, McpServerSse, McpServerStdio
 
 Reading = MemoryObjectReceiveStream[SessionMessage | Exception]
 Arriving = MemoryObjectSendStream[SessionMessage | Exception]
@@ -238,3 +241,17 @@ async def _pumped(
             await asyncio.wait(tasks)
         for stream in (arriving, reading, writing, leaving):
             stream.close()
+
+
+def wire_to(server: Server, program: Program | None, over: asyncio.Event, connect: float) -> Wire:
+    """The wire to `server`, whose `program` runs already if it is one; `connect` in seconds."""
+    match server:
+        case McpServerHttp():
+            return HttpWire(server, over, connect)
+        case McpServerSse():
+            return SseWire(server, over, connect)
+        case McpServerStdio():
+            assert program is not None
+            return ProgramWire(program, over)
+        case _:
+            assert_never(server)

@@ -91,7 +91,7 @@ def run(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str) -> 
     except OSError as error:
         os.close(reading)
         guard.dismiss()
-        raise TerminalStartError(_why_not(command, cwd, error)) from error
+        raise TerminalStartError(_why_not(command, env, cwd, error)) from error
     finally:
         os.close(writing)
     guard.watch(process.pid)
@@ -105,14 +105,14 @@ def _argv(command: str, args: Sequence[str], cwd: str) -> list[str]:
     return [command, *args]
 
 
-def _why_not(command: str, cwd: str, error: OSError) -> str:
+def _why_not(command: str, env: Mapping[str, str], cwd: str, error: OSError) -> str:
     """The sentence for a command that did not start."""
     if error.filename == cwd:
         reason = f"the folder {cwd!r}: {error.strerror}"
+    elif "/" not in command and not _is_on_path(command, env):
+        reason = "there is no such program on PATH"
     elif error.errno == errno.ENOENT:
-        reason = "there is no such program" + (
-            ", or none that the first line of it names" if "/" in command else " on PATH"
-        )
+        reason = "there is no such program, or none that the first line of it names"
     elif error.errno == errno.EACCES:
         reason = "it is not executable"
     elif error.errno == errno.ENOEXEC:
@@ -120,3 +120,8 @@ def _why_not(command: str, cwd: str, error: OSError) -> str:
     else:
         reason = error.strerror or str(error)
     return f"cannot run {command!r}: {reason}"
+
+
+def _is_on_path(command: str, env: Mapping[str, str]) -> bool:
+    # The system's word for "no such program" may be about a folder of PATH that we may not enter.
+    return any(os.path.exists(os.path.join(folder, command)) for folder in os.get_exec_path(env))

@@ -102,8 +102,8 @@ class Plain:
         await self._tell(session_id, update_tool_call(call, status="in_progress", content=[diff]))
         await self._say(session_id, "Changing it. ")
         status: ToolCallStatus = "completed" if allowed else "failed"
-        shown = [diff, tool_content(text_block("ok"))]
-        done = update_tool_call(call, status=status, content=shown, raw_output={"lines": 1})
+        both = (diff, tool_content(text_block("ok")))
+        done = update_tool_call(call, status=status, content=both, raw_output={"lines": 1})
         await self._tell(session_id, done)
         plan = [plan_entry("look", status="completed"), plan_entry("change", status="completed")]
         await self._tell(session_id, update_plan(plan))

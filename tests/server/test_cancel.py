@@ -1,0 +1,228 @@
+"""`session/cancel`: every turn ends as cancelled, whatever the agent does."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import received, wrapped
+
+CANCELLED = {"stopReason": "cancelled"}
+
+PERMISSION = {
+    "toolCall": {"toolCallId": "t", "title": "Do it"},
+    "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}],
+}
+
+
+async def never(_: dict[str, Any]) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_cancel_is_relayed_and_the_answer_is_cancelled(journal: Path, tmp_path: Path) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, log=str(log)) as client:
+        session = await client.new()
+        turn = client.begin_prompt(
+            session, {"say": "a"}, {"until": "cancel"}, {"say": "b"}, {"stop": "cancelled"}
+        )
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session, "_meta": {"x": 1}})
+        assert await turn == CANCELLED
+        assert client.text() == "ab"  # what it says before it answers still counts
+        assert len(received(log, "session/cancel")) == 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"error": {"code": -32603, "message": "aborted"}},
+        {"error": {"code": -32800, "message": "cancelled"}},
+        {"stop": "end_turn"},
+        {"stop": "refusal"},
+    ],
+)
+async def test_the_answer_is_cancelled_even_when_the_agent_answers_otherwise(
+    journal: Path, end: dict[str, Any]
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, end)
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+        assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
+
+
+async def test_the_answer_is_cancelled_even_when_the_agent_dies_of_it(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, {"exit": 3})
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+        assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
+
+
+async def test_cancel_ends_the_running_turn_and_those_that_wait(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, log=str(log)) as client:
+        session = await client.new()
+        turns = [
+            client.begin_prompt(session, {"say": "1"}, {"until": "cancel"}),
+            client.begin_prompt(session, {"say": "2"}),
+            client.begin_prompt(session, {"say": "3"}),
+        ]
+        await client.until_text("1")
+        client.tell("session/cancel", {"sessionId": session})
+        assert [await turn for turn in turns] == [CANCELLED] * 3
+        assert client.text() == "1"
+        assert len(received(log, "session/prompt")) == 1
+        assert await client.prompt(session, {"say": "4"}) == {"stopReason": "end_turn"}
+
+
+async def test_a_cancel_right_behind_the_prompt_is_not_lost(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        turn = client.begin_prompt(session, {"until": "cancel"})
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+
+
+async def test_a_cancel_without_a_turn_or_for_an_unknown_session_is_ignored(
+    journal: Path,
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        client.tell("session/cancel", {"sessionId": session})
+        client.tell("session/cancel", {"sessionId": "no-such"})
+        client.tell("session/cancel", {})
+        client.tell("session/cancel", [])
+        assert await client.prompt(session, {"say": "a"}) == {"stopReason": "end_turn"}
+        assert all("error" not in message for message in client.messages)
+
+
+async def test_pending_permission_requests_end_as_cancelled_at_once(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, log=str(log)) as client:
+        client.answers["session/request_permission"] = never
+        session = await client.new()
+        ask = {"ask": ["session/request_permission", PERMISSION]}
+        turn = client.begin_prompt(session, ask, {"stop": "cancelled"})
+        asked = await client.until(
+            lambda: [m for m in client.messages if m.get("method") == "session/request_permission"]
+        )
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+        assert '"outcome": {"outcome": "cancelled"}' in client.text()
+        # The client is told that nobody waits for its answer any more.
+        [told] = [m for m in client.messages if m.get("method") == "$/cancel_request"]
+        assert told["params"] == {"requestId": asked[0]["id"]}
+
+
+async def test_a_permission_asked_for_after_the_cancel_is_cancelled_without_bothering_anybody(
+    journal: Path,
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        ask = {"ask": ["session/request_permission", PERMISSION]}
+        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, ask)
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+        assert '"outcome": "cancelled"' in client.text()
+        assert "session/request_permission" not in [m.get("method") for m in client.messages]
+
+
+async def test_an_agent_that_does_not_stop_within_the_grace_is_answered_for_and_its_rest_dropped(
+    journal: Path, tmp_path: Path
+) -> None:
+    go, log = tmp_path / "go", tmp_path / "holdfast.log"
+    options = ("--cancel-grace", "0.2", "--log-level", "info", "--log-file", str(log))
+    async with wrapped(journal, *options) as client:
+        session = await client.new()
+        tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"}
+        turn = client.begin_prompt(
+            session, {"update": tool}, {"say": "a"}, {"until": str(go)}, {"say": "late"}
+        )
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+        seen = len(client.updates())
+        # The next prompt goes to the agent only when it has ended the old turn.
+        after = client.begin_prompt(session, {"say": "b"})
+        go.touch()
+        assert await after == {"stopReason": "end_turn"}
+        assert client.text() == "ab"
+        assert "late" not in str(client.updates()[seen:-1])
+        assert "dropped" in log.read_text()
+        assert "answered for" in log.read_text()
+    async with wrapped(journal) as client:
+        await client.load(session)
+        assert client.text() == "ab"
+
+
+async def test_state_that_an_overdue_turn_tells_of_is_kept(journal: Path, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    commands = {"sessionUpdate": "available_commands_update", "availableCommands": []}
+    async with wrapped(journal, "--cancel-grace", "0.1") as client:
+        session = await client.new()
+        turn = client.begin_prompt(session, {"say": "a"}, {"until": str(go)}, {"update": commands})
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+        go.touch()
+        await client.until(lambda: commands in client.updates())
+
+
+async def test_or_the_next_prompt_is_sent_to_a_restarted_agent(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, "--cancel-grace", "0.2", log=str(log)) as client:
+        session = await client.new()
+        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel ignored"})
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+        assert len(received(log, "initialize")) == 1
+        assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
+        methods = [message["method"] for message in received(log)]
+        assert methods[-3:] == ["initialize", "session/new", "session/prompt"]
+        assert client.text().startswith("a")
+        assert client.text().endswith("b")
+
+
+async def test_a_prompt_that_waits_for_an_overdue_turn_can_be_cancelled(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, "--cancel-grace", "0.3", log=str(log)) as client:
+        session = await client.new()
+        first = client.begin_prompt(session, {"say": "a"}, {"until": "cancel ignored"})
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await first == CANCELLED
+        second = client.begin_prompt(session, {"say": "b"})
+        client.tell("session/cancel", {"sessionId": session})
+        assert await second == CANCELLED
+        assert len(received(log, "session/prompt")) == 1
+
+
+async def test_a_turn_that_was_cancelled_is_shown_on_load(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session})
+        await turn
+    async with wrapped(journal) as client:
+        await client.load(session)
+        assert client.text() == "a"
