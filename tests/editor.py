@@ -22,7 +22,7 @@ SCRIPTED = str(Path(__file__).with_name("scripted_agent.py"))
 Answer = Callable[[dict[str, Any]], Any | Awaitable[Any]]
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     """The program answered with an error; `code`, `message` and `data` as they came."""
 
     def __init__(self, error: dict[str, Any]) -> None:
@@ -42,11 +42,10 @@ def wrap_command(agent: Sequence[str], *options: str) -> list[str]:
     return [sys.executable, "-m", "holdfast", "wrap", *options, "--", *agent]
 
 
-class Editor:
-    """One client and the program it talks to."""
+class Talker:
+    """One client; what carries its lines is for the classes below."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
+    def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.messages: list[dict[str, Any]] = []
         self.answers: dict[str, Answer] = {"session/request_permission": allow}
@@ -80,8 +79,7 @@ class Editor:
 
     def send_line(self, line: bytes) -> None:
         """Send these bytes and a newline."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + b"\n")
+        raise NotImplementedError
 
     async def refused(self, method: str, params: Any = None) -> Refused:
         """Send a request that is answered with an error; that error."""
@@ -180,11 +178,14 @@ class Editor:
 
     # -- running ----------------------------------------------------------------------------
 
+    async def read_line(self) -> bytes:
+        """The next line; b"" at the end."""
+        raise NotImplementedError
+
     async def read(self) -> None:
-        """Take lines until the program closes its stdout."""
-        assert self.process.stdout is not None
+        """Take lines until the other side ends."""
         try:
-            while line := await self.process.stdout.readline():
+            while line := await self.read_line():
                 async with self._news:
                     self.lines.append(line)
                     self._take(json.loads(line))
@@ -197,11 +198,6 @@ class Editor:
                 if not future.done():
                     future.set_exception(ConnectionError("the program has gone"))
                     future.exception()
-
-    async def read_stderr(self) -> None:
-        assert self.process.stderr is not None
-        while chunk := await self.process.stderr.read(65536):
-            self.stderr += chunk
 
     def _take(self, message: dict[str, Any]) -> None:
         self.messages.append(message)
@@ -224,10 +220,31 @@ class Editor:
             error = {"code": -32601, "message": "not here"}
             self.send({"id": message["id"], "error": error})
             return
-        result = handler(message["params"])
+        result = handler(message.get("params"))
         if isinstance(result, Awaitable):
             result = await result
         self.send({"id": message["id"], "result": result})
+
+
+class Editor(Talker):
+    """One client and the program it talks to."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        super().__init__()
+        self.process = process
+
+    def send_line(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+
+    async def read_line(self) -> bytes:
+        assert self.process.stdout is not None
+        return await self.process.stdout.readline()
+
+    async def read_stderr(self) -> None:
+        assert self.process.stderr is not None
+        while chunk := await self.process.stderr.read(65536):
+            self.stderr += chunk
 
     async def leave(self) -> int:
         """Close stdin as an editor that quits, and wait for the program to end."""
@@ -294,6 +311,7 @@ async def editor(
     *,
     journal: str | Path,
     env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
     read_stderr: bool = True,
     before: Callable[[], None] | None = None,
 ) -> AsyncIterator[Editor]:
@@ -309,6 +327,7 @@ async def editor(
         limit=256 << 20,
         env={**os.environ, "HOLDFAST_JOURNAL": str(journal), **(env or {})},
         start_new_session=True,
+        cwd=cwd,
         preexec_fn=before,
     )
     client = Editor(process)

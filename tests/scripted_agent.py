@@ -34,6 +34,7 @@ A prompt whose first text block is a JSON array is a list of steps, each an obje
     flood               [count, size]: so many chunks of so many bytes, each with its number
     kill                a signal number, sent to itself
     close               a descriptor, closed
+    touch               a path: make this file
     stderr              text for stderr
     exit                an exit status, at once
     stop                the stopReason to answer with
@@ -269,6 +270,8 @@ def take(session_id: str, kind: str, value: Any) -> None:
     elif kind == "close":
         os.close(value)
         threading.Event().wait()
+    elif kind == "touch":
+        Path(value).touch()
     elif kind == "kill":
         os.kill(os.getpid(), value)
     elif kind == "stderr":

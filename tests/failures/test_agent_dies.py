@@ -199,8 +199,7 @@ async def test_what_was_asked_of_the_client_is_taken_back(journal: Path) -> None
             await turn
         await client.until(
             lambda: any(
-                m.get("method") == "$/cancel_request"
-                and m["params"]["requestId"] == asked[0]["id"]
+                m.get("method") == "$/cancel_request" and m["params"]["requestId"] == asked[0]["id"]
                 for m in client.messages
             )
         )

@@ -7,6 +7,11 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from holdfast.journal.compaction import compact
+from holdfast.journal.entries import Segment
+from holdfast.journal.fold import fold
+from holdfast.journal.replay import replay
 from tests.journal.conversations import (
     CONVERSATIONS,
     OPENED,
@@ -16,11 +21,6 @@ from tests.journal.conversations import (
     entries_of,
     segments_of,
 )
-
-from holdfast.journal.compaction import compact
-from holdfast.journal.entries import Segment
-from holdfast.journal.fold import fold
-from holdfast.journal.replay import replay
 
 Pieces = list[tuple[str, list[bytes]]]
 

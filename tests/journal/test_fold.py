@@ -6,7 +6,6 @@ import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 from holdfast.journal.entries import Entry
 from holdfast.journal.fold import (
@@ -20,6 +19,7 @@ from holdfast.journal.fold import (
     update_kind,
 )
 from holdfast.journal.settings import NO_SETTINGS
+from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from hypothesis import given, settings
-from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 from holdfast.journal.entries import Entry, Segment
 from holdfast.journal.fold import fold
 from holdfast.journal.joining import CHUNK_CHARACTERS
 from holdfast.journal.replay import Replayed, replay
+from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.journal.conversations import chunk, encode
 
 from holdfast.journal import NewSession, SqliteJournal
 from holdfast.journal.entries import Entry
 from holdfast.journal.searchable import TEXT_CHARACTERS, searchable_text
+from tests.journal.conversations import chunk, encode
 
 
 async def said(

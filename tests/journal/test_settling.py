@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of
 
 from holdfast.journal import Lease, NewSession, Segment, SqliteJournal, settling
 from holdfast.journal.fold import Message, fold
+from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of
 
 Pieces = list[tuple[str, list[bytes]]]
 

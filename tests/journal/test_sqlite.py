@@ -6,7 +6,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.journal.conversations import chunk, encode
 
 from holdfast.errors import (
     AmbiguousIdError,
@@ -15,6 +14,7 @@ from holdfast.errors import (
     UnknownSessionError,
 )
 from holdfast.journal import Journal, Lease, NewSession, Segment, SqliteJournal
+from tests.journal.conversations import chunk, encode
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'
 

@@ -128,7 +128,7 @@ async def test_a_cursor_that_was_altered_is_unknown_or_of_another_filter_is_refu
     await filled(journal, 51, "/one")
     async with wrapped(journal) as client:
         cursor = (await client.call("session/list", {"cwd": "/one"}))["nextCursor"]
-        assert len((await client.call("session/list", {"cwd": "/one", "cursor": cursor}))) == 1
+        assert len(await client.call("session/list", {"cwd": "/one", "cursor": cursor})) == 1
         middle = len(cursor) // 2
         altered = cursor[:middle] + ("A" if cursor[middle] != "A" else "B") + cursor[middle + 1 :]
         plain = base64.urlsafe_b64encode(b'[1,"x"]').decode()

@@ -196,7 +196,9 @@ async def test_load_answers_with_fields_of_the_agents_answer_that_are_not_known_
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
-@pytest.mark.parametrize("can", [{}, {"loadSession": True}, {"sessionCapabilities": {"resume": {}}}])
+@pytest.mark.parametrize(
+    "can", [{}, {"loadSession": True}, {"sessionCapabilities": {"resume": {}}}]
+)
 async def test_an_id_that_neither_the_journal_nor_the_agent_knows_is_not_found(
     journal: Path, method: str, can: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -265,7 +267,10 @@ async def test_a_lone_surrogate_is_relayed_journalled_and_replayed_as_it_came(
 ) -> None:
     update = '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83d."}}'
     head = '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$ID",'
-    lines = [f'{head}"update":{update}}}}}', f'{head}"_meta":{{"x":"\\udc00"}},"update":{update}}}}}']
+    lines = [
+        f'{head}"update":{update}}}}}',
+        f'{head}"_meta":{{"x":"\\udc00"}},"update":{update}}}}}',
+    ]
     said = '{"type":"text","text":"half \\ud83d of it"}'
     async with wrapped(journal) as client:
         session = await client.new()

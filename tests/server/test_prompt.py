@@ -228,7 +228,9 @@ async def test_cancel_request_of_a_prompt_cancels_the_turn_at_the_agent(
     log = tmp_path / "agent.jsonl"
     async with wrapped(journal, log=str(log)) as client:
         session = await client.new()
-        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, {"stop": "cancelled"})
+        turn = client.begin_prompt(
+            session, {"say": "a"}, {"until": "cancel"}, {"stop": "cancelled"}
+        )
         await client.until_text("a")
         client.tell("$/cancel_request", {"requestId": client.last_id})
         with pytest.raises(Refused) as raised:

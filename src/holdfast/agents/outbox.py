@@ -15,57 +15,107 @@ from holdfast.errors import HoldfastError
 if TYPE_CHECKING:
     from holdfast.agents.interface import Listener
 
-BATCH_BYTES = 32 * 1024
+BATCH_BYTES = 64 * 1024
 """Bytes that are held back at most, for the next ones to be committed with them."""
 
-BREATH = 256
-"""Updates after which the event loop gets a turn, so that a talkative author starves nobody."""
+BATCH_UPDATES = 512
+"""Updates that are held back at most: then an author who never waits lets the others run."""
+
+UPDATE = "update"
 
 
 class Outbox:
-    """The updates of one session; `kind` is always "update" but for what only the journal keeps."""
+    """The updates of one session, in order; it begins closed, and nothing leaves it before `open`.
+
+    Commits run in a task of their own, so that what was said before a cancellation is delivered,
+    whoever is cancelled.
+    """
 
     def __init__(self, session_id: str, listener: Listener) -> None:
         self._session_id = session_id
         self._listener = listener
-        self._held: list[bytes] = []
+        self._updates: list[bytes] = []
+        self._runs: list[tuple[str, list[bytes]]] = [(UPDATE, self._updates)]
         self._bytes = 0
-        self._since_breath = 0
-        self._flushing: asyncio.Task[None] | None = None
+        self._is_open = False
+        self._at_work = False
+        self._committing: asyncio.Task[None] | None = None
         self._failure: HoldfastError | None = None
 
-    async def put(self, raw: bytes) -> None:
-        """Say `raw`, an update object; raises what an earlier commit failed with."""
-        self._held.append(raw)
+    def open(self) -> None:
+        """The client knows the session: what is held back may leave."""
+        self._is_open = True
+        self._begin()
+
+    def add(self, raw: bytes) -> bool:
+        """Say `raw`, an update object; True when it is time to `breathe`."""
+        updates = self._updates
+        updates.append(raw)
         self._bytes += len(raw)
-        self._since_breath += 1
-        if self._bytes >= BATCH_BYTES:
-            await self.flush()
-        elif self._flushing is None:
-            self._flushing = asyncio.create_task(self._flush_soon(), name="flush updates")
-        if self._since_breath >= BREATH:
-            self._since_breath = 0
-            await asyncio.sleep(0)
+        if self._committing is None:
+            self._begin()
+        return self._bytes >= BATCH_BYTES or len(updates) >= BATCH_UPDATES
+
+    async def put(self, *raws: bytes) -> None:
+        """Say these update objects together; raises what an earlier commit failed with."""
+        full = False
+        for raw in raws:
+            full = self.add(raw)
+        if full:
+            await self.breathe()
         self._raise()
 
-    async def keep(self, kind: str, raw: bytes) -> None:
-        """Journal something that no client is shown."""
+    def keep(self, kind: str, raw: bytes) -> None:
+        """Journal something that no client is shown, behind what was said before."""
+        if self._updates:
+            self._updates = []
+            self._runs += [(kind, [raw]), (UPDATE, self._updates)]
+        else:
+            self._runs.insert(-1, (kind, [raw]))
+        if self._committing is None:
+            self._begin()
+
+    async def breathe(self) -> None:
+        """Wait until there is room, and let others run; raises what a commit failed with."""
         await self.flush()
-        await self._listener.on_updates(self._session_id, kind, [raw])
+        await asyncio.sleep(0)
 
     async def flush(self) -> None:
-        """Commit and deliver all that is held; raises what it failed with."""
-        held, self._held, self._bytes = self._held, [], 0
-        if held:
-            await self._listener.on_updates(self._session_id, "update", held)
+        """Wait until all that was said is committed and delivered; raises what that failed with.
+
+        Cancelling this cancels no commit.
+        """
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
         self._raise()
 
-    async def _flush_soon(self) -> None:
-        self._flushing = None
+    async def finish(self) -> None:
+        """`flush` for a caller whom nobody cancels: spares the switch to another task."""
+        if self._committing is not None and not self._at_work:
+            self._committing.cancel()  # it has not begun
+            await self._commit()
+        await self.flush()
+
+    def _begin(self) -> None:
+        if self._is_open and (self._updates or len(self._runs) > 1):
+            self._committing = asyncio.create_task(self._commit(), name="commit updates")
+
+    async def _commit(self) -> None:
+        self._at_work = True
         try:
-            await self.flush()
+            while self._updates or len(self._runs) > 1:
+                for kind, raws in self._take():
+                    await self._listener.on_updates(self._session_id, kind, raws)
         except HoldfastError as exc:
             self._failure = exc
+        finally:
+            self._at_work = False
+            self._committing = None
+
+    def _take(self) -> list[tuple[str, list[bytes]]]:
+        runs, self._updates, self._bytes = self._runs, [], 0
+        self._runs = [(UPDATE, self._updates)]
+        return [run for run in runs if run[1]]
 
     def _raise(self) -> None:
         if self._failure is not None:

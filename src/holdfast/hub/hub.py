@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from holdfast.errors import (
     AUTH_REQUIRED,
     HoldfastError,
     InvalidParamsError,
+    JournalError,
     LeaseLostError,
     RemoteError,
     SessionExistsError,
@@ -253,6 +254,8 @@ class Hub:
                 session = await self._enter(lease, setup)
             else:
                 _same_folder(session.cwd, setup.cwd)
+                with suppress(JournalError):  # then the next prompt tries again, and tells
+                    await session.turns.mend()
             session.backing.setup = setup.params
             return session
 

@@ -76,6 +76,7 @@ class Turns:
         self._one_at_a_time = asyncio.Lock()
         self._at_agent: Turn | None = None
         self._winding_down: set[asyncio.Task[None]] = set()
+        self._failed: HoldfastError | None = None
 
     @property
     def running(self) -> Turn | None:
@@ -159,6 +160,7 @@ class Turns:
             return
         turn.recorded = True
         try:
+            await self.mend()
             await self._session.publish("prompt", [turn.prompt], turn.author)
             await self._session.prompted()
         except JournalError as exc:
@@ -218,8 +220,7 @@ class Turns:
     async def _end_badly(self, turn: Turn, error: HoldfastError) -> None:
         await self._gone(error)
         await self._give_title(turn)
-        what = {"error": {"code": error.code, "message": str(error)}}
-        await self._finish(turn, encode(what), error)
+        await self._finish(turn, _error_entry(error), error)
 
     async def _finish(self, turn: Turn, entry: bytes, outcome: Answer) -> None:
         segment = await self._session.publish("turn_end", [entry])
@@ -275,9 +276,18 @@ class Turns:
         if turn is None or turn.over.done():
             return
         turn.cancelled = True
+        self._failed = error
         turn.over.set_exception(error)
         self._session.questions.cancel()
         await self._stop_agent()
+
+    async def mend(self) -> None:
+        """Journal the end of a turn that failed while the journal could not be written."""
+        if (error := self._failed) is None:
+            return
+        await self._close_tools(str(error))
+        await self._session.publish("turn_end", [_error_entry(error)])
+        self._failed = None
 
     async def _stop_agent(self) -> None:
         params = encode({"sessionId": self._backing.agent_session})
@@ -310,3 +320,7 @@ class Turns:
         for task in tuple(self._winding_down):
             task.cancel()
             await asyncio.wait([task])
+
+
+def _error_entry(error: HoldfastError) -> bytes:
+    return encode({"error": {"code": error.code, "message": str(error)}})

@@ -14,6 +14,7 @@ from holdfast.journal.interface import (
     NewSession,
     SearchHit,
     SessionRow,
+    Standing,
 )
 from holdfast.journal.location import default_location
 from holdfast.journal.replay import Replayed
@@ -39,6 +40,7 @@ __all__ = [
     "SessionState",
     "Settings",
     "SqliteJournal",
+    "Standing",
     "ToolCall",
     "default_location",
 ]

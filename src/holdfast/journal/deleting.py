@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 
-from holdfast.journal import history, links, search
+from holdfast.journal import history, links, search, standings
 from holdfast.journal.opening import writing
 from holdfast.journal.settling import PIECE_BYTES
 
@@ -24,6 +24,7 @@ def delete(connection: sqlite3.Connection, session_id: str, alone: threading.Loc
             links.forget_session(connection, row[0])
             connection.execute("DELETE FROM sessions WHERE number = ?", row)
             connection.execute("DELETE FROM leases WHERE session = ?", row)
+            standings.drop(connection, row[0])
             connection.execute("INSERT INTO deleted VALUES (?)", row)
     sweep(connection, alone)
     return row is not None
@@ -37,5 +38,12 @@ def sweep(connection: sqlite3.Connection, alone: threading.Lock) -> None:
             with alone, writing(connection):
                 search.unindex(connection, session, documents)
                 history.remove(connection, session, segments)
+        while _purged(connection, alone):
+            pass
         with alone, writing(connection):
             connection.execute("DELETE FROM deleted WHERE session = ?", (session,))
+
+
+def _purged(connection: sqlite3.Connection, alone: threading.Lock) -> bool:
+    with alone, writing(connection):
+        return search.purge(connection)

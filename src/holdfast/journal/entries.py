@@ -25,6 +25,7 @@ ECHO: Final = "echo"
 """An update of the agent that only repeats the user's prompt: kept, never replayed."""
 
 KINDS: Final = (UPDATE, PARAMS, PROMPT, OPENED, TURN_END, ECHO)
+"""The kinds that the fold and the replay know; any other is kept and passed over."""
 
 
 class Entry(Struct, frozen=True, gc=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from holdfast.journal.entries import OPENED, PARAMS, PROMPT, TURN_END, UPDATE, E
 from holdfast.journal.settings import (
     NO_SETTINGS,
     Settings,
+    Turn,
     fold_setting,
     opened_setting,
     opens_tool,
@@ -41,8 +42,6 @@ __all__ = [
     "prompt_message_id",
     "update_kind",
 ]
-
-Turn = Literal["idle", "running", "interrupted"]
 
 
 class SessionState(Struct, frozen=True):

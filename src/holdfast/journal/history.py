@@ -9,9 +9,15 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from holdfast.journal.entries import Segment
+from holdfast.journal.entries import KINDS, Segment
 from holdfast.journal.migrations import SEQ_BITS
 from holdfast.journal.sessions import SEQ_MASK
+
+CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+"""How a kind stands in its row: an update, which nearly every row is, as 0 takes no byte at all."""
+
+NAMES: Final = dict(enumerate(KINDS))
+"""The other way round; a kind that is not in it stands there by its name."""
 
 _SELECT: Final = (
     "SELECT key & 4294967295, first_seq, at, kind, raw FROM segments WHERE key BETWEEN ? AND ?"
@@ -33,7 +39,7 @@ def read(
     rows = connection.execute(f"{_SELECT} ORDER BY key", (first_key, session << SEQ_BITS | through))
     segments: list[Segment] = []
     for last, first, at, kind, raw in rows:
-        segments.append(Segment(first, last, kind, at, raw))
+        segments.append(Segment(first, last, NAMES.get(kind, kind), at, raw))
         limit_bytes -= len(raw)
         if limit_bytes <= 0:
             break
@@ -50,14 +56,20 @@ def read_back(
         f"{_SELECT} ORDER BY key DESC LIMIT ?",
         (session << SEQ_BITS, session << SEQ_BITS | through, limit),
     ).fetchall()
-    return [Segment(first, last, kind, at, raw) for last, first, at, kind, raw in reversed(rows)]
+    return [
+        Segment(first, last, NAMES.get(kind, kind), at, raw)
+        for last, first, at, kind, raw in reversed(rows)
+    ]
 
 
 def insert(connection: sqlite3.Connection, session: int, segments: Iterable[Segment]) -> None:
     """Write the rows of segments."""
     connection.executemany(
         "INSERT INTO segments (key, first_seq, at, kind, raw) VALUES (?, ?, ?, ?, ?)",
-        [(session << SEQ_BITS | s.last_seq, s.first_seq, s.at, s.kind, s.raw) for s in segments],
+        [
+            (session << SEQ_BITS | s.last_seq, s.first_seq, s.at, CODES.get(s.kind, s.kind), s.raw)
+            for s in segments
+        ],
     )
 
 

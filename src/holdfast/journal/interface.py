@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
+from holdfast.journal.settings import NO_SETTINGS, Settings, Turn
+
 if TYPE_CHECKING:
     from holdfast.journal.entries import Segment
     from holdfast.journal.fold import SessionState
@@ -103,6 +105,13 @@ class Holder(Struct, frozen=True):
     owner: str
     epoch: int
     expires_at: int
+
+
+class Standing(Struct, frozen=True):
+    """How a session stands, without its conversation."""
+
+    settings: Settings = NO_SETTINGS
+    turn: Turn = "idle"
 
 
 class SearchHit(Struct, frozen=True):
@@ -216,6 +225,9 @@ class Journal(Protocol):
         self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20
     ) -> list[SearchHit]:
         """Settled entries that hold every one of `words`, newest first."""
+
+    async def standing(self, session_id: str) -> Standing:
+        """How the session stands now, quicker than its whole state; UnknownSessionError."""
 
     async def state(self, session_id: str) -> SessionState:
         """All entries of a session, folded; raises UnknownSessionError."""

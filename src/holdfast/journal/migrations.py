@@ -46,13 +46,16 @@ _TABLES: Final = (
     # The key is the session's number above 32 bits of last_seq. As the rowid it makes this one
     # b-tree, clustered by session: an append touches one page and no index, a replay reads pages
     # in order, and the place of any seq is found by one search.
+    # `kind` has no type: a number for the kinds that journal.history knows, else the kind's name.
     """CREATE TABLE segments (
         key INTEGER PRIMARY KEY,
         first_seq INTEGER NOT NULL,
         at INTEGER NOT NULL,
-        kind TEXT NOT NULL,
+        kind NOT NULL,
         raw BLOB NOT NULL
     )""",
+    # How a session stood at `settled_through`: opening one folds only what came behind it.
+    "CREATE TABLE standings (session INTEGER PRIMARY KEY, standing BLOB NOT NULL)",
     # Deleted sessions that still have rows in segments and words.
     "CREATE TABLE deleted (session INTEGER PRIMARY KEY)",
     # session NULL: a tombstone. The highest number is the newest link of a session.

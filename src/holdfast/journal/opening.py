@@ -63,6 +63,8 @@ def connect(path: str, busy_seconds: float) -> sqlite3.Connection:
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     # What a burst made of the log is given back to the disk.
     connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
+    # What is deleted is overwritten: a deleted conversation is not left in pages that are free.
+    connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     return connection
 
@@ -91,9 +93,10 @@ def _inspect(path: str, *, create: bool) -> bool:
             header = file.read(_HEADER_BYTES)
         size = os.stat(path).st_size
     except FileNotFoundError as error:
-        raise JournalUnavailableError(
-            f"there is no journal at {path}; it is made with the first session"
-        ) from error
+        missing = "it is made with the first session"
+        if create:
+            missing = "its folder cannot be made; name another with --journal"
+        raise JournalUnavailableError(f"there is no journal at {path}; {missing}") from error
     except IsADirectoryError as error:
         raise NotAJournalError(f"{path} is a folder; name a file in it with --journal") from error
     except OSError as error:

@@ -10,10 +10,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdfast.journal.entries import Segment
+from holdfast.journal.history import NAMES
 from holdfast.journal.interface import SearchHit
 from holdfast.journal.migrations import SEQ_BITS
 from holdfast.journal.searchable import searchable_text
 from holdfast.journal.sessions import storable
+
+PURGE_PAGES: Final = 64
+"""Pages of the index that one `purge` merges: some milliseconds."""
 
 BEFORE: Final = 40
 AFTER: Final = 120
@@ -68,6 +72,16 @@ def unindex(connection: sqlite3.Connection, session: int, found: Iterable[Docume
             connection.execute("DELETE FROM documents WHERE number = ?", row)
 
 
+def purge(connection: sqlite3.Connection) -> bool:
+    """Drop some of what was taken out from the index's pages; whether there may be more.
+
+    FTS5 marks a document as gone and keeps its words until it merges the pages they are in.
+    """
+    before = connection.total_changes
+    connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (-PURGE_PAGES,))
+    return connection.total_changes - before > 1
+
+
 def search(
     connection: sqlite3.Connection, words: str, agent: str | None, cwd: str | None, limit: int
 ) -> list[SearchHit]:
@@ -76,7 +90,7 @@ def search(
         return []
     rows = connection.execute(_SEARCH, (query, agent, cwd, limit)).fetchall()
     return [
-        _hit(session_id, seq, Segment(first, last, kind, at, raw), words)
+        _hit(session_id, seq, Segment(first, last, NAMES.get(kind, kind), at, raw), words)
         for session_id, seq, last, first, at, kind, raw in rows
     ]
 

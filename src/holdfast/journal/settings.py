@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +12,10 @@ from holdfast.journal.updates import UNREADABLE, members, string
 
 FINAL_STATUSES: Final = frozenset({"completed", "failed"})
 """Statuses after which nothing more is expected of a tool call."""
+
+
+Turn = Literal["idle", "running", "interrupted"]
+"""How the last turn stands: over, not over, or cut off by a crash."""
 
 
 class Settings(Struct, frozen=True):

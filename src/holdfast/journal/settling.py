@@ -11,11 +11,13 @@ import sqlite3
 import threading
 from typing import Final
 
-from holdfast.journal import history, search
+from msgspec.structs import replace
+
+from holdfast.journal import history, search, standings
 from holdfast.journal.compaction import compact
 from holdfast.journal.entries import Segment
 from holdfast.journal.fold import SessionState, fold
-from holdfast.journal.interface import Lease
+from holdfast.journal.interface import Lease, Standing
 from holdfast.journal.opening import writing
 from holdfast.journal.timeline import Message
 
@@ -37,7 +39,8 @@ def settle_piece(
     segments = history.read(connection, lease.number, settled, PIECE_BYTES, through)
     if not segments:
         return False
-    context = _context(connection, lease.number, settled)
+    standing = standings.settled(connection, lease.number)
+    context = _context(connection, lease.number, settled, standing)
     piece = _Piece(segments, context)
     with alone, writing(connection):
         if _settled_through(connection, lease) != settled:
@@ -56,13 +59,16 @@ class _Piece:
         self._new = [segment for segment in compacted if segment not in kept]
         self._documents = search.documents(compacted)
         entries = (entry for segment in compacted for entry in segment.entries())
-        self._messages = _messages(fold(entries, context)) - _messages(context)
+        state = fold(entries, context)
+        self._messages = _messages(state) - _messages(context)
+        self._standing = Standing(state.settings, state.turn)
         self._last_seq = segments[-1].last_seq
 
     def write(self, connection: sqlite3.Connection, session: int) -> None:
         history.remove(connection, session, self._gone)
         history.insert(connection, session, self._new)
         search.index(connection, session, self._documents)
+        standings.keep(connection, session, self._standing)
         connection.execute(
             "UPDATE sessions SET settled_through = ?, message_count = message_count + ?"
             " WHERE number = ?",
@@ -86,8 +92,11 @@ def _settled_through(connection: sqlite3.Connection, lease: Lease) -> int | None
     return None if row is None else int(row[0])
 
 
-def _context(connection: sqlite3.Connection, session: int, settled: int) -> SessionState:
+def _context(
+    connection: sqlite3.Connection, session: int, settled: int, standing: Standing
+) -> SessionState:
     """The state just before: a chunk that came late belongs to a message that is counted."""
     before = history.read_back(connection, session, settled, _CONTEXT_SEGMENTS)
     entries = [entry for segment in before for entry in segment.entries()]
-    return fold(entries[-_CONTEXT_ENTRIES:])
+    state = fold(entries[-_CONTEXT_ENTRIES:])
+    return replace(state, settings=standing.settings, turn=standing.turn)

@@ -12,10 +12,21 @@ from typing import Final, TypeVar
 from msgspec import UNSET, UnsetType
 
 from holdfast.errors import LeaseLostError
-from holdfast.journal import checking, deleting, history, links, listing, search, sessions, settling
+from holdfast.journal import (
+    checking,
+    deleting,
+    history,
+    links,
+    listing,
+    search,
+    sessions,
+    settling,
+    standings,
+)
 from holdfast.journal.background import CHECKPOINT_BYTES, Background
 from holdfast.journal.entries import Segment
 from holdfast.journal.fold import EMPTY, SessionState, fold
+from holdfast.journal.history import CODES
 from holdfast.journal.interface import (
     LEASE_SECONDS,
     READ_BYTES,
@@ -26,6 +37,7 @@ from holdfast.journal.interface import (
     NewSession,
     SearchHit,
     SessionRow,
+    Standing,
 )
 from holdfast.journal.location import journal_path
 from holdfast.journal.migrations import SEQ_BITS
@@ -126,7 +138,8 @@ class SqliteJournal:
         try:
             with self._writing:
                 done = self._execute(
-                    _APPEND, (key, first, at, kind, raw, lease.number, lease.epoch)
+                    _APPEND,
+                    (key, first, at, CODES.get(kind, kind), raw, lease.number, lease.epoch),
                 ).rowcount
         except sqlite3.Error as error:
             raise failure(error, self.path) from error
@@ -206,6 +219,9 @@ class SqliteJournal:
 
     async def state(self, session_id: str) -> SessionState:
         return await self._background.run(lambda db: _state(db, session_id))
+
+    async def standing(self, session_id: str) -> Standing:
+        return self._look(lambda db: standings.now(db, session_id))
 
     async def damage(self) -> list[str]:
         """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""

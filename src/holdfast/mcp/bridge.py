@@ -53,7 +53,10 @@ def bridge_server(server: McpServerHttp | McpServerSse) -> bytes:
 def bridged_server(env: Mapping[str, str]) -> McpServerHttp | McpServerSse:
     """The server that a bridge with this environment is for; raises InvalidParamsError."""
     url, transport = env.get(URL, ""), env.get(TRANSPORT) or "http"
-    kinds = {"http": McpServerHttp, "sse": McpServerSse}
+    kinds: dict[str, type[McpServerHttp] | type[McpServerSse]] = {
+        "http": McpServerHttp,
+        "sse": McpServerSse,
+    }
     if not url:
         raise InvalidParamsError(f"{URL} is not set: it gives the address of the MCP server", URL)
     if transport not in kinds:
@@ -74,15 +77,20 @@ def _pairs(env: Mapping[str, str]) -> list[tuple[str, str]]:
 def run_bridge(env: Mapping[str, str]) -> int:
     """Serve on stdin and stdout until stdin ends; the exit code: 0, or 1 if the server was lost.
 
-    Raises InvalidParamsError for an environment that names no server, and FaultError.
+    Raises InvalidParamsError for an environment that names no server.
     """
     import asyncio
+    import signal
 
     server = bridged_server(env)
     from holdfast.mcp.bridging import bridge
     from holdfast.transports import stdio_transport
 
     async def serve() -> int:
-        return await bridge(server, stdio_transport())
+        serving = asyncio.ensure_future(bridge(server, stdio_transport()))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        await asyncio.wait([serving])
+        return 0 if serving.cancelled() else serving.result()
 
     return asyncio.run(serve())

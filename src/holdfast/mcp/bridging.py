@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 
 import msgspec
 from mcp.shared.inbound import (
@@ -34,7 +33,7 @@ from holdfast.errors import ConnectionLostError
 from holdfast.mcp.connection import DEADLINE
 from holdfast.mcp.program import MAX_LINE
 from holdfast.mcp.redaction import Redaction
-from holdfast.mcp.streams import Reading, Writing, decoded, encoded, wire_to
+from holdfast.mcp.streams import Reading, Writing, decoded, encoded, root_cause, wire_to
 from holdfast.rpc import Transport
 from holdfast.rpc.framing import LineBuffer, Oversize
 from holdfast.schema import McpServerHttp, McpServerSse
@@ -51,9 +50,106 @@ async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int
         async with wire.open() as (read, write):
             if await passing.run(read, write):
                 return 0
-    except* Exception as group:
-        lost = str(group.exceptions[0])
+    except Exception as exc:  # the transports raise groups of all kinds
+        lost = root_cause(exc)
     finally:
         reason = Redaction(server)(await wire.fault(lost))
-        ...
+        await passing.finish(reason)
+    log.error("%s", reason)
     return 1
+
+
+class _Passing:
+    """The client's side of a bridge, and what it waits for."""
+
+    def __init__(self, client: Transport) -> None:
+        self._client = client
+        self._waiting: set[RequestId] = set()
+        self._introduction: RequestId | None = None
+        self._version: str | None = None
+
+    async def run(self, read: Reading, write: Writing) -> bool:
+        """Pass on in both directions; True when the client ended, False when the server did."""
+        up = asyncio.create_task(self._up(write), name="bridge to the server")
+        down = asyncio.create_task(self._down(read), name="bridge to the client")
+        try:
+            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (up, down):
+                if task.done():
+                    task.result()
+            return up.done()
+        finally:
+            up.cancel()
+            down.cancel()
+            await asyncio.wait({up, down})
+
+    async def finish(self, reason: str) -> None:
+        """Answer what still waits with an error, and close the client's side."""
+        for request in self._waiting:
+            self._refuse(request, CONNECTION_CLOSED, reason)
+        await self._client.aclose()
+
+    async def _up(self, write: Writing) -> None:
+        buffer = LineBuffer(MAX_LINE)
+        while chunk := await self._client.receive():
+            for line in buffer.feed(chunk):
+                try:
+                    message = decoded(line if isinstance(line, bytes) else b"")
+                except ValueError:
+                    self._refuse(None, PARSE_ERROR, _complaint(line))
+                else:
+                    await write.send(self._noted(message))
+
+    async def _down(self, read: Reading) -> None:
+        async for item in read:
+            if isinstance(item, Exception):
+                continue  # something that is no message: the transport drops it
+            self._settle(item)
+            self._client.send(encoded(item) + b"\n")
+            try:
+                await self._client.drain()
+            except ConnectionLostError:
+                return
+
+    def _noted(self, message: SessionMessage) -> SessionMessage:
+        """The message with the headers it needs, noted down if it wants an answer."""
+        inner = message.message
+        if isinstance(inner, JSONRPCRequest):
+            self._waiting.add(inner.id)
+            if inner.method == "initialize":
+                self._introduction = inner.id
+        if isinstance(inner, JSONRPCRequest | JSONRPCNotification):
+            message.metadata = ClientMessageMetadata(headers=self._headers(inner))
+        return message
+
+    def _headers(self, message: JSONRPCRequest | JSONRPCNotification) -> dict[str, str] | None:
+        params = message.params or {}
+        meta = params.get("_meta")
+        version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
+        if not isinstance(version, str):
+            return {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version else None
+        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: message.method}
+        name = params.get(NAME_BEARING_METHODS.get(message.method, ""))
+        if isinstance(name, str):
+            headers[MCP_NAME_HEADER] = encode_header_value(name)
+        return headers
+
+    def _settle(self, message: SessionMessage) -> None:
+        inner = message.message
+        if not isinstance(inner, JSONRPCResponse | JSONRPCError) or inner.id is None:
+            return
+        self._waiting.discard(inner.id)
+        if isinstance(inner, JSONRPCResponse) and inner.id == self._introduction:
+            version = inner.result.get("protocolVersion")
+            self._version = version if isinstance(version, str) else None
+
+    def _refuse(self, request: RequestId | None, code: int, reason: str) -> None:
+        error = {"code": code, "message": reason}
+        answer = {"jsonrpc": "2.0", "id": request, "error": error}
+        self._client.send(msgspec.json.encode(answer) + b"\n")
+
+
+def _complaint(line: bytes | Oversize) -> str:
+    if isinstance(line, Oversize):
+        return f"the message is longer than {MAX_LINE} bytes"
+    return "the line is no JSON-RPC message"

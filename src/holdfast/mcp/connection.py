@@ -135,7 +135,9 @@ class Connection:
         self, uri: str
     ) -> tuple[TextResourceContents | BlobResourceContents, ...]:
         """The contents of the resource `uri`; raises McpError."""
-        return self._read(resource_contents, await self._way.request("resources/read", {"uri": uri}))
+        return self._read(
+            resource_contents, await self._way.request("resources/read", {"uri": uri})
+        )
 
     async def get_prompt(
         self, prompt: str, arguments: Mapping[str, str] | None = None
@@ -179,9 +181,6 @@ class Connection:
             return await self._way.request(method, params, seconds=seconds)
         reports: asyncio.Queue[Progress | None] = asyncio.Queue()
 
-        async def arrived(done: float, total: float | None, message: str | None) -> None:
-            reports.put_nowait(Progress(done, total, message))
-
         async def report() -> None:
             while (progress := await reports.get()) is not None:
                 await on_progress(progress)
@@ -189,7 +188,9 @@ class Connection:
         # One task for all of them: the SDK makes one for each, which may overtake each other.
         reporting = asyncio.create_task(report(), name="mcp progress")
         try:
-            raw = await self._way.request(method, params, seconds=seconds, on_progress=arrived)
+            raw = await self._way.request(
+                method, params, seconds=seconds, on_progress=reports.put_nowait
+            )
             reports.put_nowait(None)
             await reporting
         finally:

@@ -1,4 +1,4 @@
-"""How a connection goes wrong, below the errors that callers see: words without the server's name."""
+"""How a connection goes wrong, in words, below the errors that callers see."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ Needs the SDK: imported only after `loading.load_sdk`.
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 
@@ -75,9 +76,7 @@ class GuardedClient(httpx2.AsyncClient):
             request = follow
         return self._failure(request, "it redirects without end", REFUSED)
 
-    async def _judged(
-        self, request: httpx2.Request, response: httpx2.Response
-    ) -> httpx2.Response:
+    async def _judged(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.extensions.get(MARK) or (response.is_success and kind != "application/json"):
             return response
@@ -86,6 +85,8 @@ class GuardedClient(httpx2.AsyncClient):
             reason = f"it answered with more than {self._limit // 1024} KiB"
             return self._failure(request, reason, REFUSED)
         if response.is_success:
+            if not _is_json(body):
+                return self._failure(request, "its answer is not JSON", REFUSED)
             return _rebuilt(response, body)
         code = _error_code(body)
         if _session_is_gone(request, response.status_code, code, body):
@@ -137,8 +138,8 @@ class GuardedClient(httpx2.AsyncClient):
                     return "there is no such host"
                 case ssl.SSLError():
                     return f"TLS: {link.reason or link}"
-                case OSError(strerror=str(words)) if link.errno:
-                    return words.lower()
+                case OSError(errno=int(number)):
+                    return os.strerror(number).lower()
         if isinstance(error, httpx2.TimeoutException):
             return "it took too long"
         return self._redact.one_line(str(error)) or type(error).__name__
@@ -163,15 +164,21 @@ def _same_place(sent: httpx2.Request, follow: httpx2.Request) -> bool:
     return same_origin and follow.method == sent.method and not strange_user
 
 
-def _session_is_gone(
-    request: httpx2.Request, status: int, code: int | None, body: bytes
-) -> bool:
+def _session_is_gone(request: httpx2.Request, status: int, code: int | None, body: bytes) -> bool:
     # By the specification 404; the TypeScript examples answer 400 with these words.
     if "mcp-session-id" not in request.headers:
         return False
     if status == 404:
         return code != METHOD_NOT_FOUND
     return status == 400 and b"session id" in body.lower()
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _error_code(body: bytes) -> int | None:

@@ -9,15 +9,14 @@ Needs the SDK: imported only after `loading.load_sdk`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import anyio
 import mcp_types as types
-from mcp import ClientSession, MCPError
-from mcp.shared.dispatcher import CallOptions
+from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import BaseModel, ValidationError
@@ -25,7 +24,9 @@ from pydantic import BaseModel, ValidationError
 from holdfast.mcp.facing import Facing
 from holdfast.mcp.faults import AnswerError, FaultError, LostError, UnsentError
 from holdfast.mcp.guarding import MARK, UNSENT
-from holdfast.mcp.streams import Wire
+from holdfast.mcp.results import Progress
+from holdfast.mcp.streams import Wire, root_cause
+from mcp import ClientSession, MCPError
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
@@ -58,7 +59,7 @@ class Link:
         params: dict[str, object],
         *,
         seconds: float | None = None,
-        on_progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> dict[str, object]:
         """The result, as it came. Cancelling this tells the server to stop.
 
@@ -71,15 +72,11 @@ class Link:
         if seconds is not None:
             options["timeout"] = seconds
         if on_progress is not None:
-            options["on_progress"] = on_progress
+            options["on_progress"] = _reporter(on_progress)
         try:
             return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as exc:
             raise await self._told(exc) from None
-
-    def drop(self) -> None:
-        """Give the connection up: whoever keeps it closes it."""
-        self._wire.over.set()
 
     async def _told(self, error: MCPError) -> Exception:
         mark = error.data.get(MARK) if isinstance(error.data, dict) else None
@@ -127,21 +124,17 @@ async def keep_link(
                         down(str(exc))
                     life.deadline = anyio.current_time() + CLOSE_SECONDS
         except Exception as exc:  # the transports raise groups of all kinds
-            down(await wire.fault(_root(exc)))
+            down(await wire.fault(root_cause(exc)))
     down("the connection was closed")
 
 
-async def _introduced(
-    session: ClientSession, wire: Wire, seconds: float
-) -> types.InitializeResult:
+async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> types.InitializeResult:
     """The handshake; raises FaultError."""
     # In a task of its own, as no cancel scope may begin or end between the contexts.
     greeting = asyncio.create_task(session.initialize(), name="mcp initialize")
     ending = asyncio.create_task(wire.over.wait())
     try:
-        await asyncio.wait(
-            {greeting, ending}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait({greeting, ending}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if greeting.done():
             result = await greeting
             wire.heard()
@@ -180,8 +173,8 @@ def _session(
             changed(what)
 
     async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:
-        uris = [PurePath(root).as_uri() for root in facing.roots]
-        return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in uris])
+        roots = [{"uri": PurePath(root).as_uri()} for root in facing.roots]
+        return types.ListRootsResult.model_validate({"roots": roots})
 
     async def sample(
         context: ClientRequestContext, params: types.CreateMessageRequestParams
@@ -207,12 +200,12 @@ def _session(
     )
 
 
+def _reporter(on_progress: Callable[[Progress], None]) -> ProgressFnT:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        on_progress(Progress(progress, total, message))
+
+    return report
+
+
 def _plain(params: BaseModel) -> dict[str, object]:
     return params.model_dump(by_alias=True, mode="json", exclude_none=True)
-
-
-def _root(error: BaseException) -> str:
-    """What is at the bottom of the groups in which the transports raise."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"

@@ -25,7 +25,7 @@ class Listing(Generic[OfferT]):
 
     def __init__(self, what: str, kind: type[OfferT]) -> None:
         self.what = what
-        self._kind = kind
+        self._kind: type[OfferT] = kind
         self._lock = asyncio.Lock()
         self._changes = 0
         self._link: Link | None = None

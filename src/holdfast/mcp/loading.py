@@ -15,7 +15,7 @@ from holdfast.mcp.faults import FaultError
 
 NOISY = ("mcp", "client", "httpx2", "httpcore2")
 """Loggers of the SDK and of its HTTP client. They tell whole messages, addresses with the keys in
-them, and a traceback for each line that is no JSON. What matters of it a person is told as error."""
+them, and a traceback for each line that is no JSON. What matters of it is told as an error."""
 
 _import: Future[None] | None = None
 

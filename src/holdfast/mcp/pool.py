@@ -81,7 +81,7 @@ class Servers:
         return len(self._connections)
 
     def start(self) -> None:
-        """Begin to connect to all of them at once, and to ask each for its tools; waits for none."""
+        """Connect to all at once, and ask each for its tools; returns at once."""
         for connection in self:
             connection.start()
             task = asyncio.create_task(self._open(connection), name=f"mcp {connection.name} tools")

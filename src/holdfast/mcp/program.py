@@ -58,6 +58,7 @@ class Program:
         self._noise = 0
         self._first_noise = ""
         self._spoke = False
+        self._silenced = False
         self._fault: str | None = None
 
     def start(self) -> None:
@@ -68,12 +69,14 @@ class Program:
         server = self._server
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env |= {variable.name: variable.value for variable in server.env}
+        if any("\0" in text for text in (server.command, *server.args, *env, *env.values())):
+            raise FaultError("its command, args or env hold a NUL character")
+        if any("\0" in text for text in (server.command, *server.args, *env, *env.values())):
+            raise FaultError("its command, args or env hold a NUL character")
         try:
             launched = launch([server.command, *server.args], env=env, cwd=self._cwd)
         except AgentStartError as exc:
             raise FaultError(self._redact(str(exc))) from None
-        except ValueError:
-            raise FaultError("its command, args or env hold a NUL character") from None
         # Its stderr is kept for error messages only: a log would keep secrets that it may tell.
         self._child = ChildProcess(launched, relay_fd=None)
 
@@ -96,6 +99,7 @@ class Program:
                 yield line
             if begun > self._limit:
                 raise self._too_long()
+        self._silenced = True
 
     async def send(self, line: bytes) -> None:
         """Write a line to its stdin; waits while it does not read. Raises ConnectionLostError."""
@@ -118,7 +122,7 @@ class Program:
         if child is None or self._fault is not None:
             return self._fault or otherwise
         with suppress(TimeoutError):
-            async with asyncio.timeout(EXIT_SECONDS):
+            async with asyncio.timeout(EXIT_SECONDS if self._silenced else 0):
                 return f"it ended with {await child.wait()}{self._last_words()}"
         return f"{otherwise}{self._remarks()}{self._last_words()}"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,14 +19,17 @@ from holdfast.schema import McpServerStdio
 if TYPE_CHECKING:
     from holdfast.mcp.facing import Facing
     from holdfast.mcp.linking import Link
+    from holdfast.mcp.results import Progress
     from holdfast.mcp.servers import Server
 
 log = logging.getLogger(__name__)
 
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
-
 CLOSE_SECONDS = 10.0
 """After this long, closing waits for a server no more."""
+
+
+MAX_REASON = 500
+"""Characters of a reason; some servers answer with whole pages."""
 
 
 class Idle(Struct, frozen=True):
@@ -133,17 +136,17 @@ class Reconnecting:
         self.start()
         state = self._state
         if isinstance(state, Connecting):
-            await asyncio.shield(state.link)
+            link = await asyncio.shield(state.link)
+            if link is not None:
+                return link
             state = self._state
         match state:
             case Ready(link=link):
                 return link
             case Failed(error=reason) | Lost(error=reason):
                 raise McpConnectError(self.name, reason)
-            case Idle() | Connecting() | Closed():
-                raise McpConnectError(self.name, "the session was closed")
             case _:
-                assert_never(state)
+                raise McpConnectError(self.name, "it was closed")
 
     async def request(
         self,
@@ -151,7 +154,7 @@ class Reconnecting:
         params: dict[str, object],
         *,
         seconds: float | None = None,
-        on_progress: OnProgress | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> dict[str, object]:
         """The result of a request; raises McpError."""
         for last in (False, True):
@@ -161,13 +164,13 @@ class Reconnecting:
             except UnsentError as exc:
                 self._drop(link, str(exc))
                 if last:
-                    raise McpLostError(self.name, self._redact(str(exc))) from None
+                    raise McpLostError(self.name, self._words(str(exc))) from None
             except LostError as exc:
                 self._drop(link, str(exc))
-                reason = f"{self._redact(str(exc))}; `{method}` was not answered"
+                reason = f"{self._words(str(exc))}; `{method}` was not answered"
                 raise McpLostError(self.name, reason) from None
             except FaultError as exc:
-                raise McpAnswerError(self.name, self._redact(str(exc))) from None
+                raise McpAnswerError(self.name, self._words(str(exc))) from None
             except AnswerError as exc:
                 reason = self._redact(exc.message)
                 raise McpAnswerError(self.name, reason, exc.code) from None
@@ -205,6 +208,8 @@ class Reconnecting:
                 await self._keep(mine, program)
         except FaultError as exc:
             self._down(mine, str(exc))
+        except Exception:
+            log.exception("MCP server %r: holdfast failed", self.name)
         finally:
             if program is not None:
                 await program.aclose()
@@ -235,10 +240,10 @@ class Reconnecting:
     def _down(self, mine: Connecting, reason: str) -> None:
         state = self._state
         if state is mine:
-            self._state = Failed(self._redact(reason))
+            self._state = Failed(self._words(reason))
             mine.link.set_result(None)
         elif isinstance(state, Ready) and state.over is mine.over:
-            self._state = Lost(self._redact(reason))
+            self._state = Lost(self._words(reason))
         else:
             return  # told before, or closed
         log.warning("%s", self.error)
@@ -247,9 +252,12 @@ class Reconnecting:
             self._told = True
             self._on_failure()
 
+    def _words(self, reason: str) -> str:
+        return self._redact.one_line(reason, MAX_REASON)
+
     def _drop(self, link: Link, reason: str) -> None:
         """Let the next request connect again, before the owner has noticed the end."""
         if isinstance(self._state, Ready) and self._state.link is link:
             self._state.over.set()
-            self._state = Lost(self._redact(reason))
-
+            self._state = Lost(self._words(reason))
+            log.warning("%s", self.error)

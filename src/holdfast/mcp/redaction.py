@@ -20,9 +20,9 @@ class Redaction:
 
     def __init__(self, server: Server) -> None:
         given = server.env if isinstance(server, McpServerStdio) else server.headers
-        values = {pair.value for pair in given}
+        values = {pair.value.strip() for pair in given}
         parts = {part for value in values for part in value.split() if len(part) >= SHORTEST_PART}
-        secrets = {value for value in values if len(value.strip()) >= SHORTEST} | parts
+        secrets = {value for value in values if len(value) >= SHORTEST} | parts
         # The longest first: a short one may be a part of it.
         self._secrets = sorted(secrets, key=len, reverse=True)
 

@@ -255,3 +255,10 @@ def wire_to(server: Server, program: Program | None, over: asyncio.Event, connec
             return ProgramWire(program, over)
         case _:
             assert_never(server)
+
+
+def root_cause(error: BaseException) -> str:
+    """What is at the bottom of the groups in which the transports raise, in words."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

@@ -212,7 +212,9 @@ class Peer:
         if garbage:
             first, more = garbage[0], len(garbage) - 1
             behind = f", and {more} more such lines" if more else ""
-            log.warning("from the %s: %s: %r%s", self.name, first.problem, first.excerpt, behind)
+            # What a client says may hold the secrets of an MCP server: that is not written down.
+            said = b"" if self._reply_to_garbage else first.excerpt
+            log.warning("from the %s: %s: %r%s", self.name, first.problem, said, behind)
 
     async def _hear(self, batch: list[NotificationReceived]) -> None:
         try:

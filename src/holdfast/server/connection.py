@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidParamsError, InvalidRequestError
-from holdfast.hub import Attachment, Hub
+from holdfast.hub import Attachment, Hub, Session
 from holdfast.hub.choices import opened_result, set_config_option, set_mode
 from holdfast.hub.options import without_booleans
 from holdfast.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived, Transport
@@ -52,6 +52,7 @@ class Connection:
         self.peer = Peer(transport, self, name="client", limit=limit)
         self._hub = hub
         self._initialized = False
+        self._opened: dict[str, asyncio.Event] = {}
         self._handlers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             NEW_SESSION.name: self._new,
             LOAD_SESSION.name: self._load,
@@ -122,13 +123,15 @@ class Connection:
 
     async def _load(self, params: bytes) -> bytes:
         setup = checked_setup(LoadSessionRequest, params, self._hub.agent.capabilities)
-        attachment = await self._hub.load(self, _session_id(params), setup)
+        with self._opening(session_id := _session_id(params)):
+            attachment = await self._hub.load(self, session_id, setup)
         self._open_behind_answer(attachment)
         return self._shown(opened_result(attachment.session))
 
     async def _resume(self, params: bytes) -> bytes:
         setup = checked_setup(ResumeSessionRequest, params, self._hub.agent.capabilities)
-        attachment = await self._hub.resume(self, _session_id(params), setup)
+        with self._opening(session_id := _session_id(params)):
+            attachment = await self._hub.resume(self, session_id, setup)
         self._open_behind_answer(attachment)
         return self._shown(opened_result(attachment.session))
 
@@ -139,7 +142,7 @@ class Connection:
         return await self._hub.listing.page(request.cwd, request.cursor, self._hub.held_ids)
 
     async def _prompt(self, params: bytes) -> bytes:
-        session = self._hub.held(_session_id(params))
+        session = await self._held(params)
         if not members(params).get("prompt", b"").startswith(b"["):
             raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
         ended = await session.turns.prompt(params, session.attachment_of(self))
@@ -164,11 +167,11 @@ class Connection:
         return b"{}"
 
     async def _set_mode(self, params: bytes) -> bytes:
-        session = self._hub.held(_session_id(params))
+        session = await self._held(params)
         return await set_mode(session, params, session.attachment_of(self))
 
     async def _set_config_option(self, params: bytes) -> bytes:
-        session = self._hub.held(_session_id(params))
+        session = await self._held(params)
         return self._shown(await set_config_option(session, params, session.attachment_of(self)))
 
     async def _relay(self, method: str, params: bytes) -> bytes:
@@ -185,6 +188,23 @@ class Connection:
         if not agent_session or agent_session == session_id:
             return params
         return splice(params, {"sessionId": encode(agent_session)})
+
+    @contextmanager
+    def _opening(self, session_id: str) -> Iterator[None]:
+        done = self._opened[session_id] = asyncio.Event()
+        try:
+            yield
+        finally:
+            done.set()
+            if self._opened.get(session_id) is done:
+                del self._opened[session_id]
+
+    async def _held(self, params: bytes) -> Session:
+        """The open session of a request that may have come right behind the one that opens it."""
+        session_id = _session_id(params)
+        if (opened := self._opened.get(session_id)) is not None:
+            await opened.wait()
+        return self._hub.held(session_id)
 
     # -- answers --------------------------------------------------------------------------
 

@@ -1,0 +1,295 @@
+"""`holdfast wrap` as a command: its options, its stdout, what it imports, how it is on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.editor import editor, scripted_agent, wrap_command
+from tests.failures.processes import below, gone, until
+
+HEAVY = {
+    "click",
+    "mcp",
+    "prompt_toolkit",
+    "psycopg",
+    "pydantic",
+    "rich",
+    "starlette",
+    "uvicorn",
+    "websockets",
+}
+"""What an editor does not wait for."""
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`holdfast` with these arguments and nothing to read."""
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, **environment},
+    )
+
+
+# -- options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--start-timeout", "soon"], ["--start-timeout", "'soon'", "seconds above 0"]),
+        (["--start-timeout", "0"], ["--start-timeout", "seconds above 0"]),
+        (["--start-timeout", "nan"], ["--start-timeout", "seconds above 0"]),
+        (["--cancel-grace", "-1"], ["--cancel-grace", "seconds above 0"]),
+        (["--cancel-grace", "inf"], ["--cancel-grace", "seconds above 0"]),
+        (["--cancel-grace="], ["--cancel-grace", "seconds above 0"]),
+        (["--max-message", "64MB"], ["--max-message", "'64MB'", "64M"]),
+        (["--max-message", "12"], ["--max-message", "1k at least"]),
+        (["--max-message", ""], ["--max-message", "bytes"]),
+        (["--log-level", "loud"], ["--log-level", "'loud'", "warning"]),
+        (["--no-such"], ["--no-such", "--help"]),
+        (["--journal"], ["--journal", "--help"]),
+        (["-x"], ["-x", "--help"]),
+        (["gemini"], ["'gemini'", "behind `--`"]),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_told_in_a_sentence_with_exit_code_2(
+    options: list[str], words: list[str]
+) -> None:
+    done = run("wrap", *options, "--", sys.executable, "-c", "")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("holdfast wrap: ")
+    assert all(word in sentence for word in words), sentence
+
+
+@pytest.mark.parametrize("arguments", [["wrap"], ["wrap", "--"], ["wrap", "gemini", "--acp"]])
+def test_without_a_command_behind_the_dashes_it_says_how_to_write_it(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "holdfast wrap -- " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--help", "--", "no-such-agent"]])
+def test_the_help_names_every_option_and_starts_no_agent(arguments: list[str]) -> None:
+    done = run("wrap", *arguments)
+    assert done.returncode == 0
+    for name in ("journal", "start-timeout", "cancel-grace", "max-message", "log-level"):
+        assert f"--{name}" in done.stdout
+    assert "--log-file" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("size", ["2048", "2k", "2K"])
+async def test_sizes_have_units(journal: Path, size: str) -> None:
+    command = wrap_command(scripted_agent(), "--max-message", size)
+    async with editor(command, journal=journal) as client:
+        client.send_line(b"y" * 2049)
+        refused = await client.until(lambda: client.messages)
+        assert "limit of 2048" in refused[0]["error"]["message"]
+        await client.initialize()
+
+
+async def test_the_journal_option_goes_over_the_environment(journal: Path, tmp_path: Path) -> None:
+    other = tmp_path / "deep" / "er" / "other.db"
+    command = wrap_command(scripted_agent(), "--journal", f"sqlite:///{other}")
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        await client.new()
+        assert await client.leave() == 0
+    assert other.exists()
+    assert not journal.exists()
+    assert stat.S_IMODE(other.stat().st_mode) == 0o600
+    assert stat.S_IMODE(other.parent.stat().st_mode) == 0o700
+
+
+async def test_the_log_file_gets_our_log_and_the_agents_stderr(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    command = wrap_command(scripted_agent(), "--log-file", str(log), "--log-level", "info")
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        client.send_line(b"garbage from the client")
+        await client.prompt(session, {"stderr": "said the agent"})
+        assert await client.leave() == 0
+    text = log.read_text()
+    assert "garbage from the client" in text
+    assert "said the agent" in text
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert b"garbage" not in client.stderr
+
+
+async def test_a_log_file_that_cannot_be_written_is_told_and_everything_else_works(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "no" / "log"
+    command = wrap_command(scripted_agent(), "--log-file", str(log))
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        client.send_line(b"garbage from the client")
+        session = await client.new()
+        await client.prompt(session, {"say": "hi"})
+        assert await client.leave() == 0
+    assert str(log) in client.stderr.decode()
+    assert b"garbage from the client" in client.stderr
+
+
+async def test_environment_values_of_mcp_servers_reach_no_log(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    command = wrap_command(scripted_agent(), "--log-file", str(log), "--log-level", "debug")
+    server = {"name": "s", "command": "/bin/true", "args": [], "env": []}
+    server["env"] = [{"name": "TOKEN", "value": "hush-hush"}]
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        await client.new(mcpServers=[server])
+        client.tell("_test", {"env": []})
+        assert await client.leave() == 0
+    assert "hush-hush" not in log.read_text()
+    assert b"hush-hush" not in journal.read_bytes()
+
+
+# -- stdout -------------------------------------------------------------------------------------
+
+NOISE = """
+import ctypes, os, subprocess, sys, threading
+
+def noise():
+    while "holdfast.cli.wrap" not in sys.modules:
+        pass
+    libc = ctypes.CDLL(None)
+    for number in range(300):
+        print("a print")
+        sys.stdout.write("a write")
+        sys.stdout.flush()
+        sys.__stdout__.write("another\\n")
+        os.write(1, b"a write to descriptor 1\\n")
+        libc.puts(b"from C")
+        libc.fflush(None)
+        if number % 50 == 0:
+            subprocess.run(["echo", "from a child"], check=True)
+    open(os.environ["NOISE_OVER"], "w").close()
+
+threading.Thread(target=noise, daemon=True).start()
+"""
+
+
+async def test_nothing_but_acp_reaches_stdout_whatever_prints(
+    journal: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NOISE)
+    over = tmp_path / "over"
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    # The agent is spared the noise: its stdout is the protocol's.
+    agent = [sys.executable, "-I", *scripted_agent()[1:]]
+    environment = {"PYTHONPATH": path, "NOISE_OVER": str(over)}
+    async with editor(wrap_command(agent), journal=journal, env=environment) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"say": "hi"}, {"spawn loud": "echo from a grandchild"})
+        await until(over.exists)
+        await client.prompt(session, {"say": "hi"})
+        assert await client.leave() == 0
+        await client.ended()
+    for line in client.lines:
+        assert json.loads(line)["jsonrpc"] == "2.0"
+    assert client.text() == "hihi"
+    for noise in (b"a print", b"descriptor 1", b"from C", b"from a child"):
+        assert noise in client.stderr
+
+
+# -- what is imported ---------------------------------------------------------------------------
+
+MODULES = """
+import atexit, os, sys
+
+def write():
+    with open(os.environ["MODULES"], "w") as file:
+        file.write("\\n".join(sys.modules))
+
+atexit.register(write)
+"""
+
+
+async def test_a_session_through_wrap_imports_nothing_heavy(journal: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(MODULES)
+    found = tmp_path / "modules"
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    agent = [sys.executable, "-I", *scripted_agent()[1:]]
+    environment = {"PYTHONPATH": path, "MODULES": str(found)}
+    async with editor(wrap_command(agent), journal=journal, env=environment) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"say": "hi"})
+        await client.load(session)
+        await client.sessions()
+        assert await client.leave() == 0
+    modules = set(found.read_text().split())
+    assert "holdfast.server.connection" in modules
+    assert not HEAVY & modules
+
+
+def test_importing_holdfast_imports_nothing_heavy() -> None:
+    code = "import sys, holdfast; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not HEAVY & set(done.stdout.split())
+
+
+# -- on a terminal ------------------------------------------------------------------------------
+
+
+def on_terminal(*command: str) -> tuple[int, str]:
+    """Run it with a terminal as its stdin; the exit status, and all that it printed."""
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", "wrap", "--", *command],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=30,
+            start_new_session=True,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.returncode, done.stdout
+
+
+def test_on_a_terminal_the_program_itself_runs_as_for_signing_in() -> None:
+    code = "import sys; print('terminal', sys.stdin.isatty(), sys.argv[1:]); sys.exit(5)"
+    status, output = on_terminal(sys.executable, "-c", code, "login", "--now")
+    assert status == 5
+    assert "terminal True ['login', '--now']" in output
+    assert "runs by itself" in output
+
+
+def test_on_a_terminal_a_program_that_does_not_exist_is_told() -> None:
+    status, output = on_terminal("no-such-agent")
+    assert status == 127
+    assert "cannot run 'no-such-agent'" in output
+
+
+async def test_bad_options_leave_no_agent_behind(journal: Path) -> None:
+    command = wrap_command(scripted_agent(deaf=True), "--cancel-grace", "never")
+    async with editor(command, journal=journal) as client:
+        agents = await until(lambda: below(client.process.pid))
+        assert await client.process.wait() == 2
+        await gone(agents, 5)

@@ -1,0 +1,348 @@
+"""The journal cannot be used: a clear error, existing history untouched, nothing pretended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import Editor, Refused, editor, scripted_agent, wrap_command
+from tests.failures.processes import below, folder_contents, gone, methods, until
+
+COMMAND = wrap_command(scripted_agent())
+
+
+async def conversation(journal: Path, *texts: str) -> str:
+    """A journal with one session in it, closed in good order; the session's id."""
+    async with editor(COMMAND, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        for text in texts:
+            await client.prompt(session, {"say": text})
+        assert await client.leave() == 0
+    return session
+
+
+async def shown(journal: Path, session: str) -> str:
+    """What the agent said in it, as a client gets it that loads it."""
+    async with editor(COMMAND, journal=journal) as client:
+        await client.initialize()
+        await client.load(session)
+        return client.text()
+
+
+def spoken(updates: list[dict[str, Any]]) -> str:
+    """What the agent said; what holdfast says itself is no part of a replay."""
+    return "".join(
+        update["content"]["text"]
+        for update in updates
+        if update["sessionUpdate"] == "agent_message_chunk" and "_meta" not in update
+    )
+
+
+async def refusal(client: Editor) -> Refused:
+    with pytest.raises(Refused) as caught:
+        await client.initialize()
+    return caught.value
+
+
+def file_limit(size: int) -> Callable[[], None]:
+    """No file can grow beyond `size` bytes: what a full disk looks like to a program."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def heed_permissions() -> None:
+    """Also root is refused what the mode of a file forbids: for programs started from here."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None)
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            assert libc.prctl(24, capability, 0, 0, 0) == 0  # PR_CAPBSET_DROP
+
+
+# -- cannot be opened ---------------------------------------------------------------------------
+
+
+def text_file(journal: Path) -> None:
+    journal.write_text("my diary\n" * 50)
+
+
+def other_database(journal: Path) -> None:
+    with sqlite3.connect(journal) as db:
+        db.execute("CREATE TABLE recipes (name TEXT)")
+    db.close()
+
+
+def folder(journal: Path) -> None:
+    journal.mkdir()
+
+
+def newer(journal: Path) -> None:
+    with sqlite3.connect(journal) as db:
+        db.execute("PRAGMA user_version = 999")
+        db.execute("PRAGMA journal_mode = DELETE")
+    db.close()
+
+
+def cut_short(journal: Path) -> None:
+    os.truncate(journal, 50)
+
+
+def half_gone(journal: Path) -> None:
+    os.truncate(journal, journal.stat().st_size // 2)
+
+
+def overwritten(journal: Path) -> None:
+    with journal.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xa5" * (journal.stat().st_size - 100))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (text_file, "is not a holdfast journal"),
+        (other_database, "database of another program"),
+        (folder, "is a folder"),
+        (newer, "update holdfast"),
+        (cut_short, "is not a holdfast journal"),
+        (overwritten, "is damaged"),
+    ],
+)
+async def test_what_is_no_journal_of_ours_is_named_in_the_answer_and_left_as_it_is(
+    journal: Path, spoil: Callable[[Path], None], words: str
+) -> None:
+    if spoil not in (text_file, other_database, folder):
+        await conversation(journal, "kept")
+    spoil(journal)
+    before = {} if spoil is folder else folder_contents(journal.parent)
+    async with editor(COMMAND, journal=journal) as client:
+        agents = await until(lambda: below(client.process.pid))
+        for _ in range(2):
+            error = await refusal(client)
+            assert error.code == -32603
+            assert str(journal) in error.message
+            assert words in error.message
+        with pytest.raises(Refused, match=words):
+            await client.new()
+        await gone(agents, 5)
+        assert await client.leave() == 0
+    if before:
+        assert folder_contents(journal.parent) == before
+
+
+async def introduced_and_loaded(client: Editor, session: str) -> None:
+    await client.initialize()
+    await client.load(session)
+
+
+async def test_a_torn_journal_is_told_when_the_tear_is_met_and_is_not_made_worse(
+    journal: Path,
+) -> None:
+    session = await conversation(journal, *["x" * 5000] * 30)
+    half_gone(journal)
+    before = folder_contents(journal.parent)
+    async with editor(COMMAND, journal=journal) as client:
+        with pytest.raises(Refused) as caught:
+            await introduced_and_loaded(client, session)
+        assert "is damaged" in caught.value.message
+        assert str(journal) in caught.value.message
+    assert folder_contents(journal.parent) == before
+
+
+async def test_a_write_ahead_log_that_was_torn_loses_only_what_was_torn(journal: Path) -> None:
+    async with editor(COMMAND, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"say": "first"})
+        whole = len(folder_contents(journal.parent)["journal.db-wal"])
+        await client.prompt(session, {"say": "second"})
+        await client.kill()
+    os.truncate(f"{journal}-wal", whole + 100)
+    assert (await shown(journal, session)).startswith("first")
+
+
+@pytest.mark.parametrize("place", ["/dev/null/journal.db", "/proc/holdfast/journal.db"])
+async def test_a_folder_that_cannot_be_made_is_told(place: str) -> None:
+    async with editor(COMMAND, journal=place) as client:
+        error = await refusal(client)
+        assert place in error.message
+        assert "--journal" in error.message
+        assert await client.leave() == 0
+
+
+@pytest.mark.parametrize("url", ["postgresql://host/db", "mysql://x", "sqlite://", "sqlite:///"])
+async def test_a_journal_that_cannot_be_named_so_is_told(url: str, tmp_path: Path) -> None:
+    command = wrap_command(scripted_agent(), "--journal", url)
+    async with editor(command, journal="unused", cwd=tmp_path) as client:
+        assert (await refusal(client)).code == -32603
+        assert await client.leave() == 0
+
+
+async def test_a_read_only_folder_is_told_with_what_to_do(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir(mode=0o500)
+    async with editor(COMMAND, journal=place / "j.db", before=heed_permissions) as client:
+        error = await refusal(client)
+        assert str(place / "j.db") in error.message
+        assert "writable" in error.message
+        assert await client.leave() == 0
+    assert os.listdir(place) == []
+
+
+async def test_history_in_a_folder_that_became_read_only_is_untouched(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    session = await conversation(place / "j.db", "kept")
+    before = folder_contents(place)
+    (place / "j.db").chmod(0o400)
+    place.chmod(0o500)
+    try:
+        async with editor(COMMAND, journal=place / "j.db", before=heed_permissions) as client:
+            assert "writable" in (await refusal(client)).message
+            assert await client.leave() == 0
+        assert folder_contents(place) == before
+    finally:
+        place.chmod(0o700)
+        (place / "j.db").chmod(0o600)
+    assert await shown(place / "j.db", session) == "kept"
+
+
+# -- locked -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("existing", [False, True])
+async def test_a_locked_journal_is_told_and_can_be_used_once_it_is_free(
+    journal: Path, existing: bool
+) -> None:
+    session = await conversation(journal, "kept") if existing else None
+    other = sqlite3.connect(journal, isolation_level=None)
+    if existing:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    other.execute("CREATE TABLE IF NOT EXISTS held (x)")
+    async with editor(COMMAND, journal=journal) as client:
+        begun = time.monotonic()
+        error = await refusal(client)
+        assert "another program holds it" in error.message
+        assert time.monotonic() - begun < 10
+        assert await client.leave() == 0
+    other.execute("ROLLBACK")
+    other.close()
+    if session is not None:
+        assert await shown(journal, session) == "kept"
+
+
+async def test_a_lock_in_mid_turn_fails_that_turn_and_the_session_goes_on_when_it_is_gone(
+    journal: Path, tmp_path: Path
+) -> None:
+    flag, log = tmp_path / "flag", tmp_path / "log"
+    command = wrap_command(scripted_agent(log=str(log)))
+    tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T", "status": "pending"}
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        turn = client.begin_prompt(
+            session, {"say": "a"}, {"update": tool}, {"until": str(flag)}, {"say": "b"}
+        )
+        await client.until(lambda: "toolCallId" in str(client.updates()))
+        other = sqlite3.connect(journal, isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        flag.touch()
+        with pytest.raises(Refused, match="another program holds it"):
+            await turn
+        assert client.text() == "a"
+        other.execute("ROLLBACK")
+        other.close()
+        assert await client.prompt(session, {"say": "c"}) == {"stopReason": "end_turn"}
+        assert "session/cancel" in methods(log)
+        live = client.text()
+        place = len(client.updates())
+        await client.load(session)
+        replayed = client.updates()[place:]
+        assert client.text()[len(live) :] == live == "ac"
+        assert [u["status"] for u in replayed if "toolCallId" in u][-1] == "failed"
+
+
+# -- full ---------------------------------------------------------------------------------------
+
+
+async def test_a_disk_that_is_full_from_the_start_is_told(journal: Path) -> None:
+    async with editor(COMMAND, journal=journal, before=file_limit(4096)) as client:
+        error = await refusal(client)
+        assert str(journal) in error.message
+        assert "disk" in error.message
+        assert await client.leave() == 0
+
+
+async def test_a_disk_that_fills_up_in_mid_turn_fails_the_turn_and_keeps_all_that_was_shown(
+    journal: Path,
+) -> None:
+    session = await conversation(journal, "kept")
+    async with editor(COMMAND, journal=journal, before=file_limit(400_000)) as client:
+        await client.initialize()
+        await client.load(session)
+        place = len(client.updates())
+        with pytest.raises(Refused) as caught:
+            await client.prompt(session, {"say": "begin"}, {"flood": [1000, 1000]})
+        assert str(journal) in caught.value.message
+        assert "disk" in caught.value.message
+        said = spoken(client.updates()[place:])
+        assert said.startswith("begin00000000x")
+        # What holdfast promises does not hold for another turn either: it is not begun.
+        with pytest.raises(Refused, match="disk"):
+            await client.prompt(session, {"say": "more"})
+        assert "more" not in client.text()
+        with pytest.raises(Refused, match="disk"):
+            await client.new()
+        assert len(await client.sessions()) == 1
+        assert await client.leave() == 0
+    again = await shown(journal, session)
+    assert again.startswith("kept" + said)
+    with sqlite3.connect(journal) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    db.close()
+
+
+async def test_when_there_is_room_again_the_session_goes_on(journal: Path) -> None:
+    session = await conversation(journal, "kept")
+
+    def soft_limit() -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+
+    tool: dict[str, Any] = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"}
+    async with editor(COMMAND, journal=journal, before=soft_limit) as client:
+        await client.initialize()
+        await client.load(session)
+        with pytest.raises(Refused, match="disk"):
+            await client.prompt(session, {"update": tool}, {"flood": [1000, 1000]})
+        hard = resource.prlimit(client.process.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(client.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
+        live = client.updates()
+        statuses = [u["status"] for u in live if u.get("toolCallId") == "t" and "status" in u]
+        assert statuses == ["failed"]
+        await client.load(session)
+        assert spoken(client.updates()[len(live) :]) == spoken(live)
+        assert await client.leave() == 0
+
+
+async def test_a_journal_that_is_deleted_under_us_costs_no_other_file(journal: Path) -> None:
+    keep = journal.parent / "keep"
+    session = await conversation(journal, "kept")
+    shutil.copy(journal, keep)
+    async with editor(COMMAND, journal=journal) as client:
+        await client.initialize()
+        await client.load(session)
+        for path in journal.parent.glob("journal.db*"):
+            path.unlink()
+        client.begin_prompt(session, {"say": "on"})
+        await client.leave()
+    assert await shown(keep, session) == "kept"

@@ -1,0 +1,201 @@
+"""One hub in this process: an agent that says what a test says, and clients in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.agents import Agent, Listener
+from holdfast.errors import RemoteError
+from holdfast.hub import Hub
+from holdfast.journal import SqliteJournal
+from holdfast.rpc import MAX_MESSAGE
+from holdfast.rpc.peer import Answer, OnAnswer
+from holdfast.schema import AgentCapabilities
+from holdfast.server import Connection
+from holdfast.transports.memory import MemoryTransport, memory_pair
+from tests.editor import Talker
+
+
+class PuppetAgent:
+    """An agent (holdfast.agents.Agent) whose strings a test pulls."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.key = "puppet"
+        self.capabilities = AgentCapabilities()
+        self.generation = 0
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.told: list[str] = []
+        self.results: dict[str, bytes] = {}
+        self.listener = listener
+        self._made = 0
+        self._turns: dict[str, OnAnswer] = {}
+        self._news = asyncio.Event()
+
+    # -- pulled by the test -----------------------------------------------------------------
+
+    async def say(self, session: str, *texts: str) -> None:
+        """A chunk of text for each, all in one read."""
+        raws = [
+            json.dumps(
+                {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+            ).encode()
+            for text in texts
+        ]
+        await self.listener.on_updates(session, "update", raws)
+
+    async def ask_client(self, method: str, **params: Any) -> Any:
+        """What the clients answer to a request of this agent."""
+        return json.loads(await self.listener.on_request(method, json.dumps(params).encode()))
+
+    async def end(self, session: str, answer: Answer = b'{"stopReason":"end_turn"}') -> None:
+        """Answer the prompt of the running turn."""
+        await self._turns.pop(session)(answer)
+
+    async def prompted(self, session: str) -> None:
+        """Wait until a turn runs in this session."""
+        async with asyncio.timeout(5):
+            while session not in self._turns:
+                self._news.clear()
+                await self._news.wait()
+
+    # -- as the hub sees it -----------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        return self.generation > 0
+
+    async def initialize(self, params: bytes) -> bytes:
+        self.generation += 1
+        return b'{"protocolVersion":1,"agentCapabilities":{}}'
+
+    async def ensure(self) -> None:
+        return None
+
+    async def restart(self) -> None:
+        self.generation += 1
+
+    async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
+        self.asked.append((method, json.loads(params)))
+        result = self.results.get(method)
+        if method == "session/new":
+            result = b'{"sessionId":"s%d"}' % self._made
+            self._made += 1
+        if result is None:
+            raise RemoteError(-32601, "no such method")
+        if on_answer is not None:
+            await on_answer(result)
+        return result
+
+    def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> None:
+        asked = json.loads(params)
+        self.asked.append((method, asked))
+        self._turns[asked["sessionId"]] = on_answer
+        self._news.set()
+
+    async def tell(self, method: str, params: bytes) -> None:
+        self.told.append(method)
+        if method == "session/cancel":
+            session = json.loads(params)["sessionId"]
+            if session in self._turns:
+                await self.end(session, b'{"stopReason":"cancelled"}')
+
+    async def aclose(self) -> None:
+        return None
+
+
+class Onlooker(Talker):
+    """A client over a memory transport, attached to a hub of this process."""
+
+    def __init__(self, transport: MemoryTransport, connection: Connection) -> None:
+        super().__init__()
+        self.connection = connection
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._transport = transport
+        self._pieces: list[bytes] = []
+        self._lines: list[bytes] = []
+
+    def send_line(self, line: bytes) -> None:
+        self._transport.send(line + b"\n")
+
+    async def read_line(self) -> bytes:
+        while not self._lines:
+            await self.reads.wait()
+            chunk = await self._transport.receive()
+            if not chunk:
+                return b""
+            *lines, rest = chunk.split(b"\n")
+            for line in lines:
+                self._lines.append(b"".join([*self._pieces, line]))
+                self._pieces.clear()
+            self._pieces.append(rest)
+        return self._lines.pop(0)
+
+    async def go(self) -> None:
+        """Leave, as a program that ends."""
+        await self._transport.aclose()
+
+
+class Shared:
+    """A hub, its agent, and a way to more clients."""
+
+    def __init__(self, hub: Hub, agent: PuppetAgent, journal: SqliteJournal) -> None:
+        self.hub = hub
+        self.agent = agent
+        self.journal = journal
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def client(self, **capabilities: Any) -> Onlooker:
+        """One more client, introduced. While its `reads` is cleared it takes nothing."""
+        near, far = memory_pair()
+        connection = Connection(self.hub, far)
+        client = Onlooker(near, connection)
+        self._tasks.append(asyncio.create_task(self._serve(connection)))
+        self._tasks.append(asyncio.create_task(client.read()))
+        await client.initialize(**capabilities)
+        return client
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            await connection.peer.pump()
+        finally:
+            await connection.leave()
+            await connection.peer.aclose()
+
+    async def aclose(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+
+@asynccontextmanager
+async def shared(journal: Path, *, limit: int = MAX_MESSAGE) -> AsyncIterator[Shared]:
+    """A hub over a puppet agent; at the end all of its clients are gone."""
+    opened = SqliteJournal.open(journal)
+    agents: list[PuppetAgent] = []
+
+    def make(listener: Listener) -> Agent:
+        agents.append(PuppetAgent(listener))
+        return agents[0]
+
+    hub = Hub(opened, make, "test", cancel_grace=0.2)
+    try:
+        async with hub.open():
+            house = Shared(hub, agents[0], opened)
+            try:
+                yield house
+            finally:
+                await house.aclose()
+    finally:
+        await opened.aclose()
+
+
+async def until(what: Sequence[Onlooker], text: str) -> None:
+    """Wait until each of these clients has been told this by the agent."""
+    for client in what:
+        await client.until_text(text)

@@ -1,0 +1,319 @@
+"""Several clients on one session: each sees every update exactly once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.errors import RemoteError
+from holdfast.hub import session as session_module
+from holdfast.hub.attachment import LAG, PAGE
+from holdfast.hub.marks import notice
+from holdfast.rpc import NotificationReceived
+from tests.editor import Refused, open_params, prompt_params
+from tests.hub.shared import Onlooker, shared, until
+
+
+def numbers(client: Onlooker) -> list[int]:
+    """The numbers the agent said, as this client was told them."""
+    return [int(word) for word in client.text().split()]
+
+
+async def test_every_client_sees_every_update(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        await two.load(session)
+        turn = one.begin_prompt(session, "hi")
+        await house.agent.prompted(session)
+        await house.agent.say(session, "1 ", "2 ")
+        await until([one, two], "2 ")
+        await house.agent.end(session)
+        await turn
+        assert numbers(one) == numbers(two) == [1, 2]
+
+
+async def test_what_one_client_says_is_shown_to_the_others_and_not_to_itself(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        await two.load(session)
+        turn = one.begin_prompt(session, "hello there")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        await turn
+        await two.until(lambda: two.text("user_message_chunk") == "hello there")
+        assert one.text("user_message_chunk") == ""
+
+
+async def test_a_second_client_does_not_start_the_agent_again(journal: Path) -> None:
+    async with shared(journal) as house:
+        await house.client()
+        await house.client()
+        assert house.agent.generation == 1
+
+
+async def test_a_client_that_attaches_in_a_running_turn_sees_each_update_once(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        one, two, three = [await house.client() for _ in range(3)]
+        session = await one.new()
+        turn = one.begin_prompt(session, "count")
+        await house.agent.prompted(session)
+        await house.agent.say(session, *[f"{n} " for n in range(10)])
+        loading = two.begin("session/load", open_params(session, "/"))
+        resuming = three.begin("session/resume", open_params(session, "/"))
+        for n in range(10, 200):
+            await house.agent.say(session, f"{n} ")
+            await asyncio.sleep(0)
+        await loading
+        await resuming
+        await house.agent.say(session, "200 ")
+        await house.agent.end(session)
+        await turn
+        await until([one, two, three], "200 ")
+        assert numbers(one) == numbers(two) == list(range(201))
+        seen = numbers(three)
+        assert seen == list(range(seen[0], 201))  # from where it resumed, without a gap
+        assert seen[0] >= 10
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> list[tuple[str, int]]:
+    """What happens in turn: updates in one read, a client attaches or goes, the loop breathes."""
+    steps = st.tuples(
+        st.sampled_from(["say", "say", "say", "load", "again", "go", "rest", "turn", "close"]),
+        st.integers(1, 40),
+    )
+    return draw(st.lists(steps, min_size=3, max_size=30))
+
+
+@settings(max_examples=30, deadline=None)
+@given(plans())
+def test_whenever_clients_attach_there_is_no_gap_and_no_duplicate(
+    plan: list[tuple[str, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run_plan(Path(folder) / "journal.db", plan))
+
+
+async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
+    said = 0
+    async with shared(journal) as house:
+        first = await house.client()
+        session = await first.new()
+        loading: dict[Onlooker, list[asyncio.Future[object]]] = {}
+        turn = first.begin_prompt(session, "count")
+        await house.agent.prompted(session)
+        for step, size in plan:
+            if step == "say":
+                await house.agent.say(session, *[f"{n} " for n in range(said, said + size)])
+                said += size
+            elif step == "load":
+                client = await house.client()
+                loading[client] = [client.begin("session/load", open_params(session, "/"))]
+            elif step == "go" and loading:
+                await loading.popitem()[0].go()
+            elif step == "turn":
+                await house.agent.end(session)
+                await turn
+                await compact(house.hub.held(session))
+                turn = first.begin_prompt(session, "count on")
+                await house.agent.prompted(session)
+            else:
+                for _ in range(size):
+                    await asyncio.sleep(0)
+        await house.agent.end(session)
+        await turn
+        await house.agent.say(session, "-1 ")
+        for client, answers in loading.items():
+            await asyncio.gather(*answers)
+            await client.until_text("-1 ")
+            assert numbers(client) == [*range(said), -1]
+        await first.until_text("-1 ")
+        assert numbers(first) == [*range(said), -1]
+
+
+async def compact(session: session_module.Session) -> None:
+    """What happens some time after a turn, now and beside everything else."""
+    session.rest()
+    session.wake()
+    session._settle_now()
+    await asyncio.sleep(0)
+
+
+async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        one = await house.client()
+        session = await one.new()
+        slow = await house.client()
+        await slow.load(session)
+        slow.reads.clear()
+        turn = one.begin_prompt(session, "flood")
+        await house.agent.prompted(session)
+        filler = "x" * 10_000
+        for n in range(1000):  # ten megabytes
+            await house.agent.say(session, f"{n}{filler} ")
+            assert slow.connection.buffered <= LAG + PAGE + 4 * len(filler)
+        await house.agent.end(session)
+        await turn  # and nobody waited for the slow one
+        slow.reads.set()
+        await slow.until_text("999x")
+        assert slow.text() == one.text()
+
+
+async def test_a_slow_client_has_every_update_of_its_turn_before_the_answer(journal: Path) -> None:
+    async with shared(journal) as house:
+        slow = await house.client()
+        session = await slow.new()
+        turn = slow.begin_prompt(session, "flood")
+        await house.agent.prompted(session)
+        slow.reads.clear()
+        for _ in range(400):  # four megabytes
+            await house.agent.say(session, f"{'x' * 10_000} ")
+        await house.agent.end(session)
+        assert not turn.done()
+        slow.reads.set()
+        assert await turn == {"stopReason": "end_turn"}
+        assert slow.text().count("x ") == 400
+
+
+async def test_an_error_of_a_turn_follows_its_updates_too(journal: Path) -> None:
+    async with shared(journal) as house:
+        slow = await house.client()
+        session = await slow.new()
+        turn = slow.begin_prompt(session, "flood")
+        await house.agent.prompted(session)
+        slow.reads.clear()
+        for _ in range(400):
+            await house.agent.say(session, f"{'x' * 10_000} ")
+        await house.agent.end(session, RemoteError(5, "no"))
+        slow.reads.set()
+        with pytest.raises(Refused):
+            await turn
+        assert slow.text().count("x ") == 400
+
+
+async def test_a_notice_reaches_a_client_that_lags(journal: Path) -> None:
+    async with shared(journal) as house:
+        slow = await house.client(session={"notices": {}})
+        session = await slow.new()
+        slow.reads.clear()
+        for _ in range(400):
+            await house.agent.say(session, f"{'x' * 10_000} ")
+        await house.hub.held(session).publish("update", [notice("Look", "here")])
+        slow.reads.set()
+        await slow.until(lambda: "notice" in [u["sessionUpdate"] for u in slow.updates()])
+
+
+async def test_notifications_wait_behind_the_updates_a_client_lags_with(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, slow = await house.client(), await house.client()
+        session = await one.new()
+        await slow.load(session)
+        slow.reads.clear()
+        for _ in range(400):
+            await house.agent.say(session, f"{'x' * 10_000} ")
+        params = json.dumps({"sessionId": session}).encode()
+        await house.agent.listener.on_notification(NotificationReceived("_vendor/note", params))
+        await house.agent.say(session, "behind")
+        slow.reads.set()
+        for client in (one, slow):
+            await client.until_text("behind")
+            told = [message["method"] for message in client.messages if "method" in message]
+            assert told[-2:] == ["_vendor/note", "session/update"]
+
+
+async def test_a_client_that_goes_leaves_the_session_to_the_others(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        await two.load(session)
+        one.begin_prompt(session, "hi")
+        await house.agent.prompted(session)
+        await one.go()
+        turn = two.begin_prompt(session, "mine")  # waits for the turn that was left
+        await two.until(lambda: "session/cancel" in house.agent.told or not turn.done())
+        await house.agent.prompted(session)
+        await house.agent.say(session, "for two")
+        await house.agent.end(session)
+        assert await turn == {"stopReason": "end_turn"}
+        assert two.text() == "for two"
+
+
+async def test_a_session_that_one_client_closes_is_closed_for_all(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        await two.load(session)
+        await one.call("session/close", {"sessionId": session})
+        error = await two.refused("session/prompt", prompt_params(session, "x"))
+        assert error.code == -32002
+
+
+async def test_a_session_that_another_client_holds_is_not_open_here(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        error = await two.refused("session/prompt", prompt_params(session, "x"))
+        assert error.code == -32002
+        assert [info["sessionId"] for info in await two.sessions()] == [session]
+        await one.go()
+        await two.until(lambda: not house.hub.held_ids)
+
+
+async def test_prompts_of_two_clients_wait_for_each_other(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        await two.load(session)
+        first = one.begin_prompt(session, "first")
+        await house.agent.prompted(session)
+        second = two.begin_prompt(session, "second")
+        await house.agent.say(session, "1 ")
+        await until([one, two], "1 ")
+        await house.agent.end(session)
+        assert await first == {"stopReason": "end_turn"}
+        await house.agent.prompted(session)
+        await house.agent.say(session, "2 ")
+        await house.agent.end(session)
+        assert await second == {"stopReason": "end_turn"}
+        prompts = [params for method, params in house.agent.asked if method == "session/prompt"]
+        assert [p["prompt"][0]["text"] for p in prompts] == ["first", "second"]
+
+
+async def test_a_mode_that_one_client_sets_is_told_to_the_others(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.results["session/set_mode"] = b"{}"
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        await two.load(session)
+        await one.call("session/set_mode", {"sessionId": session, "modeId": "code"})
+        [update] = await two.until(two.updates)
+        assert update["sessionUpdate"] == "current_mode_update"
+        assert update["currentModeId"] == "code"
+        assert one.updates() == []
+
+
+async def test_a_load_that_fails_leaves_nobody_attached(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        try:
+            await two.load(session, "/elsewhere")
+        except Refused as error:
+            assert error.code == -32602  # noqa: PT017
+        await house.agent.say(session, "1 ")
+        await one.until_text("1 ")
+        assert two.updates() == []

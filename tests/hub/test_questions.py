@@ -1,0 +1,167 @@
+"""What the agent asks when several clients are attached."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import MethodNotFoundError
+from tests.editor import open_params
+from tests.hub.shared import Onlooker, shared
+
+PERMISSION = "session/request_permission"
+
+
+class Person:
+    """Answers a permission request when told to."""
+
+    def __init__(self, client: Onlooker) -> None:
+        self.asked = asyncio.Event()
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        client.answers[PERMISSION] = self._asked
+
+    async def _asked(self, _: dict[str, Any]) -> Any:
+        self.asked.set()
+        return await self.answer
+
+
+def methods(client: Onlooker) -> list[str]:
+    return [message["method"] for message in client.messages if "method" in message]
+
+
+async def test_the_first_answer_wins_and_the_others_are_told_it_is_over(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(), await house.client()
+        first, second = Person(one), Person(two)
+        session = await one.new()
+        await two.load(session)
+        one.begin_prompt(session, "do it")
+        await house.agent.prompted(session)
+        question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
+        await first.asked.wait()
+        await second.asked.wait()
+        second.answer.set_result({"outcome": "two"})
+        assert await question == {"outcome": "two"}
+        await one.until(lambda: "$/cancel_request" in methods(one))
+        asked = next(m for m in one.messages if m.get("method") == PERMISSION)
+        over = next(m for m in one.messages if m.get("method") == "$/cancel_request")
+        assert over["params"] == {"requestId": asked["id"]}
+        assert "$/cancel_request" not in methods(two)
+        first.answer.set_result({"outcome": "too late"})
+        await house.agent.end(session)
+
+
+async def test_one_client_that_cannot_answer_leaves_it_to_the_other(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(), await house.client()
+        del one.answers[PERMISSION]  # answers with an error
+        second = Person(two)
+        session = await one.new()
+        await two.load(session)
+        question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
+        await second.asked.wait()
+        await one.until(lambda: PERMISSION in methods(one))
+        second.answer.set_result({"outcome": "yes"})
+        assert await question == {"outcome": "yes"}
+
+
+async def test_a_question_that_is_open_is_put_to_whoever_attaches_behind_the_loads_answer(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one = await house.client()
+        Person(one)
+        session = await one.new()
+        await house.agent.say(session, "before ")
+        question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
+        await one.until(lambda: PERMISSION in methods(one))
+        two = await house.client()
+        second = Person(two)
+        await two.load(session)
+        answer = two.place_of_answer(two.last_id)
+        await second.asked.wait()
+        assert methods(two).count(PERMISSION) == 1
+        assert two.messages[answer + 1]["method"] == PERMISSION
+        second.answer.set_result({"outcome": "two"})
+        assert await question == {"outcome": "two"}
+
+
+async def test_a_question_that_comes_during_a_load_is_put_once_and_behind_its_answer(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one = await house.client()
+        Person(one)
+        session = await one.new()
+        await house.agent.say(session, *["x" * 1000] * 100)
+        two = await house.client()
+        second = Person(two)
+        loading = two.begin("session/load", open_params(session, "/"))
+        for _ in range(4):
+            await asyncio.sleep(0)
+        question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
+        await loading
+        await second.asked.wait()
+        second.answer.set_result({"outcome": "two"})
+        await question
+        assert methods(two).count(PERMISSION) == 1
+        place = next(n for n, m in enumerate(two.messages) if m.get("method") == PERMISSION)
+        assert place > two.place_of_answer(two.last_id)
+
+
+async def test_a_question_waits_when_the_client_that_was_asked_goes(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(), await house.client()
+        first = Person(one)
+        session = await one.new()
+        question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
+        await first.asked.wait()
+        await one.go()
+        await two.load(session)
+        await two.until(lambda: PERMISSION in methods(two))
+        question.cancel()
+
+
+async def test_files_and_terminals_are_asked_of_the_client_that_prompted(journal: Path) -> None:
+    can = {"fs": {"readTextFile": True}}
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(**can), await house.client(**can)
+        one.answers["fs/read_text_file"] = lambda _: {"content": "one"}
+        two.answers["fs/read_text_file"] = lambda _: {"content": "two"}
+        session = await one.new()
+        await two.load(session)
+        two.begin_prompt(session, "read")
+        await house.agent.prompted(session)
+        answer = await house.agent.ask_client("fs/read_text_file", sessionId=session, path="/a")
+        assert answer == {"content": "two"}
+        assert "fs/read_text_file" not in methods(one)
+        await house.agent.end(session)
+
+
+async def test_a_file_is_not_asked_of_a_client_that_prompted_and_cannot(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(fs={"readTextFile": True}), await house.client()
+        session = await one.new()
+        await two.load(session)
+        two.begin_prompt(session, "read")
+        await house.agent.prompted(session)
+        with pytest.raises(MethodNotFoundError):
+            await house.agent.ask_client("fs/read_text_file", sessionId=session, path="/a")
+        await house.agent.end(session)
+
+
+async def test_a_question_the_agent_takes_back_is_taken_back_from_all(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(), await house.client()
+        people = Person(one), Person(two)
+        session = await one.new()
+        await two.load(session)
+        question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
+        for person in people:
+            await person.asked.wait()
+        question.cancel()
+        for client in (one, two):
+            await client.until(lambda client=client: "$/cancel_request" in methods(client))

@@ -1,0 +1,181 @@
+"""MCP servers for the tests: faulty ones of our own, and real ones from npm, started once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from holdfast.mcp import Connection, Facing, Server, Servers
+from holdfast.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
+from tests.mcp.http_faults import FaultyHttp, faulty_http
+from tests.npm import installed, node
+
+FAULTS = Path(__file__).with_name("fault_server.py")
+EVERYTHING = "@modelcontextprotocol/server-everything"
+FILESYSTEM = "@modelcontextprotocol/server-filesystem"
+VERSION = "2026.8.31"
+
+SECRET = "sk-c0ffee-very-secret"
+"""Given to servers as an environment variable and in a header; must never be seen again."""
+
+Faulty = Callable[..., McpServerStdio]
+Connect = Callable[..., Connection]
+Gather = Callable[..., Servers]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when `condition()` holds; fail after ten seconds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  # what other processes do sets no event
+            await asyncio.sleep(0.01)
+
+
+def program(package: str) -> str:
+    """The script that starts a server of npm."""
+    folder = installed(f"{package}@{VERSION}")
+    return str(folder / "node_modules" / package / "dist" / "index.js")
+
+
+def on_stdio(package: str, *args: str, **env: str) -> McpServerStdio:
+    """A server of npm as a program."""
+    pairs = tuple(EnvVariable(name=name, value=value) for name, value in env.items())
+    command = (*node(), program(package), *args)
+    name = package.rpartition("-")[2]
+    return McpServerStdio(name=name, command=command[0], args=command[1:], env=pairs)
+
+
+@contextmanager
+def listening(transport: str) -> Iterator[int]:
+    """`everything` over HTTP, on a port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    process = subprocess.Popen(
+        [*node(), program(EVERYTHING), transport],
+        env={**os.environ, "PORT": str(port)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while True:
+            with suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            assert time.monotonic() < deadline, "the server does not listen"
+            time.sleep(0.02)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="session")
+def everything() -> Iterator[dict[str, Server]]:
+    """The server `everything` on stdio, Streamable HTTP and SSE, with a secret each."""
+    headers = (HttpHeader(name="Authorization", value=f"Bearer {SECRET}"),)
+    with listening("streamableHttp") as http, listening("sse") as sse:
+        yield {
+            "stdio": on_stdio(EVERYTHING, "stdio", TOKEN=SECRET),
+            "http": McpServerHttp(
+                name="everything", url=f"http://127.0.0.1:{http}/mcp", headers=headers
+            ),
+            "sse": McpServerSse(
+                name="everything", url=f"http://127.0.0.1:{sse}/sse", headers=headers
+            ),
+        }
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Iterator[Path]:
+    """The file into which faulty servers write; whoever still lives afterwards is killed."""
+    path = tmp_path / "pids"
+    path.touch()
+    yield path
+    for word in path.read_text().split():
+        if word.isdigit():
+            with suppress(ProcessLookupError):
+                os.kill(int(word), signal.SIGKILL)
+
+
+@pytest.fixture
+def faulty(pids: Path) -> Faulty:
+    """`faulty(mode)`: our own server on stdio, named by what it does wrong."""
+
+    def server(mode: str, **env: str) -> McpServerStdio:
+        env = {"PIDS": str(pids), "TOKEN": SECRET, **env}
+        return McpServerStdio(
+            name=mode,
+            command=sys.executable,
+            args=("-S", "-E", str(FAULTS), mode),
+            env=tuple(EnvVariable(name=name, value=value) for name, value in env.items()),
+        )
+
+    return server
+
+
+@pytest.fixture
+async def faulty_url() -> AsyncIterator[FaultyHttp]:
+    """Our own server over HTTP; the address says what it does wrong."""
+    async with faulty_http() as server:
+        yield server
+
+
+@pytest.fixture
+async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
+    """`connect(server)`: a connection that is closed after the test."""
+    made: list[Connection] = []
+
+    def connection(
+        server: Server, *, facing: Facing | None = None, deadline: float = 10.0, **told: object
+    ) -> Connection:
+        facing = facing or Facing((str(tmp_path),))
+        made.append(
+            Connection(server, cwd=str(tmp_path), facing=facing, deadline=deadline, **told)  # type: ignore[arg-type]
+        )
+        return made[-1]
+
+    yield connection
+    for one in made:
+        await one.aclose()
+
+
+@pytest.fixture
+async def gather(tmp_path: Path) -> AsyncIterator[Gather]:
+    """`gather(server, …)`: the servers of a session, closed after the test."""
+    made: list[Servers] = []
+
+    def servers(*named: Server, deadline: float = 10.0, **told: object) -> Servers:
+        facing = Facing((str(tmp_path),))
+        made.append(
+            Servers(named, cwd=str(tmp_path), facing=facing, deadline=deadline, **told)  # type: ignore[arg-type]
+        )
+        return made[-1]
+
+    yield servers
+    for one in made:
+        await one.aclose()
+
+
+@pytest.fixture
+def runs() -> Callable[[int], bool]:
+    """`runs(pid)`: whether that process exists and is more than a zombie."""
+
+    def check(pid: int) -> bool:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+    return check

@@ -1,0 +1,334 @@
+"""MCP servers that are programs: what they do wrong, and what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.errors import McpAnswerError, McpConnectError, McpLostError
+from holdfast.mcp import Connecting, Failed, Lost, Progress, Ready
+from holdfast.mcp.program import Program
+from holdfast.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
+from tests.mcp.conftest import SECRET, Connect, Faulty, until
+
+Runs = Callable[[int], bool]
+
+
+def started(pids: Path) -> list[int]:
+    """The processes that faulty servers wrote down."""
+    return [int(word) for word in pids.read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("exit", ("it ended with exit status 1", "boom: bad config for ***")),
+        ("node", ("it ended with exit status 1", "Error: Cannot find module")),
+        ("only_noise", ("it gave no answer for 1 s", "3 lines to stdout", "'loading...'")),
+        ("silent", ("it gave no answer for 1 s",)),
+        ("old", ("its answer to `initialize` cannot be used", "1999-01-01")),
+        ("shapeless", ("its answer to `initialize` is not MCP",)),
+        ("rejecting", ("it refused `initialize`: bad key *** (-32000)",)),
+    ],
+)
+async def test_a_server_that_cannot_be_used_is_told_with_the_reason(
+    faulty: Faulty, connect: Connect, mode: str, words: tuple[str, ...]
+) -> None:
+    told: list[str | None] = []
+    connection = connect(
+        faulty(mode), deadline=1.0, on_failure=lambda failed: told.append(failed.error)
+    )
+    began = time.monotonic()
+    assert not await connection.settled()
+    assert time.monotonic() - began < 8
+    assert isinstance(connection.state, Failed)
+    (error,) = told
+    assert error == connection.error
+    assert error is not None
+    assert error.startswith(f"MCP server {mode!r}: ")
+    assert all(word in error for word in words), error
+    assert SECRET not in error
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("/no/such/server", "there is no such file"),
+        ("/etc/passwd", "is not executable"),
+        ("/tmp", "it is a folder"),
+    ],
+)
+async def test_a_program_that_does_not_start_is_told(
+    connect: Connect, command: str, words: str
+) -> None:
+    connection = connect(McpServerStdio(name="x", command=command, args=(), env=()))
+    with pytest.raises(McpConnectError, match=words):
+        await connection.ready()
+
+
+async def test_an_argument_no_program_can_get_is_told(connect: Connect) -> None:
+    connection = connect(McpServerStdio(name="x", command="/bin/sh", args=("a\0b",), env=()))
+    with pytest.raises(McpConnectError, match="NUL"):
+        await connection.ready()
+
+
+async def test_a_folder_that_is_gone_is_told(
+    connect: Connect, faulty: Faulty, tmp_path: Path
+) -> None:
+    connection = connect(faulty("ok"))
+    shutil.rmtree(tmp_path)
+    with pytest.raises(McpConnectError, match="there is no such folder"):
+        await connection.ready()
+
+
+async def test_a_line_without_end_is_ended(faulty: Faulty, tmp_path: Path) -> None:
+    program = Program(faulty("endless_line"), str(tmp_path), limit=1_000_000)
+    program.start()
+    async with asyncio.timeout(10):
+        with pytest.raises(Exception, match="a line of more than 976 KiB"):
+            async for _ in program.lines():
+                pass
+    assert await program.fault("?") == "it wrote a line of more than 976 KiB to stdout"
+    await program.aclose()
+
+
+@pytest.mark.parametrize("mode", ["ok", "chatter", "flood_stderr"])
+async def test_noise_beside_the_messages_does_no_harm(
+    faulty: Faulty, connect: Connect, mode: str
+) -> None:
+    connection = connect(faulty(mode))
+    assert (await connection.call("ok", {"a": 1})).text == 'ok {"a": 1}'
+    assert connection.error is None
+
+
+async def test_the_server_runs_in_the_folder_of_the_session_with_its_own_environment(
+    faulty: Faulty, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY_OF_THE_AGENT", "hidden")
+    result = await connect(faulty("ok", MODE="quick")).call("surroundings")
+    facts = result.structured
+    assert facts is not None
+    assert facts["cwd"] == str(tmp_path)
+    env = msgspec.convert(facts["env"], dict[str, str])
+    assert (env["MODE"], env["TOKEN"], env["PATH"]) == ("quick", SECRET, os.environ["PATH"])
+    assert "KEY_OF_THE_AGENT" not in env
+
+
+async def test_what_a_tool_returns_is_told_apart(faulty: Faulty, connect: Connect) -> None:
+    connection = connect(faulty("ok"))
+    image = await connection.call("image")
+    assert image.content == (ImageContent(data="aGk=", mime_type="image/png"),)
+    unknown = await connection.call("hologram")
+    assert unknown.content == (UnknownContent("hologram", b'{"type":"hologram","depth":3}'),)
+    refused = await connection.call("refuse")
+    assert refused.failed
+    assert refused.content == (TextContent(text="no such thing"),)
+    with pytest.raises(McpAnswerError, match="'ok': its answer is not MCP"):
+        await connection.call("scalar")
+    assert (await connection.call("ok")).text == "ok {}"
+
+
+async def test_a_death_in_a_call_fails_the_calls_and_the_next_one_starts_it_again(
+    faulty: Faulty, connect: Connect
+) -> None:
+    connection = connect(faulty("ok"))
+    first = await connection.call("surroundings")
+    waiting = asyncio.create_task(connection.call("hang"))
+    await asyncio.sleep(0)
+    with pytest.raises(McpLostError, match=r"'ok': it ended with exit status 9; .*'dying'"):
+        await connection.call("die")
+    with pytest.raises(McpLostError, match="'ok': it ended with exit status 9"):
+        await waiting
+    assert isinstance(connection.state, Lost)
+    assert "exit status 9" in str(connection.error)
+    second = await connection.call("surroundings")
+    assert first.structured is not None
+    assert second.structured is not None
+    assert first.structured["pid"] != second.structured["pid"]
+    assert connection.error is None
+
+
+async def test_a_server_that_closes_its_stdout_is_lost(faulty: Faulty, connect: Connect) -> None:
+    connection = connect(faulty("ok"))
+    with pytest.raises(McpLostError, match="it closed its stdout"):
+        await connection.call("halfclose")
+    assert (await connection.call("ok")).text == "ok {}"
+
+
+async def test_cancelling_a_call_tells_the_server_and_leaves_the_connection(
+    faulty: Faulty, connect: Connect, pids: Path
+) -> None:
+    connection = connect(faulty("ok"))
+    await connection.ready()
+    state = connection.state
+    call = asyncio.create_task(connection.call("hang"))
+    assert (await connection.call("ok")).text == "ok {}"  # the one before has been sent
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await until(lambda: pids.read_text() == "cancelled\n")
+    assert (await connection.call("ok")).text == "ok {}"
+    assert connection.state is state
+
+
+async def test_a_call_can_be_given_a_time(faulty: Faulty, connect: Connect) -> None:
+    connection = connect(faulty("ok"))
+    with pytest.raises(McpAnswerError, match=r"no answer to `tools/call` for 0\.1 s"):
+        await connection.call("hang", seconds=0.1)
+    assert (await connection.call("ok")).text == "ok {}"
+
+
+async def test_no_progress_is_no_trouble(faulty: Faulty, connect: Connect) -> None:
+    async def report(progress: Progress) -> None:
+        raise AssertionError("nothing was reported")
+
+    assert not (await connect(faulty("ok")).call("ok", on_progress=report)).failed
+
+
+@pytest.mark.parametrize("mode", ["ok", "pages", "same_cursor", "one_bad_tool"])
+async def test_all_pages_of_tools_are_listed_once(
+    faulty: Faulty, connect: Connect, mode: str
+) -> None:
+    tools = await connect(faulty(mode)).tools()
+    assert [tool.name for tool in tools][:3] == ["ok", "die", "hang"]
+    assert len({tool.name for tool in tools}) == len(tools) == 9
+    assert {tool.server for tool in tools} == {mode}
+
+
+async def test_endless_pages_end(faulty: Faulty, connect: Connect) -> None:
+    (tool,) = await connect(faulty("endless_pages")).tools()
+    assert tool.name == "ok"
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("mute_list", "it did not list its tools within 1 s"),
+        ("no_list", "its answer to `tools/list` is not MCP"),
+    ],
+)
+async def test_a_server_that_lists_nothing_can_still_be_called(
+    faulty: Faulty, connect: Connect, mode: str, words: str
+) -> None:
+    connection = connect(faulty(mode), deadline=1.0)
+    with pytest.raises(McpAnswerError, match=words):
+        await connection.tools()
+    assert (await connection.call("ok")).text == "ok {}"
+
+
+async def test_what_a_server_does_not_offer_is_not_asked_for(
+    faulty: Faulty, connect: Connect
+) -> None:
+    connection = connect(faulty("ok"))
+    assert await connection.resources() == ()
+    assert await connection.prompts() == ()
+
+
+async def test_a_failed_server_is_tried_again_at_each_use_and_told_once(
+    connect: Connect, faulty: Faulty, tmp_path: Path
+) -> None:
+    script = tmp_path / "server"
+    told: list[str | None] = []
+    connection = connect(
+        McpServerStdio(name="later", command=str(script), args=(), env=()),
+        on_failure=lambda failed: told.append(failed.error),
+    )
+    for _ in range(3):
+        with pytest.raises(McpConnectError, match="no such file"):
+            await connection.call("ok")
+    working = faulty("ok")
+    script.write_text(f"#!/bin/sh\nexec {working.command} {' '.join(working.args)}\n")
+    script.chmod(0o755)
+    assert (await connection.call("ok")).text == "ok {}"
+    assert isinstance(connection.state, Ready)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("mode", ["child", "child_apart", "stubborn_child", "stubborn"])
+async def test_closing_leaves_nothing_behind(
+    faulty: Faulty, connect: Connect, pids: Path, runs: Runs, mode: str
+) -> None:
+    connection = connect(faulty(mode))
+    facts = (await connection.call("surroundings")).structured
+    assert facts is not None
+    processes = [*started(pids), msgspec.convert(facts["pid"], int)]
+    assert all(map(runs, processes))
+    await connection.aclose()
+    assert not any(map(runs, processes))
+
+
+async def test_closing_while_connecting_leaves_nothing_behind(
+    faulty: Faulty, connect: Connect, pids: Path, runs: Runs
+) -> None:
+    connection = connect(faulty("child"))
+    connection.start()
+    waiting = asyncio.create_task(connection.ready())
+    await until(lambda: bool(started(pids)))
+    await connection.aclose()
+    with pytest.raises(McpConnectError, match="it was closed"):
+        await waiting
+    with pytest.raises(McpConnectError, match="it was closed"):
+        await connection.call("ok")
+    assert not any(map(runs, started(pids)))
+
+
+async def test_cancelling_whoever_waits_does_not_end_the_attempt(
+    faulty: Faulty, connect: Connect
+) -> None:
+    connection = connect(faulty("slow", SLOW="0.3"))
+    waiting = asyncio.create_task(connection.ready())
+    await until(lambda: isinstance(connection.state, Connecting))
+    waiting.cancel()
+    assert (await connection.call("ok")).text == "ok {}"
+
+
+OWNER = """
+import asyncio, json, sys
+from holdfast.mcp import Connection, Facing
+from holdfast.schema import EnvVariable, McpServerStdio
+
+async def main():
+    env = tuple(EnvVariable(name=n, value=v) for n, v in json.loads(sys.argv[2]).items())
+    server = McpServerStdio(name="x", command=sys.executable, args=tuple(sys.argv[3:]), env=env)
+    connection = Connection(server, cwd=sys.argv[1], facing=Facing(()))
+    await connection.ready()
+    print("ready", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
+async def test_sigkill_of_holdfast_leaves_nothing_behind(
+    faulty: Faulty, pids: Path, tmp_path: Path, runs: Runs
+) -> None:
+    server = faulty("child_apart")
+    env = json.dumps({variable.name: variable.value for variable in server.env})
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        OWNER,
+        str(tmp_path),
+        env,
+        *server.args,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert owner.stdout is not None
+    async with asyncio.timeout(20):
+        assert await owner.stdout.readline() == b"ready\n"
+    processes = started(pids)
+    assert len(processes) == 2
+    assert all(map(runs, processes))
+    owner.kill()
+    await owner.wait()
+    await until(lambda: not any(map(runs, processes)))

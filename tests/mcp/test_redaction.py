@@ -1,0 +1,40 @@
+"""What a client trusted us with does not stand in what we say."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.mcp.redaction import MARK, Redaction
+from holdfast.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
+
+
+def redaction(*values: str) -> Redaction:
+    env = tuple(EnvVariable(name="X", value=value) for value in values)
+    return Redaction(McpServerStdio(name="x", command="/x", args=(), env=env))
+
+
+@given(st.lists(st.text(min_size=4).filter(str.strip), min_size=1), st.text(), st.text())
+def test_no_value_of_the_environment_is_left(values: list[str], before: str, after: str) -> None:
+    clean = redaction(*values)(f"{before}{values[0]}{after}")
+    assert values[0] not in clean or values[0] in MARK or values[0] in before + after + MARK
+
+
+def test_a_value_that_begins_with_another_leaves_no_rest() -> None:
+    assert redaction("abcd", "abcdefgh")("key abcdefgh!") == f"key {MARK}!"
+
+
+def test_the_token_of_a_header_is_kept_out_without_its_scheme_too() -> None:
+    headers = (HttpHeader(name="Authorization", value="Bearer abc-123-def"),)
+    redact = Redaction(McpServerHttp(name="x", url="http://h", headers=headers))
+    assert redact("token abc-123-def is bad, Bearer") == f"token {MARK} is bad, Bearer"
+
+
+def test_values_that_are_no_secrets_do_not_make_holes_everywhere() -> None:
+    assert redaction("1", "", "no")("exit status 1, no answer") == "exit status 1, no answer"
+
+
+def test_a_text_of_many_lines_becomes_one_of_bounded_length() -> None:
+    line = redaction("secret").one_line("a\n\tsecret\n" + "b" * 999, limit=50)
+    assert line.startswith(f"a {MARK} bbb")
+    assert len(line) == 50

@@ -1,0 +1,211 @@
+"""What the agent asks reaches the client, and the answers go back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import Editor, received, wrapped
+
+ALL: dict[str, Any] = {
+    "fs": {"readTextFile": True, "writeTextFile": True},
+    "terminal": True,
+    "elicitation": {"form": {}, "url": {}},
+}
+
+FORM = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+URL = {"mode": "url", "message": "?", "elicitationId": "e", "url": "https://example.test"}
+
+PERMISSION = {
+    "toolCall": {"toolCallId": "t", "title": "Do it", "_meta": {"x": 1}, "vendor": [None]},
+    "options": [
+        {"optionId": "yes", "name": "Yes", "kind": "allow_once", "vendor": 1},
+        {"optionId": "later", "name": "Later", "kind": "x-new-kind"},
+    ],
+    "_meta": {"deep": {"a": 1.50}},
+    "vendor": True,
+}
+
+REQUESTS: list[tuple[str, dict[str, Any]]] = [
+    ("session/request_permission", PERMISSION),
+    ("fs/read_text_file", {"path": "/a", "line": 3, "limit": 4, "vendor": 1}),
+    ("fs/write_text_file", {"path": "/a", "content": "\u00e9", "_meta": {"x": None}}),
+    ("terminal/create", {"command": "ls", "args": [], "env": [], "cwd": "/", "vendor": {}}),
+    ("terminal/output", {"terminalId": "t"}),
+    ("terminal/wait_for_exit", {"terminalId": "t"}),
+    ("terminal/kill", {"terminalId": "t"}),
+    ("terminal/release", {"terminalId": "t"}),
+    ("elicitation/create", FORM),
+    ("elicitation/create", URL),
+    ("_vendor/ask", {"any": ["thing"]}),
+    ("future/ask", {"any": ["thing"]}),
+]
+
+
+async def other_id(journal: Path) -> None:
+    """Take the id "0", so that the next session has another id here than at the agent."""
+    async with wrapped(journal, ids="counter") as client:
+        await client.prompt(await client.new(), "taken")
+
+
+def answer_to(client: Editor) -> Any:
+    """What the scripted agent said it was answered."""
+    return json.loads(client.text().split("answer: ")[1])
+
+
+@pytest.mark.parametrize(("method", "params"), REQUESTS)
+async def test_a_request_reaches_the_client_under_its_own_session_id_with_unknown_fields_intact(
+    journal: Path, method: str, params: dict[str, Any]
+) -> None:
+    await other_id(journal)
+    result = {"some": ["result", None], "_meta": {"x": 1}}
+    async with wrapped(journal, client=ALL, ids="counter") as client:
+        client.answers[method] = lambda _: result
+        session = await client.new()
+        assert session != "0"
+        await client.prompt(session, {"ask": [method, params]})
+        [asked] = [message for message in client.messages if message.get("method") == method]
+        assert asked["params"] == {"sessionId": session, **params}
+        assert answer_to(client) == result
+
+
+async def test_an_error_of_the_client_goes_back_as_it_came(journal: Path) -> None:
+    error = {"code": 5, "message": "no such file", "data": {"path": "/a"}}
+    async with wrapped(journal, client=ALL) as client:
+        client.answers["fs/read_text_file"] = lambda _: {"error": error}
+        session = await client.new()
+        turn = client.begin_prompt(session, {"ask": ["fs/read_text_file", {"path": "/a"}]})
+        client.answers.clear()
+        await turn
+        assert answer_to(client) == {"error": {"code": -32601, "message": "not here"}}
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [item for item in REQUESTS if item[0].split("/")[0] in ("fs", "terminal", "elicitation")],
+)
+async def test_what_the_client_did_not_advertise_is_answered_without_bothering_it(
+    journal: Path, method: str, params: dict[str, Any]
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        await client.prompt(session, {"ask": [method, params]})
+        assert answer_to(client)["error"]["code"] == -32601
+        assert method not in [message.get("method") for message in client.messages]
+
+
+@pytest.mark.parametrize(
+    ("can", "method", "params"),
+    [
+        ({"fs": {"readTextFile": True}}, "fs/write_text_file", {"path": "/a", "content": ""}),
+        ({"fs": {"writeTextFile": True}}, "fs/read_text_file", {"path": "/a"}),
+        ({"elicitation": {"form": {}}}, "elicitation/create", URL),
+        ({"elicitation": {"url": {}}}, "elicitation/create", FORM),
+        ({"elicitation": None, "terminal": False}, "elicitation/create", FORM),
+    ],
+)
+async def test_half_a_capability_is_not_the_other_half(
+    journal: Path, can: dict[str, Any], method: str, params: dict[str, Any]
+) -> None:
+    async with wrapped(journal, client=can) as client:
+        client.answers[method] = lambda _: {}
+        session = await client.new()
+        await client.prompt(session, {"ask": [method, params]})
+        assert answer_to(client)["error"]["code"] == -32601
+
+
+async def test_requests_of_the_agents_own_making_pass_outside_of_any_session(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    lines = [
+        '{"jsonrpc":"2.0","id":"text id","method":"_vendor/ask","params":{"x":[null]}}',
+        '{"jsonrpc":"2.0","id":7,"method":"vendor.ask"}',
+        '{"jsonrpc":"2.0","id":8,"method":"_vendor/ask","params":{"sessionId":"a stranger"}}',
+        '{"jsonrpc":"2.0","id":9,"method":"_vendor/none","params":[5]}',
+    ]
+    async with wrapped(journal, log=str(log)) as client:
+        client.answers["_vendor/ask"] = lambda params: {"got": params}
+        client.answers["vendor.ask"] = lambda params: 5
+        session = await client.new()
+        await client.prompt(session, *[{"line": text} for text in lines])
+
+        def replies() -> dict[Any, Any]:
+            return {m["id"]: m for m in received(log) if "method" not in m}
+
+        await client.prompt(session, {"ask": ["session/request_permission", PERMISSION]})
+        found = replies()
+        assert found["text id"]["result"] == {"got": {"x": [None]}}
+        assert found[7]["result"] == 5
+        assert found[8]["result"] == {"got": {"sessionId": "a stranger"}}
+        assert found[9]["error"]["code"] == -32601
+
+
+async def test_a_request_before_the_answer_to_new_reaches_the_client_too(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    asked = '{"jsonrpc":"2.0","id":5,"method":"_vendor/ask","params":{"sessionId":"0"}}'
+    agent: dict[str, Any] = {"ids": "counter", "before": {"session/new": [asked]}}
+    async with wrapped(journal, log=str(log), **agent) as client:
+        client.answers["_vendor/ask"] = lambda _: "yes"
+        session = await client.new()
+        await client.until(lambda: len(client.messages) == 3)
+        await client.prompt(session, {"say": "a"})
+        assert [m["result"] for m in received(log) if m.get("id") == 5] == ["yes"]
+
+
+async def test_an_agent_that_takes_its_question_back_takes_it_back_from_the_client(
+    journal: Path,
+) -> None:
+    asked = '{"jsonrpc":"2.0","id":5,"method":"_vendor/ask","params":{"sessionId":"$ID"}}'
+    back = '{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":5}}'
+
+    async def never(_: dict[str, Any]) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async with wrapped(journal) as client:
+        client.answers["_vendor/ask"] = never
+        session = await client.new()
+        await client.prompt(session, {"line": asked}, {"line": back}, {"say": "a"})
+        [request] = [m for m in client.messages if m.get("method") == "_vendor/ask"]
+        [told] = await client.until(
+            lambda: [m for m in client.messages if m.get("method") == "$/cancel_request"]
+        )
+        assert told["params"] == {"requestId": request["id"]}
+
+
+async def test_an_elicitation_is_completed_under_the_clients_session(journal: Path) -> None:
+    async with wrapped(journal, client=ALL) as client:
+        session = await client.new()
+        await client.prompt(session, {"tell": ["elicitation/complete", {"elicitationId": "e"}]})
+        [told] = [m for m in client.messages if m.get("method") == "elicitation/complete"]
+        assert told["params"]["elicitationId"] == "e"
+
+
+async def test_a_permission_before_its_tool_call_passes_as_it_comes(journal: Path) -> None:
+    tool = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "in_progress"}
+    async with wrapped(journal) as client:
+        session = await client.new()
+        ask = {"ask": ["session/request_permission", PERMISSION]}
+        await client.prompt(session, {"update": tool}, ask)
+        assert answer_to(client) == {"outcome": {"outcome": "selected", "optionId": "yes"}}
+
+
+async def test_an_agent_that_dies_with_a_question_open_takes_it_back(journal: Path) -> None:
+    async def never(_: dict[str, Any]) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    asked = '{"jsonrpc":"2.0","id":5,"method":"session/request_permission","params":%s}'
+    params = json.dumps({"sessionId": "$ID", **PERMISSION})
+    async with wrapped(journal) as client:
+        client.answers["session/request_permission"] = never
+        session = await client.new()
+        turn = client.begin_prompt(session, {"line": asked % params}, {"say": "a"}, {"exit": 3})
+        with pytest.raises(Exception, match="exit status 3"):
+            await turn
+        await client.until(lambda: [m for m in client.messages if m.get("method", "")[:1] == "$"])

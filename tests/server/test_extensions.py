@@ -1,0 +1,180 @@
+"""Extension methods and unknown ones pass in both directions. Source: spec v1, extensibility."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import received, wrapped
+
+
+async def other_id(journal: Path) -> None:
+    """Take the id "0", so that the next session has another id here than at the agent."""
+    async with wrapped(journal, ids="counter") as client:
+        await client.prompt(await client.new(), "taken")
+
+
+@pytest.mark.parametrize("method", ["_vendor/thing", "session/from_the_future", "vendor.thing"])
+async def test_extension_methods_and_unknown_ones_are_relayed(
+    journal: Path, tmp_path: Path, method: str
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    result = {"deep": [1.50, {"\u00e9": None}], "_meta": {}}
+    async with wrapped(journal, log=str(log), replies={method: [result]}) as client:
+        params = {"a": [None, {"b": 1}], "_meta": {"c": 2}}
+        assert await client.call(method, params) == result
+        assert received(log, method)[0]["params"] == params
+
+
+@pytest.mark.parametrize("result", [None, [], 5, "text", True])
+async def test_any_result_is_relayed(journal: Path, result: Any) -> None:
+    async with wrapped(journal, replies={"_x": [result]}) as client:
+        assert await client.call("_x", {}) == result
+
+
+async def test_params_may_be_absent_or_an_array(journal: Path, tmp_path: Path) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, log=str(log), replies={"_x": [1]}) as client:
+        client.send({"id": 70, "method": "_x"})
+        client.send({"id": 71, "method": "_x", "params": [1, 2]})
+        await client.until(lambda: {70, 71} <= {m.get("id") for m in client.messages})
+        first, second = received(log, "_x")
+        assert "params" not in first
+        assert second["params"] == [1, 2]
+
+
+async def test_their_session_ids_are_mapped(journal: Path, tmp_path: Path) -> None:
+    log = tmp_path / "agent.jsonl"
+    await other_id(journal)
+    agent: dict[str, Any] = {"ids": "counter", "log": str(log), "replies": {"_x": [1]}}
+    async with wrapped(journal, **agent) as client:
+        session = await client.new()
+        assert session != "0"
+        await client.call("_x", {"sessionId": session, "n": 1})
+        client.tell("_note", {"n": 2, "sessionId": session})
+        await client.call("_x", {"sessionId": "foreign"})
+        first, third = received(log, "_x")
+        assert first["params"] == {"sessionId": "0", "n": 1}
+        assert received(log, "_note")[0]["params"] == {"n": 2, "sessionId": "0"}
+        assert third["params"] == {"sessionId": "foreign"}
+
+
+async def test_the_agent_has_the_session_open_before_an_extension_method_of_it_comes(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    agent: dict[str, Any] = {
+        "capabilities": {"loadSession": True},
+        "store": str(tmp_path / "store"),
+        "replies": {"_x": [1]},
+        "log": str(log),
+    }
+    async with wrapped(journal, **agent) as client:
+        session = await client.new()
+        await client.prompt(session, {"say": "a"})
+        with pytest.raises(Exception, match="exit status 3"):
+            await client.prompt(session, {"exit": 3})
+        await client.call("_x", {"sessionId": session})
+        methods = [message["method"] for message in received(log)]
+        assert methods[-3:] == ["initialize", "session/load", "_x"]
+
+
+async def test_method_not_found_when_the_agent_has_none(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        for method in ("_vendor/thing", "session/from_the_future"):
+            error = await client.refused(method, {})
+            assert error.code == -32601
+
+
+async def test_an_error_of_an_extension_method_is_relayed_as_it_came(journal: Path) -> None:
+    error = {"code": 77, "message": "own code", "data": [1, {"x": None}]}
+    async with wrapped(journal, replies={"_x": [{"error": error}]}) as client:
+        refused = await client.refused("_x", {})
+        assert (refused.code, refused.message, refused.data) == tuple(error.values())
+
+
+async def test_unknown_notifications_pass_from_the_client(journal: Path, tmp_path: Path) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, log=str(log), replies={"_x": [1]}) as client:
+        client.tell("_vendor/note", {"a": 1})
+        client.tell("future/note", {"b": [None]})
+        await client.call("_x", {})
+        assert received(log, "_vendor/note")[0]["params"] == {"a": 1}
+        assert received(log, "future/note")[0]["params"] == {"b": [None]}
+        assert len(client.messages) == 2  # and nothing answers a notification
+
+
+async def test_unknown_notifications_pass_from_the_agent_in_their_place_among_updates(
+    journal: Path,
+) -> None:
+    await other_id(journal)
+    async with wrapped(journal, ids="counter") as client:
+        session = await client.new()
+        await client.prompt(
+            session,
+            {"say": "1"},
+            {"tell": ["_vendor/note", {"n": [None], "_meta": {"x": 1}}]},
+            {"tell": ["future/note", {"sessionId": "of a stranger"}]},
+            {"line": '{"jsonrpc":"2.0","method":"_bare"}'},
+            {"line": '{"jsonrpc":"2.0","method":"_list","params":[1,{"sessionId":"0"}]}'},
+            {"say": "2"},
+        )
+        place = next(n for n, m in enumerate(client.messages) if m.get("method") == "_vendor/note")
+        first, *between, last = client.messages[place - 1 : place + 5]
+        assert first["params"]["update"]["content"]["text"] == "1"
+        assert last["params"]["update"]["content"]["text"] == "2"
+        note, stranger, bare, array = between
+        assert note["params"] == {"sessionId": session, "n": [None], "_meta": {"x": 1}}
+        assert stranger["params"] == {"sessionId": "of a stranger"}
+        assert "params" not in bare
+        assert array["params"] == [1, {"sessionId": "0"}]
+
+
+async def test_a_notification_that_cannot_be_delivered_does_not_take_others_with_it(
+    journal: Path,
+) -> None:
+    lines = [
+        '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":5}}',
+        '{"jsonrpc":"2.0","method":"session/update","params":[]}',
+        '{"jsonrpc":"2.0","method":"session/update"}',
+        '{"jsonrpc":"2.0","method":"_x","params":{"sessionId":{}}}',
+        '{"jsonrpc":"2.0","method":"$/cancel_request","params":{}}',
+    ]
+    async with wrapped(journal) as client:
+        session = await client.new()
+        script = "\n".join(lines)
+        await client.prompt(session, {"line": script}, {"say": "still here"})
+        assert client.text() == "still here"
+
+
+async def test_an_extension_request_that_the_client_cancels_is_cancelled_at_the_agent(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, log=str(log), silent=["_slow"]) as client:
+        slow = client.begin("_slow", {})
+        number = client.last_id
+        await client.sessions()
+        client.tell("$/cancel_request", {"requestId": number})
+        with pytest.raises(Exception, match="-32800"):
+            await asyncio.wait_for(slow, 5)
+        await client.refused("_fast", {})
+        [cancelled] = received(log, "$/cancel_request")
+        assert cancelled["params"]["requestId"] == received(log, "_slow")[0]["id"]
+
+
+async def test_a_meta_that_holds_our_parameter_names_reaches_no_handler_as_a_parameter(
+    journal: Path,
+) -> None:
+    meta = {"sessionId": "other", "cwd": "/other", "prompt": "x", "cursor": "x", "self": 1}
+    async with wrapped(journal) as client:
+        session = await client.new("/", _meta=meta)
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}], "_meta": meta}
+        await client.call("session/prompt", params)
+        [listed] = await client.sessions(_meta=meta)
+        assert (listed["sessionId"], listed["cwd"]) == (session, "/")
+        assert json.dumps(meta) not in client.text()

@@ -1,0 +1,135 @@
+"""Titles: the agent's own, else the first line of what the user said first."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tests.editor import Editor, wrapped
+
+
+def info(**fields: Any) -> dict[str, Any]:
+    return {"update": {"sessionUpdate": "session_info_update", **fields}}
+
+
+def told(client: Editor) -> list[dict[str, Any]]:
+    return [u for u in client.updates() if u["sessionUpdate"] == "session_info_update"]
+
+
+async def title(client: Editor) -> Any:
+    [listed] = await client.sessions()
+    return listed.get("title")
+
+
+async def test_the_title_is_the_first_line_of_the_first_message_after_the_first_turn(
+    journal: Path,
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        assert await title(client) is None
+        await client.prompt(session, "\n\n  Mend   the\tgate \nand the fence")
+        [update] = told(client)
+        assert update["title"] == "Mend the gate"
+        assert datetime.fromisoformat(update["updatedAt"]).tzinfo is not None
+        assert all(key.startswith("holdfast/") for key in update["_meta"])
+        assert client.messages.index(client.messages[-1]) > 0
+        assert client.messages[-1]["result"] == {"stopReason": "end_turn"}
+        assert await title(client) == "Mend the gate"
+        await client.prompt(session, "Something else")
+        assert len(told(client)) == 1
+    async with wrapped(journal) as client:
+        assert await title(client) == "Mend the gate"
+        await client.load(session)
+        assert told(client)[0]["title"] == "Mend the gate"
+
+
+async def test_a_long_first_line_is_cut(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        await client.prompt(session, "word " * 100)
+        found = await title(client)
+        assert len(found) <= 80
+        assert found.endswith("…")
+
+
+async def test_a_title_of_the_agent_is_kept(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        await client.prompt(session, info(title="Its own", _meta={"tags": ["a"]}))
+        assert [update["title"] for update in told(client)] == ["Its own"]
+        assert await title(client) == "Its own"
+        await client.prompt(session, "second")
+        assert await title(client) == "Its own"
+    async with wrapped(journal) as client:
+        assert await title(client) == "Its own"
+
+
+async def test_a_title_that_the_agent_sends_later_replaces_ours(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        await client.prompt(session, "first")
+        assert await title(client) == "first"
+        await client.prompt(session, {"say": "a"}, info(title="Better"))
+        assert await title(client) == "Better"
+
+
+async def test_a_partial_update_leaves_the_title_and_null_clears_it(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        await client.prompt(session, info(title="One"))
+        await client.prompt(session, info(updatedAt="2020-01-01T00:00:00Z"), info(_meta={"x": 1}))
+        assert await title(client) == "One"
+        await client.prompt(session, info(title=None))
+        assert await title(client) is None
+        await client.prompt(session, "another turn does not make one up again")
+        assert await title(client) is None
+    async with wrapped(journal) as client:
+        assert await title(client) is None
+
+
+async def test_a_title_beside_other_params_counts_too(journal: Path) -> None:
+    line = (
+        '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$ID",'
+        '"_meta":{"x":1},"update":{"sessionUpdate":"session_info_update","title":"Beside"}}}'
+    )
+    async with wrapped(journal) as client:
+        session = await client.new()
+        await client.prompt(session, {"line": line})
+        assert await title(client) == "Beside"
+
+
+async def test_a_first_message_without_text_leaves_the_title_to_the_next(journal: Path) -> None:
+    image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    async with wrapped(journal) as client:
+        session = await client.new()
+        await client.call("session/prompt", {"sessionId": session, "prompt": [image]})
+        assert await title(client) is None
+        await client.prompt(session, "what is this?")
+        assert await title(client) == "what is this?"
+
+
+async def test_half_a_surrogate_pair_in_the_first_line_does_not_cost_the_title(
+    journal: Path,
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        params = f'{{"sessionId":"{session}","prompt":[{{"type":"text","text":"cut \\ud83d"}}]}}'
+        client.send_line(
+            f'{{"jsonrpc":"2.0","id":80,"method":"session/prompt","params":{params}}}'.encode()
+        )
+        await client.until(lambda: client.messages[-1].get("id") == 80)
+        assert await title(client) == "cut \ufffd"
+
+
+async def test_a_first_turn_that_a_crash_cut_off_has_a_title_once_it_is_loaded(
+    journal: Path,
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
+        await client.until_text("a")
+        await client.kill()
+    async with wrapped(journal) as client:
+        await client.load(session)
+        assert str(await title(client)).startswith('[{"say": "a"}')
