@@ -1,4 +1,4 @@
-"""`holdfast wrap` as a command: its options, its stdout, what it imports, how it is on a terminal."""
+"""`holdfast wrap` as a command: options, stdout, what it imports, and on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.editor import editor, scripted_agent, wrap_command
-from tests.failures.processes import below, gone, until
+from tests.failures.processes import below, folder_contents, gone, until
 
 HEAVY = {
     "click",
@@ -111,7 +111,7 @@ async def test_the_journal_option_goes_over_the_environment(journal: Path, tmp_p
         await client.new()
         assert await client.leave() == 0
     assert other.exists()
-    assert not journal.exists()
+    assert "journal.db" not in os.listdir(tmp_path)
     assert stat.S_IMODE(other.stat().st_mode) == 0o600
     assert stat.S_IMODE(other.parent.stat().st_mode) == 0o700
 
@@ -128,10 +128,10 @@ async def test_the_log_file_gets_our_log_and_the_agents_stderr(
         await client.prompt(session, {"stderr": "said the agent"})
         assert await client.leave() == 0
     text = log.read_text()
-    assert "garbage from the client" in text
+    assert "from the client: not JSON" in text
     assert "said the agent" in text
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
-    assert b"garbage" not in client.stderr
+    assert b"not JSON" not in client.stderr
 
 
 async def test_a_log_file_that_cannot_be_written_is_told_and_everything_else_works(
@@ -146,23 +146,28 @@ async def test_a_log_file_that_cannot_be_written_is_told_and_everything_else_wor
         await client.prompt(session, {"say": "hi"})
         assert await client.leave() == 0
     assert str(log) in client.stderr.decode()
-    assert b"garbage from the client" in client.stderr
+    assert b"from the client: not JSON" in client.stderr
 
 
-async def test_environment_values_of_mcp_servers_reach_no_log(
+async def test_environment_values_of_mcp_servers_reach_no_file_and_no_log(
     journal: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     command = wrap_command(scripted_agent(), "--log-file", str(log), "--log-level", "debug")
-    server = {"name": "s", "command": "/bin/true", "args": [], "env": []}
-    server["env"] = [{"name": "TOKEN", "value": "hush-hush"}]
+    secret = {"name": "TOKEN", "value": "hush-hush"}
+    server = {"name": "s", "command": "/bin/true", "args": [], "env": [secret]}
     async with editor(command, journal=journal) as client:
         await client.initialize()
-        await client.new(mcpServers=[server])
-        client.tell("_test", {"env": []})
+        session = await client.new(mcpServers=[server])
+        await client.prompt(session, {"say": "hi"})
+        line = json.dumps({"method": "session/new", "params": {"mcpServers": [server]}})
+        client.send_line(line.encode() + b" broken")
+        client.send_line(line.encode()[:-1])
+        await client.load(session, mcpServers=[server])
         assert await client.leave() == 0
-    assert "hush-hush" not in log.read_text()
-    assert b"hush-hush" not in journal.read_bytes()
+    for name, content in folder_contents(tmp_path).items():
+        assert b"hush-hush" not in content, name
+    assert b"hush-hush" not in client.stderr
 
 
 # -- stdout -------------------------------------------------------------------------------------

@@ -199,3 +199,14 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_later(
     await journal.settle(again, 0)
     assert database.execute("SELECT * FROM segments").fetchall() == []
     database.close()
+
+
+async def test_messages_of_a_turn_that_is_not_settled_count_too(journal: SqliteJournal) -> None:
+    lease = await begun(journal)
+    last = await append(journal, lease, turn("One", chunk("agent_message", "first")))
+    await journal.settle(lease, last)
+    await append(journal, lease, turn("Two", chunk("agent_message", "second"))[:-1])
+    await journal.touch(lease, prompted=True)
+    assert (await journal.session("s1")).message_count == 4
+    await journal.settle(lease, lease.next_seq - 1)
+    assert (await journal.session("s1")).message_count == 4

@@ -89,14 +89,13 @@ class Store(MutableMapping[str, Any]):
             self._values.pop(entry.key, None)
 
     def _grow(self, key: str, item: bytes) -> None:
-        value = self._values.get(key, [])
+        value = self._values.setdefault(key, [])
         if isinstance(value, bytes):
             if not value.startswith(b"["):
                 raise DeclarationError(f"the store has no list under {key!r} to append to")
             value = [bytes(known) for known in msgspec.json.decode(value, type=list[Raw])]
-        self._values[key] = [*value, item] if key not in self._values else value
-        if key in self._values and self._values[key] is value:
-            value.append(item)
+            self._values[key] = value
+        value.append(item)
 
     def _keep(self, entry: _Kept) -> None:
         self._outbox.keep(STORE, msgspec.json.encode(entry))

@@ -133,7 +133,8 @@ class Attachment:
         try:
             while self.cursor < self.session.last_seq:
                 page = await self.session.read(self.cursor, size)
-                self._send_page(page)
+                for piece in self._between_words(page):
+                    self._send_page(piece)
                 size = PAGE
                 # Also when there is room: a long replay lets the other sessions breathe.
                 await asyncio.sleep(0)
@@ -148,6 +149,15 @@ class Attachment:
             self._fail(exc)
         finally:
             self._catching = None
+
+    def _between_words(self, page: list[Segment]) -> list[list[Segment]]:
+        """The page, cut where a notification is due."""
+        pieces: list[list[Segment]] = []
+        for word in self._words:
+            size = sum(segment.last_seq <= word.behind for segment in page)
+            pieces.append(page[:size])
+            page = page[size:]
+        return [piece for piece in (*pieces, page) if piece]
 
     def _send_page(self, page: Sequence[Segment]) -> None:
         told = [segment for segment in page if segment.last_seq not in self.own]

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdfast.journal.entries import KINDS, Segment
-from holdfast.journal.migrations import SEQ_BITS
-from holdfast.journal.sessions import SEQ_MASK
+from holdfast.journal.migrations import SEQ_BITS, SEQ_MASK
 
 CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 """How a kind stands in its row: an update, which nearly every row is, as 0 takes no byte at all."""

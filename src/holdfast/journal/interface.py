@@ -52,8 +52,8 @@ class ListKey(Struct, frozen=True, order=False):
 class SessionRow(Struct, frozen=True):
     """What the list shows of a session; times are ms since the epoch.
 
-    `prompted` is False until the first prompt; `message_count` counts prompts and agent messages
-    of settled turns; `last_seq` is 0 in a session without entries.
+    `prompted` is False until the first prompt; `message_count` counts prompts and agent
+    messages; `last_seq` is 0 in a session without entries.
     """
 
     session_id: str

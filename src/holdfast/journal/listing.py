@@ -52,7 +52,7 @@ def _walk(
         " ORDER BY updated_at DESC, session_id DESC LIMIT ?",
         (int(prompted), *values, limit),
     )
-    return [session_row(row) for row in rows.fetchall()]
+    return [session_row(connection, row) for row in rows.fetchall()]
 
 
 def _held(
@@ -66,7 +66,7 @@ def _held(
         f"{SELECT_ROW} WHERE +prompted = 0 AND session_id IN ({marks}){conditions}",
         (*filter.held, *values),
     )
-    return [session_row(row) for row in rows.fetchall()]
+    return [session_row(connection, row) for row in rows.fetchall()]
 
 
 def _conditions(filter: ListFilter, after: ListKey | None) -> tuple[str, list[str | int]]:

@@ -14,6 +14,9 @@ from holdfast.errors import NewerJournalError
 SEQ_BITS: Final = 32
 """Bits of a segment's key that hold `last_seq`; the session's number stands above them."""
 
+SEQ_MASK: Final = (1 << SEQ_BITS) - 1
+"""Those bits."""
+
 _TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
     "INSERT INTO meta VALUES ('cursor_secret', randomblob(32))",

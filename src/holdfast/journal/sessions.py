@@ -18,6 +18,7 @@ from holdfast.errors import (
     SessionExistsError,
     UnknownSessionError,
 )
+from holdfast.journal import counting
 from holdfast.journal.interface import (
     LEASE_SECONDS,
     Holder,
@@ -25,10 +26,7 @@ from holdfast.journal.interface import (
     NewSession,
     SessionRow,
 )
-from holdfast.journal.migrations import SEQ_BITS
-
-SEQ_MASK: Final = (1 << SEQ_BITS) - 1
-"""The bits of a segment's key that are `last_seq`."""
+from holdfast.journal.migrations import SEQ_BITS, SEQ_MASK
 
 _LAST_KEY: Final = (
     "(SELECT key FROM segments WHERE key BETWEEN (sessions.number << 32)"
@@ -37,11 +35,12 @@ _LAST_KEY: Final = (
 
 SELECT_ROW: Final = (
     "SELECT session_id, agent, cwd, additional_directories, title, created_at, updated_at,"
-    f" message_count, prompted, coalesce({_LAST_KEY} & 4294967295, 0) FROM sessions"
+    f" message_count, prompted, coalesce({_LAST_KEY} & 4294967295, 0),"
+    " number, settled_through FROM sessions"
 )
 """The columns `session_row` reads."""
 
-Row = tuple[str, str, str, str, str | None, int, int, int, int, int]
+Row = tuple[str, str, str, str, str | None, int, int, int, int, int, int, int]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
 
@@ -51,9 +50,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def session_row(row: Row) -> SessionRow:
+def session_row(connection: sqlite3.Connection, row: Row) -> SessionRow:
     """What a row of SELECT_ROW says."""
-    session_id, agent, cwd, directories, title, created, updated, messages, prompted, last = row
+    session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
+    prompted, last, number, settled = row[8:]
+    if last > settled and prompted:
+        messages += counting.unsettled(connection, number, settled)
     return SessionRow(
         session_id,
         agent,
@@ -73,7 +75,7 @@ def find(connection: sqlite3.Connection, session_id: str) -> SessionRow:
     row = connection.execute(f"{SELECT_ROW} WHERE session_id = ?", (session_id,)).fetchone()
     if row is None:
         raise UnknownSessionError(session_id)
-    return session_row(row)
+    return session_row(connection, row)
 
 
 def resolve(connection: sqlite3.Connection, prefix: str) -> SessionRow:

@@ -13,20 +13,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.journal import history, search, standings
+from holdfast.journal import counting, history, search, standings
 from holdfast.journal.compaction import compact
 from holdfast.journal.entries import Segment
 from holdfast.journal.fold import SessionState, fold
 from holdfast.journal.interface import Lease, Standing
 from holdfast.journal.opening import writing
-from holdfast.journal.timeline import Message
 
 PIECE_BYTES: Final = 512 << 10
 """How much history one transaction rewrites, or removes, at most (beyond one segment)."""
-
-_CONTEXT_SEGMENTS: Final = 8
-_CONTEXT_ENTRIES: Final = 50
-"""How far back to look for the message that the first chunk of a piece may belong to."""
 
 
 def settle_piece(
@@ -40,7 +35,11 @@ def settle_piece(
     if not segments:
         return False
     standing = standings.settled(connection, lease.number)
-    context = _context(connection, lease.number, settled, standing)
+    context = replace(
+        counting.context(connection, lease.number, settled),
+        settings=standing.settings,
+        turn=standing.turn,
+    )
     piece = _Piece(segments, context)
     with alone, writing(connection):
         if _settled_through(connection, lease) != settled:
@@ -60,7 +59,7 @@ class _Piece:
         self._documents = search.documents(compacted)
         entries = (entry for segment in compacted for entry in segment.entries())
         state = fold(entries, context)
-        self._messages = _messages(state) - _messages(context)
+        self._messages = counting.messages(state) - counting.messages(context)
         self._standing = Standing(state.settings, state.turn)
         self._last_seq = segments[-1].last_seq
 
@@ -76,12 +75,6 @@ class _Piece:
         )
 
 
-def _messages(state: SessionState) -> int:
-    return sum(
-        isinstance(item, Message) and item.role in ("user", "agent") for item in state.timeline
-    )
-
-
 def _settled_through(connection: sqlite3.Connection, lease: Lease) -> int | None:
     """How far the session is settled; None when the lease is lost."""
     row = connection.execute(
@@ -90,13 +83,3 @@ def _settled_through(connection: sqlite3.Connection, lease: Lease) -> int | None
         (lease.number, lease.epoch),
     ).fetchone()
     return None if row is None else int(row[0])
-
-
-def _context(
-    connection: sqlite3.Connection, session: int, settled: int, standing: Standing
-) -> SessionState:
-    """The state just before: a chunk that came late belongs to a message that is counted."""
-    before = history.read_back(connection, session, settled, _CONTEXT_SEGMENTS)
-    entries = [entry for segment in before for entry in segment.entries()]
-    state = fold(entries[-_CONTEXT_ENTRIES:])
-    return replace(state, settings=standing.settings, turn=standing.turn)

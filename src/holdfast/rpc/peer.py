@@ -213,8 +213,8 @@ class Peer:
             first, more = garbage[0], len(garbage) - 1
             behind = f", and {more} more such lines" if more else ""
             # What a client says may hold the secrets of an MCP server: that is not written down.
-            said = b"" if self._reply_to_garbage else first.excerpt
-            log.warning("from the %s: %s: %r%s", self.name, first.problem, said, behind)
+            said = "" if self._reply_to_garbage else f": {first.excerpt!r}"
+            log.warning("from the %s: %s%s%s", self.name, first.problem, said, behind)
 
     async def _hear(self, batch: list[NotificationReceived]) -> None:
         try:
