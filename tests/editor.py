@@ -220,7 +220,7 @@ class Talker:
             error = {"code": -32601, "message": "not here"}
             self.send({"id": message["id"], "error": error})
             return
-        result = handler(message.get("params"))
+        result = handler(message.get("params", {}))
         if isinstance(result, Awaitable):
             result = await result
         self.send({"id": message["id"], "result": result})

@@ -139,6 +139,28 @@ async def test_garbage_on_stdout_has_no_effect(journal: Path) -> None:
         assert await client.leave() == 0
 
 
+@pytest.mark.parametrize("field", ["_meta", "content", "rawOutput", "newer"])
+async def test_an_update_nested_as_deep_as_may_be_is_shown_and_replayed(
+    journal: Path, field: str
+) -> None:
+    deep = '{"a":' * 480 + "1" + "}" * 480
+    body = f'{{"sessionUpdate":"tool_call","toolCallId":"t","title":"T","{field}":{deep}}}'
+    params = f'{{"sessionId":"$ID","update":{body}}}'
+    text = f'{{"jsonrpc":"2.0","method":"session/update","params":{params}}}'
+    command = wrap_command(scripted_agent())
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"line": text}, {"say": "b"})
+        assert json.loads(body) in client.updates()
+        assert await client.leave() == 0  # settled, too
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        await client.load(session)
+        assert json.loads(body) in client.updates()
+        assert await client.prompt(session, "and now?") == {"stopReason": "end_turn"}
+
+
 async def test_megabytes_on_stderr_before_the_first_answer_have_no_effect(journal: Path) -> None:
     agent = scripted_agent(initialize="flood")
     async with editor(wrap_command(agent), journal=journal) as client:

@@ -163,5 +163,5 @@ async def test_a_question_the_agent_takes_back_is_taken_back_from_all(journal: P
         for person in people:
             await person.asked.wait()
         question.cancel()
-        for client in (one, two):
-            await client.until(lambda client=client: "$/cancel_request" in methods(client))
+        await one.until(lambda: "$/cancel_request" in methods(one))
+        await two.until(lambda: "$/cancel_request" in methods(two))

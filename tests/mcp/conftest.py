@@ -97,9 +97,9 @@ def everything() -> Iterator[dict[str, Server]]:
 
 
 @pytest.fixture
-def pids(tmp_path: Path) -> Iterator[Path]:
+def pids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The file into which faulty servers write; whoever still lives afterwards is killed."""
-    path = tmp_path / "pids"
+    path = tmp_path_factory.mktemp("faulty") / "pids"
     path.touch()
     yield path
     for word in path.read_text().split():

@@ -57,9 +57,11 @@ def ignore_the_end() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def child(*, session: bool = False) -> None:
+def child(*, session: bool = False, stubborn: bool = False) -> None:
     """Start a process that outlives us, and tell its pid in the file that PIDS names."""
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    if not stubborn:
+        code = "import time; time.sleep(600)"
     started = subprocess.Popen(
         [sys.executable, "-S", "-E", "-c", code],
         stdin=subprocess.DEVNULL,
@@ -80,8 +82,9 @@ START: dict[str, Callable[[], object]] = {
     "flood_stderr": flood_stderr,
     "silent": lambda: time.sleep(600),
     "stubborn": ignore_the_end,
-    "stubborn_child": lambda: (ignore_the_end(), child()),
+    "stubborn_child": lambda: (ignore_the_end(), child(stubborn=True)),
     "child": child,
+    "silent_child": lambda: (child(), time.sleep(600)),
     "child_apart": lambda: child(session=True),
     "slow": lambda: time.sleep(float(os.environ["SLOW"])),
 }

@@ -269,7 +269,7 @@ async def test_closing_leaves_nothing_behind(
 async def test_closing_while_connecting_leaves_nothing_behind(
     faulty: Faulty, connect: Connect, pids: Path, runs: Runs
 ) -> None:
-    connection = connect(faulty("child"))
+    connection = connect(faulty("silent_child"))
     connection.start()
     waiting = asyncio.create_task(connection.ready())
     await until(lambda: bool(started(pids)))

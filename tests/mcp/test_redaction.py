@@ -14,7 +14,10 @@ def redaction(*values: str) -> Redaction:
     return Redaction(McpServerStdio(name="x", command="/x", args=(), env=env))
 
 
-@given(st.lists(st.text(min_size=4).filter(str.strip), min_size=1), st.text(), st.text())
+VALUES = st.text(min_size=4).filter(lambda value: len(value.strip()) >= 4)
+
+
+@given(st.lists(VALUES, min_size=1), st.text(), st.text())
 def test_no_value_of_the_environment_is_left(values: list[str], before: str, after: str) -> None:
     clean = redaction(*values)(f"{before}{values[0]}{after}")
     assert values[0] not in clean or values[0] in MARK or values[0] in before + after + MARK

@@ -53,7 +53,7 @@ async def test_a_closed_session_is_not_open_until_it_is_loaded(journal: Path) ->
 
 async def test_the_agents_own_close_is_used_where_it_has_one(journal: Path, tmp_path: Path) -> None:
     log = tmp_path / "agent.jsonl"
-    can = {"sessionCapabilities": {"close": {}}}
+    can: dict[str, Any] = {"sessionCapabilities": {"close": {}}}
     async with wrapped(journal, capabilities=can, log=str(log)) as client:
         session = await client.new()
         await client.call("session/close", {"sessionId": session})

@@ -11,7 +11,7 @@ import pytest
 
 from tests.editor import received, wrapped
 
-BOOLEANS = {"session": {"configOptions": {"boolean": {}}}}
+BOOLEANS: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}}}
 
 
 def modes(current: str = "ask") -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.editor import Editor, Refused, received, say, wrapped
 
-RESUME = {"sessionCapabilities": {"resume": {}}}
+RESUME: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
 LOAD = {"loadSession": True}
 
 
@@ -243,7 +243,7 @@ async def test_restored_context_is_told_as_a_notice_to_clients_that_show_notices
     journal: Path,
 ) -> None:
     session = await talked(journal, "a")
-    shows = {"session": {"notices": {}}}
+    shows: dict[str, Any] = {"session": {"notices": {}}}
     async with wrapped(journal, client=shows) as client:
         await client.load(session)
         assert notices(client) == []

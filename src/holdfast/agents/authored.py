@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.agents.definition import MODE
 from holdfast.agents.outbox import Outbox
+from holdfast.agents.store import Store
 from holdfast.errors import DeclarationError
-from holdfast.journal import SessionState
-from holdfast.journal.fold import EMPTY
+from holdfast.rpc import NotificationReceived
 from holdfast.schema import (
     ConfigOptionUpdate,
     CurrentModeUpdate,
     SessionConfigBoolean,
     SessionConfigSelect,
-    SessionConfigSelectOption,
     encode,
 )
+from holdfast.schema.splice import splice
 
 if TYPE_CHECKING:
     from holdfast.agents.definition import AgentDefinition, Option
+    from holdfast.agents.history import History
     from holdfast.agents.interface import Listener
+    from holdfast.journal import SessionState
     from holdfast.schema import ClientCapabilities, Implementation, SessionConfigOption
 
-STORE = "store"
-"""The kind of entry that keeps a value of the author's: `{"key": …, "value": …}`."""
+ALLOWED = "permission/"
+"""Where a session's store remembers the answers that are to hold for always."""
 
 
 class AuthoredSession:
     """One conversation: where it is, how it is set, and what the author keeps with it.
 
-    `state` is the conversation so far, folded; `client` is what the client said of itself.
+    `cwd` and `additional_directories` are absolute paths (spec v1, session setup).
+    `client_capabilities` and `client_info` are what the client said of itself at `initialize`.
+    `state` is the author's own, for what need not outlive the process; `store` is what does.
     """
 
     def __init__(
@@ -40,20 +45,24 @@ class AuthoredSession:
         session_id: str,
         cwd: str,
         additional_directories: tuple[str, ...],
+        *,
         definition: AgentDefinition,
         listener: Listener,
-        capabilities: ClientCapabilities,
-        client: Implementation | None,
+        past: History,
+        client_capabilities: ClientCapabilities,
+        client_info: Implementation | None,
     ) -> None:
         self.id = session_id
         self.cwd = cwd
         self.additional_directories = additional_directories
-        self.capabilities = capabilities
-        self.client = client
-        self.state: SessionState = EMPTY
+        self.client_capabilities = client_capabilities
+        self.client_info = client_info
         self.outbox = Outbox(session_id, listener)
         self.store = Store(self.outbox)
+        self.state: dict[str, Any] = {}
         self._definition = definition
+        self._listener = listener
+        self._past = past
         self._mode = definition.modes[0].id if definition.modes else None
         self._values: dict[str, str | bool] = {
             option.id: option.default for option in definition.options
@@ -63,6 +72,15 @@ class AuthoredSession:
     def roots(self) -> tuple[str, ...]:
         """The folders that tools may touch: `cwd`, then the additional ones."""
         return (self.cwd, *self.additional_directories)
+
+    async def history(self) -> SessionState:
+        """The conversation so far, folded; in a turn, what was before its prompt.
+
+        `timeline` holds its messages and tool calls in order (`holdfast.Message` with `role`
+        "user", "agent" or "thought" and `text`; `holdfast.PastToolCall` with `title`, `status`
+        and what it produced). Read from the journal, so it is there after a restart too.
+        """
+        return await self._past.read()
 
     # -- modes and options ----------------------------------------------------------------
 
@@ -78,17 +96,15 @@ class AuthoredSession:
 
     async def set_mode(self, mode_id: str) -> None:
         """Change the mode from the agent's side; DeclarationError for an unknown one."""
+        before = self._mode
         self.choose_mode(mode_id)
-        await self.outbox.put(encode(CurrentModeUpdate(current_mode_id=mode_id)))
-        if self._mode_option() is not None:
-            await self.outbox.put(encode(ConfigOptionUpdate(config_options=self.option_list())))
+        await self._tell_chosen(before)
 
     async def set_option(self, option_id: str, value: str | bool) -> None:
         """Change an option from the agent's side; DeclarationError for a value it cannot have."""
+        before = self._mode
         self.choose_option(option_id, value)
-        await self.outbox.put(encode(ConfigOptionUpdate(config_options=self.option_list())))
-        if option_id == self._mode_option() and self._mode is not None:
-            await self.outbox.put(encode(CurrentModeUpdate(current_mode_id=self._mode)))
+        await self._tell_chosen(before)
 
     def choose_mode(self, mode_id: str) -> None:
         """Take a mode over without telling anybody."""
@@ -104,12 +120,7 @@ class AuthoredSession:
         option = next((o for o in self._definition.options if o.id == option_id), None)
         if option is None:
             raise DeclarationError(f"agent {self._definition.name!r} has no option {option_id!r}")
-        fits = (
-            isinstance(value, bool)
-            if option.values is None
-            else value in {known for known, _ in option.values}
-        )
-        if not fits:
+        if not option.takes(value):
             raise DeclarationError(f"option {option_id!r} cannot be {value!r}")
         self._values[option_id] = value
         if option_id == self._mode_option() and isinstance(value, str):
@@ -119,61 +130,53 @@ class AuthoredSession:
         """All options with their current values, as the protocol shows them."""
         return tuple(_shown(option, self._values[option.id]) for option in self._definition.options)
 
+    async def _tell_chosen(self, mode_before: str | None) -> None:
+        """Show how things are set; in one go, for a mode and its option are one choice."""
+        updates = []
+        if self._mode is not None and self._mode != mode_before:
+            updates.append(encode(CurrentModeUpdate(current_mode_id=self._mode)))
+        if self._values:
+            updates.append(encode(ConfigOptionUpdate(config_options=self.option_list())))
+        await self.outbox.put(*updates)
+
     def _mode_option(self) -> str | None:
         """The option that stands for the mode: category "mode", and its values are the modes."""
         modes = {mode.id for mode in self._definition.modes}
         for option in self._definition.options:
-            values = {value for value, _ in option.values or ()}
-            if option.category == "mode" and modes and values == modes:
+            values = {value.value for value in option.values or ()}
+            if option.category == MODE and modes and values == modes:
                 return option.id
         return None
 
+    # -- the client -----------------------------------------------------------------------
 
-class Store(MutableMapping[str, Any]):
-    """Small JSON values that live as long as the session: `session.store["key"] = value`.
+    async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Call an extension method of the client, which begins with `_`; its result, as JSON.
 
-    They are journalled with the turn's next commit; `await session.store.save()` does it now.
-    """
+        The session's id is added to the params. Raises RemoteError when the client refuses,
+        MethodNotFoundError when it has gone (spec v1, extensibility).
+        """
+        raw = await self._listener.on_request(method, self._params(method, params))
+        return msgspec.json.decode(raw)
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-        self._values: dict[str, Any] = {}
-        self._changed: dict[str, None] = {}
+    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send the client an extension notification; otherwise like `call`."""
+        await self.outbox.flush()
+        told = NotificationReceived(method, self._params(method, params))
+        await self._listener.on_notification(told)
 
-    def __getitem__(self, key: str) -> Any:
-        return self._values[key]
+    def _params(self, method: str, params: Mapping[str, Any] | None) -> bytes:
+        if not method.startswith("_"):
+            raise DeclarationError(f"{method!r}: names of extensions begin with '_'")
+        return splice(encode(dict(params or {})), {"sessionId": encode(self.id)})
 
-    def __setitem__(self, key: str, value: Any) -> None:
-        msgspec.json.encode(value)  # what is no JSON is refused here, at the author's line
-        self._values[key] = value
-        self._changed[key] = None
+    # -- permissions ----------------------------------------------------------------------
 
-    def __delitem__(self, key: str) -> None:
-        del self._values[key]
-        self._changed[key] = None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    async def save(self) -> None:
-        """Journal what has changed."""
-        changed, self._changed = self._changed, {}
-        for key in changed:
-            entry: dict[str, Any] = {"key": key}
-            if key in self._values:
-                entry["value"] = self._values[key]
-            await self._outbox.keep(STORE, msgspec.json.encode(entry))
-
-    def restore(self, raw: bytes) -> None:
-        """Take over one journalled entry."""
-        entry: dict[str, Any] = msgspec.json.decode(raw)
-        if "value" in entry:
-            self._values[entry["key"]] = entry["value"]
-        else:
-            self._values.pop(entry["key"], None)
+    def forget_permissions(self) -> None:
+        """Ask again what was allowed or rejected for always."""
+        for key in self.store:
+            if key.startswith(ALLOWED):
+                del self.store[key]
 
 
 def _shown(option: Option, value: str | bool) -> SessionConfigOption:
@@ -191,7 +194,5 @@ def _shown(option: Option, value: str | bool) -> SessionConfigOption:
         description=option.description,
         category=option.category,
         current_value=value,
-        options=tuple(
-            SessionConfigSelectOption(value=known, name=name) for known, name in option.values or ()
-        ),
+        options=option.values or (),
     )

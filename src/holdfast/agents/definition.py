@@ -3,44 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from inspect import iscoroutinefunction
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from holdfast.errors import DeclarationError
-from holdfast.schema import AvailableCommand, SessionMode, UnstructuredCommandInput
+from holdfast.errors import DeclarationError, UnknownSessionError
+from holdfast.schema import (
+    AvailableCommand,
+    SessionConfigSelectOption,
+    SessionMode,
+    UnstructuredCommandInput,
+)
 
 if TYPE_CHECKING:
     from holdfast.agents.authored import AuthoredSession
+    from holdfast.agents.stopping import Ending
     from holdfast.agents.turn import Turn
 
-PromptHandler = Callable[["Turn"], Awaitable[None]]
-"""Answers one prompt; what it says and does goes through the turn."""
+PromptHandler: TypeAlias = "Callable[[Turn], Awaitable[Ending | None]]"
+"""Answers one prompt; what it says and does goes through the turn. Returns a stop reason."""
 
-CommandHandler = Callable[["Turn", str], Awaitable[None]]
+CommandHandler: TypeAlias = "Callable[[Turn, str], Awaitable[Ending | None]]"
 """Answers `/name words`; gets the words."""
 
-SessionHook = Callable[["AuthoredSession"], Awaitable[None]]
+SessionHook: TypeAlias = "Callable[[AuthoredSession], Awaitable[None]]"
 """Told that a session was made, loaded or closed."""
 
-AuthHandler = Callable[[], Awaitable[None]]
+AuthHandler: TypeAlias = "Callable[[], Awaitable[None]]"
 """Signs the person in or out; raises to refuse."""
 
-MethodHandler = Callable[[Any], Awaitable[Any]]
+SignedIn: TypeAlias = "Callable[[], Awaitable[bool]]"
+"""Says whether the person is signed in, from an earlier time for instance."""
+
+MethodHandler: TypeAlias = "Callable[[Any], Awaitable[Any]]"
 """Answers an extension method: JSON values in and out."""
 
-H = TypeVar("H")
+Value: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"
+"""One value of an option: itself, (itself, name), or (itself, name, description)."""
+
+P = TypeVar("P", bound="PromptHandler")
+C = TypeVar("C", bound="CommandHandler")
+S = TypeVar("S", bound="SessionHook")
+A = TypeVar("A", bound="AuthHandler")
+I = TypeVar("I", bound="SignedIn")  # noqa: E741 — one letter, as its neighbours
+M = TypeVar("M", bound="MethodHandler")
+F = TypeVar("F")
+
+MODE = "mode"
+"""The category, and by default the id, of the option that stands for the session mode."""
 
 
 class Option(Struct, frozen=True):
-    """A config option: `values` are (value, name) pairs; None for one that is true or false."""
+    """A config option; `values` is None for one that is true or false."""
 
     id: str
     name: str
     default: str | bool
-    values: tuple[tuple[str, str], ...] | None = None
+    values: tuple[SessionConfigSelectOption, ...] | None = None
     description: str | None = None
     category: str | None = None
+
+    def takes(self, value: object) -> bool:
+        """Whether the option can have this value."""
+        if self.values is None:
+            return isinstance(value, bool)
+        return any(value == known.value for known in self.values)
 
 
 class AuthMethod(Struct, frozen=True):
@@ -53,11 +82,7 @@ class AuthMethod(Struct, frozen=True):
 
 
 class AgentDefinition:
-    """An agent as its author describes it.
-
-    `image`, `audio` and `embedded_context` say which content a prompt may have beside text and
-    links (spec v1, initialization, "Prompt capabilities").
-    """
+    """An agent as its author describes it; see `holdfast.Agent`."""
 
     def __init__(
         self,
@@ -69,6 +94,14 @@ class AgentDefinition:
         audio: bool = False,
         embedded_context: bool = False,
     ) -> None:
+        """Describe an agent.
+
+        `name` is for programs: sessions are kept and listed under it. `title` is for people.
+        `image`, `audio` and `embedded_context` say which content a prompt may hold beside text
+        and links (spec v1, initialization, "Prompt capabilities"); other content is refused.
+        """
+        if not name:
+            raise DeclarationError("an agent needs a name: its sessions are kept under it")
         self.name = name
         self.version = version
         self.title = title
@@ -76,25 +109,31 @@ class AgentDefinition:
         self.audio = audio
         self.embedded_context = embedded_context
         self.modes: list[SessionMode] = []
-        self.options: list[Option] = []
+        self.declared_options: list[Option] = []
         self.commands: dict[str, AvailableCommand] = {}
         self.command_handlers: dict[str, CommandHandler] = {}
         self.auth_methods: list[AuthMethod] = []
+        self.signed_in_handler: SignedIn | None = None
         self.logout_handler: AuthHandler | None = None
         self.new_hooks: list[SessionHook] = []
         self.load_hooks: list[SessionHook] = []
         self.close_hooks: list[SessionHook] = []
         self.methods: dict[str, MethodHandler] = {}
         self.notifications: dict[str, MethodHandler] = {}
+        self.open_sessions: dict[str, AuthoredSession] = {}
         self._prompt: PromptHandler | None = None
 
     # -- prompts --------------------------------------------------------------------------
 
-    def prompt(self, handler: PromptHandler) -> PromptHandler:
-        """Decorate the coroutine that answers prompts; one for each agent."""
+    def prompt(self, handler: P) -> P:
+        """Decorate the coroutine that answers prompts; one for each agent.
+
+        It returns None when it has said everything, or a stop reason: "max_tokens",
+        "max_turn_requests" or "refusal" (spec v1, prompt turn).
+        """
         if self._prompt is not None:
             raise DeclarationError(f"agent {self.name!r} has a prompt handler already")
-        self._prompt = handler
+        self._prompt = _coroutine(handler)
         return handler
 
     @property
@@ -108,19 +147,21 @@ class AgentDefinition:
 
     def command(
         self, name: str, description: str, *, hint: str | None = None
-    ) -> Callable[[CommandHandler], CommandHandler]:
+    ) -> Callable[[C], C]:
         """Declare the slash command `/name`; as a decorator, also what answers it.
 
         Without a handler the prompt coroutine gets it, as `turn.command`. `hint` says what may
         follow the name (spec v1, slash commands).
         """
+        if not name or name.startswith("/") or any(char.isspace() for char in name):
+            raise DeclarationError(f"{name!r}: a command is one word, declared without its slash")
         if name in self.commands:
             raise DeclarationError(f"agent {self.name!r} has a command {name!r} already")
         wants = None if hint is None else UnstructuredCommandInput(hint=hint)
         self.commands[name] = AvailableCommand(name=name, description=description, input=wants)
 
-        def decorate(handler: CommandHandler) -> CommandHandler:
-            self.command_handlers[name] = handler
+        def decorate(handler: C) -> C:
+            self.command_handlers[name] = _coroutine(handler)
             return handler
 
         return decorate
@@ -128,10 +169,13 @@ class AgentDefinition:
     # -- choices --------------------------------------------------------------------------
 
     def mode(self, id: str, name: str | None = None, description: str | None = None) -> None:
-        """Declare a session mode; the first is the one sessions begin in (spec v1, modes)."""
+        """Declare a session mode; the first is the one sessions begin in (spec v1, modes).
+
+        Clients see the modes as a config option too, which is what newer ones show.
+        """
         if any(mode.id == id for mode in self.modes):
             raise DeclarationError(f"agent {self.name!r} has a mode {id!r} already")
-        self.modes.append(SessionMode(id=id, name=name or id.title(), description=description))
+        self.modes.append(SessionMode(id=id, name=name or _title(id), description=description))
 
     def option(
         self,
@@ -139,81 +183,133 @@ class AgentDefinition:
         name: str | None = None,
         *,
         default: str | bool,
-        values: Sequence[str | tuple[str, str]] | None = None,
+        values: Sequence[Value] | None = None,
         description: str | None = None,
         category: str | None = None,
     ) -> None:
         """Declare a config option: a choice of `values`, or true and false without any.
 
-        `values` are strings, or (value, name) pairs (spec v1, session config options).
+        A client that shows no boolean options is not shown those, and they keep their default.
+        `category` is "mode", "model", "model_config", "thought_level", or begins with "_"
+        (spec v1, session config options).
         """
-        pairs = None
-        if values is not None:
-            pairs = tuple(v if isinstance(v, tuple) else (v, v) for v in values)
-        fits = isinstance(default, bool) if pairs is None else default in {v for v, _ in pairs}
-        if not fits:
+        known = None if values is None else tuple(map(_value, values))
+        option = Option(id, name or _title(id), default, known, description, category)
+        if not option.takes(default):
             raise DeclarationError(
                 f"option {id!r}: its default {default!r} is not one of its values"
             )
-        if any(option.id == id for option in self.options):
+        if any(other.id == id for other in self.declared_options):
             raise DeclarationError(f"agent {self.name!r} has an option {id!r} already")
-        shown = name or id.replace("_", " ").title()
-        self.options.append(Option(id, shown, default, pairs, description, category))
+        self.declared_options.append(option)
+
+    @property
+    def options(self) -> list[Option]:
+        """All config options: the declared ones, and the modes as one if none stands for them."""
+        if not self.modes or any(
+            MODE in (option.id, option.category) for option in self.declared_options
+        ):
+            return self.declared_options
+        values = tuple(
+            SessionConfigSelectOption(value=mode.id, name=mode.name, description=mode.description)
+            for mode in self.modes
+        )
+        made = Option(MODE, "Mode", self.modes[0].id, values, category=MODE)
+        return [made, *self.declared_options]
 
     # -- signing in -----------------------------------------------------------------------
 
-    def auth(
-        self, id: str, name: str, description: str | None = None
-    ) -> Callable[[AuthHandler], AuthHandler]:
-        """Declare a way to sign in; new sessions are refused until one has succeeded."""
+    def auth(self, id: str, name: str, description: str | None = None) -> Callable[[A], A]:
+        """Declare a way to sign in, and decorate what does it (spec v1, authentication).
 
-        def decorate(handler: AuthHandler) -> AuthHandler:
-            self.auth_methods.append(AuthMethod(id, name, description, handler))
+        Sessions are refused with `auth_required` until one has succeeded. The handler refuses by
+        raising; `holdfast.AuthRequiredError("why")` tells the person why.
+        """
+        if any(method.id == id for method in self.auth_methods):
+            raise DeclarationError(f"agent {self.name!r} has a way to sign in {id!r} already")
+
+        def decorate(handler: A) -> A:
+            self.auth_methods.append(AuthMethod(id, name, description, _coroutine(handler)))
             return handler
 
         return decorate
 
-    def on_logout(self, handler: AuthHandler) -> AuthHandler:
-        """Decorate what `logout` calls."""
-        self.logout_handler = handler
+    def signed_in(self, handler: I) -> I:
+        """Decorate what tells whether the person is signed in already, when a session opens."""
+        self.signed_in_handler = _coroutine(handler)
+        return handler
+
+    def on_logout(self, handler: A) -> A:
+        """Decorate what `logout` calls; sessions then need a new sign-in."""
+        self.logout_handler = _coroutine(handler)
         return handler
 
     # -- hooks and extensions -------------------------------------------------------------
 
-    def on_new(self, hook: SessionHook) -> SessionHook:
-        """Decorate what is told of every new session, before it is answered."""
-        self.new_hooks.append(hook)
+    def on_new(self, hook: S) -> S:
+        """Decorate what is told of every new session, before the client is."""
+        self.new_hooks.append(_coroutine(hook))
         return hook
 
-    def on_load(self, hook: SessionHook) -> SessionHook:
-        """Decorate what is told of every session that is opened again."""
-        self.load_hooks.append(hook)
+    def on_load(self, hook: S) -> S:
+        """Decorate what is told of every session that is opened again, before the client is.
+
+        Its store and its history are there; its mode and options are set right afterwards.
+        """
+        self.load_hooks.append(_coroutine(hook))
         return hook
 
-    def on_close(self, hook: SessionHook) -> SessionHook:
-        """Decorate what is told when a session is closed."""
-        self.close_hooks.append(hook)
+    def on_close(self, hook: S) -> S:
+        """Decorate what is told when a session is closed, or the client leaves."""
+        self.close_hooks.append(_coroutine(hook))
         return hook
 
-    def method(self, name: str) -> Callable[[MethodHandler], MethodHandler]:
-        """Decorate what answers the extension method `name`, which begins with `_`."""
+    def method(self, name: str) -> Callable[[M], M]:
+        """Decorate what answers the extension method `name`, which begins with `_`.
+
+        It gets the params and returns the result, JSON values both. With a `sessionId` in the
+        params, `agent.session` finds the session (spec v1, extensibility).
+        """
         return _registered(self.methods, name)
 
-    def notification(self, name: str) -> Callable[[MethodHandler], MethodHandler]:
+    def notification(self, name: str) -> Callable[[M], M]:
         """Decorate what hears the extension notification `name`, which begins with `_`."""
         return _registered(self.notifications, name)
 
+    def session(self, session_id: str) -> AuthoredSession:
+        """A session that is open now; UnknownSessionError when there is none of this id."""
+        try:
+            return self.open_sessions[session_id]
+        except KeyError:
+            raise UnknownSessionError(session_id) from None
 
-def _registered(
-    handlers: dict[str, MethodHandler], name: str
-) -> Callable[[MethodHandler], MethodHandler]:
+
+def _registered(handlers: dict[str, MethodHandler], name: str) -> Callable[[M], M]:
     if not name.startswith("_"):
         raise DeclarationError(
             f"{name!r}: names of extensions begin with '_' (spec v1, extensibility)"
         )
 
-    def decorate(handler: MethodHandler) -> MethodHandler:
-        handlers[name] = handler
+    def decorate(handler: M) -> M:
+        handlers[name] = _coroutine(handler)
         return handler
 
     return decorate
+
+
+def _coroutine(handler: F) -> F:
+    """`handler`, if it can be awaited; DeclarationError for a plain function."""
+    if isinstance(handler, FunctionType) and not iscoroutinefunction(handler):
+        raise DeclarationError(f"{handler.__qualname__} has to be a coroutine: `async def`")
+    return handler
+
+
+def _value(value: Value) -> SessionConfigSelectOption:
+    if isinstance(value, str):
+        return SessionConfigSelectOption(value=value, name=value)
+    described = value[2] if len(value) == 3 else None
+    return SessionConfigSelectOption(value=value[0], name=value[1], description=described)
+
+
+def _title(id: str) -> str:
+    return id.replace("_", " ").replace("-", " ").title()

@@ -19,7 +19,7 @@ Ending: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refu
 ENDINGS = ("end_turn", "max_tokens", "max_turn_requests", "refusal")
 
 
-class StopTurn(Exception):  # noqa: N818 — an author ends a turn, nothing has failed
+class StopTurn(Exception):
     """Raised by an author to end the turn; `reason` is what the client is answered."""
 
     reason: Ending = "end_turn"
@@ -56,13 +56,11 @@ def ending(returned: object) -> Ending:
 def told_by(error: BaseException) -> StopTurn | HoldfastError | None:
     """What an exception says on purpose; None for one that only went wrong.
 
-    A group, as a TaskGroup raises it, says what its one outspoken member says.
+    A group, as a TaskGroup raises it, says what the first of its members says, if all speak.
     """
-    outspoken = [leaf for leaf in _leaves(error) if not isinstance(leaf, CancelledError)]
-    match outspoken:
-        case [StopTurn() | HoldfastError() as told]:
-            return told
-    return None
+    leaves = [leaf for leaf in _leaves(error) if not isinstance(leaf, CancelledError)]
+    told = [leaf for leaf in leaves if isinstance(leaf, StopTurn | HoldfastError)]
+    return told[0] if told and len(told) == len(leaves) else None
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -27,9 +27,22 @@ def start_wrap(arguments: list[str]) -> int:
     from holdfast.transports.stdio import claim_stdio
 
     streams = claim_stdio()  # from here on nothing that prints disturbs the protocol
+    _load_asyncio_without_tls()
     from holdfast.cli.wrap import wrap
 
     return wrap(options, command, launched, streams)
+
+
+def _load_asyncio_without_tls() -> None:
+    """Import asyncio as on a Python that was built without ssl.
+
+    Nothing that `wrap` does speaks TLS, and OpenSSL is a sixth of the memory of an idle process.
+    """
+    sys.modules["ssl"] = None  # type: ignore[assignment]
+    try:
+        import asyncio.sslproto  # noqa: F401 — all of asyncio, which asks for ssl only here
+    finally:
+        del sys.modules["ssl"]
 
 
 def _become(command: list[str]) -> None:

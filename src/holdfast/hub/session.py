@@ -44,6 +44,9 @@ TOUCH_MS = 1000
 CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 """Updates that change no setting: nearly all of them, so they are told apart first."""
 
+CHUNK_STARTS = tuple(b'{"sessionUpdate":"%b"' % kind.encode() for kind in CHUNKS)
+"""How most programs begin them: seen without decoding."""
+
 
 class Session:
     """One conversation while somebody holds it.
@@ -107,6 +110,8 @@ class Session:
         title = self.settings.title
         if kind in ("update", "params"):
             for raw in raws if kind == "update" else map(update_in, raws):
+                if raw.startswith(CHUNK_STARTS):
+                    continue
                 if (update := update_kind(raw)) not in CHUNKS:
                     self.settings = fold_setting(self.settings, update, raw)
         elif kind == "opened":

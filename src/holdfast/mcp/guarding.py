@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+from collections.abc import Callable
 
 import httpx2
 import msgspec
@@ -38,10 +39,18 @@ the connection is of no use any more."""
 
 
 class GuardedClient(httpx2.AsyncClient):
-    """Speaks to the address of one server, with its headers, and to no other."""
+    """Speaks to the address of one server, with its headers, and to no other.
+
+    `on_listening` is called when a stream for what the server says on its own has begun.
+    """
 
     def __init__(
-        self, server: McpServerHttp | McpServerSse, *, connect: float, limit: int = MAX_LINE
+        self,
+        server: McpServerHttp | McpServerSse,
+        *,
+        connect: float,
+        limit: int = MAX_LINE,
+        on_listening: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(
             headers=[(header.name, header.value) for header in server.headers],
@@ -50,6 +59,7 @@ class GuardedClient(httpx2.AsyncClient):
         )
         self._redact = Redaction(server)
         self._limit = limit
+        self._on_listening = on_listening
 
     async def send(
         self, request: httpx2.Request, *, stream: bool = False, **options: object
@@ -78,6 +88,8 @@ class GuardedClient(httpx2.AsyncClient):
 
     async def _judged(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request.method == "GET" and kind == "text/event-stream" and self._on_listening:
+            self._on_listening()
         if response.extensions.get(MARK) or (response.is_success and kind != "application/json"):
             return response
         body = await self._body(response)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -117,7 +118,9 @@ async def keep_link(
                 session = _session(dispatcher, facing, server, changed)
                 async with session:
                     try:
-                        up(Link(wire, dispatcher, await _introduced(session, wire, seconds)))
+                        link = Link(wire, dispatcher, await _introduced(session, wire, seconds))
+                        wire.on_gap = partial(_all_changed, link, changed)
+                        up(link)
                         await wire.over.wait()
                         down(await wire.fault("the connection was closed"))
                     except FaultError as exc:
@@ -126,6 +129,11 @@ async def keep_link(
         except Exception as exc:  # the transports raise groups of all kinds
             down(await wire.fault(root_cause(exc)))
     down("the connection was closed")
+
+
+def _all_changed(link: Link, changed: Callable[[str], None]) -> None:
+    for what in link.capabilities.intersection(CHANGES.values()):
+        changed(what)
 
 
 async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> types.InitializeResult:

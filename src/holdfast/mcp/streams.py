@@ -47,11 +47,13 @@ def decoded(line: bytes | str) -> SessionMessage:
 class Wire:
     """A connection below MCP: `async with wire.open() as (read, write)`.
 
-    `over` is set when it is of no more use, and `fault` is the reason then.
+    `over` is set when it is of no more use, and `fault` is the reason then. `on_gap` is called
+    when what the server said of its own until now may have been lost.
     """
 
     def __init__(self, over: asyncio.Event) -> None:
         self.over = over
+        self.on_gap: Callable[[], None] = _nothing
         self._fault: str | None = None
 
     def open(self) -> AbstractAsyncContextManager[tuple[Reading, Writing]]:
@@ -113,16 +115,24 @@ class HttpWire(Wire):
         super().__init__(over)
         self._server = server
         self._connect = connect
+        self._listened = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[Reading, Writing]]:
         async with (
-            GuardedClient(self._server, connect=self._connect) as client,
+            GuardedClient(
+                self._server, connect=self._connect, on_listening=self._listening
+            ) as client,
             streamable_http_client(
                 self._server.url, http_client=client, max_sse_event_size=MAX_LINE
             ) as (read, write),
         ):
             yield read, write  # type: ignore[misc]  # of the SDK's own kind, which is as good
+
+    def _listening(self) -> None:
+        if not self._listened:  # only once: some servers end this stream again and again
+            self._listened = True
+            self.on_gap()
 
 
 class SseWire(Wire):
@@ -241,6 +251,10 @@ async def _pumped(
             await asyncio.wait(tasks)
         for stream in (arriving, reading, writing, leaving):
             stream.close()
+
+
+def _nothing() -> None:
+    pass
 
 
 def wire_to(server: Server, program: Program | None, over: asyncio.Event, connect: float) -> Wire:

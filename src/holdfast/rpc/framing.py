@@ -44,6 +44,9 @@ class LineBuffer:
             return [line for line in lines if line and not line.isspace()]
         self._hold(first)
         frames: list[bytes | Oversize] = [self._finish()]
+        if len(rest) <= self._limit:
+            frames += self.feed(rest)
+            return [frame for frame in frames if isinstance(frame, Oversize) or frame.strip()]
         *lines, tail = rest.split(b"\n")
         for line in lines:
             self._hold(line)

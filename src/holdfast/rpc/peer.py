@@ -87,6 +87,7 @@ class Peer:
         self._reply_to_garbage = reply_to_garbage
         self._calls: dict[int, OnAnswer] = {}
         self._running: dict[asyncio.Task[None], bytes] = {}
+        self._starting = 0
         self._cancelled: set[asyncio.Task[None]] = set()
         self._ended = False
 
@@ -191,6 +192,10 @@ class Peer:
         batch: list[NotificationReceived] = []
         garbage: list[MalformedReceived] = []
         for event in events:
+            if self._starting:
+                # A request starts in the order of the wire: its task takes its first step before
+                # the next message is looked at.
+                await asyncio.sleep(0)
             if isinstance(event, NotificationReceived) and event.method != CANCEL_REQUEST.name:
                 batch.append(event)
                 continue
@@ -199,7 +204,7 @@ class Peer:
                 batch = []
             match event:
                 case RequestReceived():
-                    await self._start(event)
+                    self._start(event)
                 case ResponseReceived():
                     await self._settle(event)
                 case NotificationReceived():
@@ -245,19 +250,18 @@ class Peer:
 
     # -- what the other side asks ---------------------------------------------------------
 
-    async def _start(self, request: RequestReceived) -> None:
+    def _start(self, request: RequestReceived) -> None:
         task = asyncio.create_task(self._answer(request), name=f"{self.name} {request.method}")
         self._running[task] = request.id
         task.add_done_callback(self._finished)
-        # The task takes its first step before the next message is looked at: a request starts
-        # in the order of the wire.
-        await asyncio.sleep(0)
+        self._starting += 1
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
         self._cancelled.discard(task)
 
     async def _answer(self, request: RequestReceived) -> None:
+        self._starting -= 1
         try:
             line = self._protocol.result(request.id, await self._receiver.on_request(request))
         except asyncio.CancelledError:

@@ -7,6 +7,8 @@ specification; ACP has no batches and lets an id be null (v1 schema, `RequestId`
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 from msgspec import Raw, Struct
 
@@ -44,6 +46,21 @@ class _Envelope(Struct, gc=False):
     error: Raw = ABSENT
 
 
+class _Told(Struct, gc=False, forbid_unknown_fields=True):
+    """A notification as nearly every program writes one: decoded in one pass."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    params: Raw
+
+
+TOLD = b'{"jsonrpc":"2.0","method":'
+"""How such a notification begins."""
+
+TOLD_BYTES = 1024
+"""Below it no message can be nested too deep, and the short way is worth trying."""
+
+_decode_told = msgspec.json.Decoder(_Told).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _encode = msgspec.json.encode
 
@@ -80,6 +97,10 @@ class Protocol:
         ]
 
     def _event(self, frame: bytes | Oversize) -> Event:
+        if isinstance(frame, bytes) and frame.startswith(TOLD) and len(frame) < TOLD_BYTES:
+            told = _told(frame)
+            if told is not None:
+                return told
         if isinstance(frame, Oversize):
             problem = f"a message of {frame.size} bytes is over the limit of {self._limit}"
             return self._refused(problem, frame.head, frame.tail)

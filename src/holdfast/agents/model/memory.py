@@ -1,13 +1,13 @@
 """What a model was told and said, kept with its session: one entry of the journal for each step.
 
-The values `messages/0`, `messages/1`, … of the session's store are lists of messages in
-pydantic-ai's own JSON. They are added to and never rewritten, so a long conversation costs no more
-to continue than a short one.
+A step is a list of messages in pydantic-ai's own JSON, appended to the session's store. Only what
+is new is written, so a long conversation costs no more to continue than a short one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,67 +28,68 @@ from holdfast.journal.fold import Message
 if TYPE_CHECKING:
     from holdfast.agents.authored import AuthoredSession
 
-KEY = "messages/"
-FIRST = "messages-begin"
-"""The number of the first list that still counts: what was said before it has been summed up."""
+log = logging.getLogger(__name__)
+
+KEY = "messages"
+"""Where in the session's store the steps are: a list of lists of messages."""
 
 CANCELLED = "cancelled: the call was stopped before it had a result"
 """What the model is told of a tool call that nobody finished."""
 
 
 class Memory:
-    """The messages of one session, in order; `next` is the number of the next list."""
+    """The messages of one session; `steps` counts what was kept of them."""
 
     def __init__(self, session: AuthoredSession) -> None:
         self._session = session
         self._store = session.store
-        self.next = 1 + max(self._numbers(), default=int(self._store.get(FIRST, 0)) - 1)
+        self.steps = 0
 
-    def messages(self) -> list[ModelMessage]:
+    async def read(self) -> list[ModelMessage]:
         """All that a model has to be given to go on, in a form that every model takes."""
-        begin = int(self._store.get(FIRST, 0))
         found: list[ModelMessage] = []
-        for number in sorted(self._numbers()):
-            if number >= begin:
-                found += ModelMessagesTypeAdapter.validate_python(self._store[f"{KEY}{number}"])
+        steps = self._store.get(KEY, [])
+        self.steps = len(steps)
+        for step in steps:
+            try:
+                found += ModelMessagesTypeAdapter.validate_python(step)
+            except ValueError:
+                log.warning("session %s: messages that cannot be read", self._session.id)
         if found and isinstance(found[-1], ModelRequest):
-            found += self._unfinished(found[-1])
+            found += await self._unfinished(found)
         return mended(found)
 
-    async def add(self, messages: Sequence[ModelMessage]) -> None:
-        """Journal these messages."""
-        self.hold(messages)
-        await self._session.store.save()
+    async def keep(self, messages: Sequence[ModelMessage]) -> None:
+        """Journal these messages now."""
+        self.add(messages)
+        await self._store.save()
 
-    def hold(self, messages: Sequence[ModelMessage]) -> None:
-        """Have these messages journalled with what comes next, or at the end of the turn."""
+    def add(self, messages: Sequence[ModelMessage]) -> None:
+        """Have these messages journalled, at the end of the turn if not before."""
         if messages:
-            lean = [_lean(message) for message in messages]
-            kept = ModelMessagesTypeAdapter.dump_python(lean, mode="json", exclude_none=True)
-            self._store[f"{KEY}{self.next}"] = kept
-            self.next += 1
+            self._store.append(KEY, _dumped(messages))
+            self.steps += 1
 
-    def forget_from(self, number: int) -> None:
-        """Take back the lists from `number` on."""
-        for late in [each for each in self._numbers() if each >= number]:
-            del self._store[f"{KEY}{late}"]
-        self.next = number
+    def forget_after(self, steps: int) -> None:
+        """Take back what was kept after so many steps."""
+        self._store[KEY] = self._store.get(KEY, [])[:steps]
+        self.steps = steps
 
     def begin_with(self, messages: Sequence[ModelMessage]) -> None:
         """Let the conversation begin anew, with these messages."""
-        self._store[FIRST] = self.next
-        self.hold(messages)
+        self._store[KEY] = [_dumped(messages)]
+        self.steps = 1
 
-    def _numbers(self) -> Iterator[int]:
-        return (int(key[len(KEY) :]) for key in self._store if key.startswith(KEY))
-
-    def _unfinished(self, request: ModelRequest) -> list[ModelMessage]:
-        """The answer to `request` as far as the client saw it, when we were killed in it."""
-        if any(isinstance(part, ToolReturnPart) for part in request.parts):
-            said = ""  # what was said behind a tool is not told from what was said before it
-        else:
-            said = _last_said(self._session)
-        return [ModelResponse(parts=[TextPart(said)], state="interrupted")] if said else []
+    async def _unfinished(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """The answer to the last request as far as the client saw it, when we were killed in it."""
+        timeline = (await self._session.history()).timeline
+        last = timeline[-1] if timeline else None
+        if not isinstance(last, Message) or last.role != "agent" or not last.text:
+            return []
+        known = (message.text for message in messages if isinstance(message, ModelResponse))
+        if any(text and text in last.text for text in known):
+            return []  # it is, or begins with, what was said earlier
+        return [ModelResponse(parts=[TextPart(last.text)], state="interrupted")]
 
 
 def mended(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
@@ -166,10 +167,6 @@ def _lean(message: ModelMessage) -> ModelMessage:
     return replace(message, provider_url=None, run_id=None, conversation_id=None)
 
 
-def _last_said(session: AuthoredSession) -> str:
-    """What the agent said last, if nothing has happened since."""
-    timeline = session.state.timeline
-    last = timeline[-1] if timeline else None
-    if not isinstance(last, Message) or last.role != "agent":
-        return ""
-    return last.text
+def _dumped(messages: Sequence[ModelMessage]) -> object:
+    lean = [_lean(message) for message in messages]
+    return ModelMessagesTypeAdapter.dump_python(lean, mode="json", exclude_none=True)

@@ -1,0 +1,158 @@
+"""The bridge: an agent that knows stdio only gets a server that is reached over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast.errors import InvalidParamsError
+from holdfast.mcp import Connection, Facing, Progress, bridge_server
+from holdfast.mcp.bridge import COMMAND, bridged_server
+from holdfast.schema import (
+    EnvVariable,
+    HttpHeader,
+    McpServerHttp,
+    McpServerSse,
+    McpServerStdio,
+    decode,
+)
+from tests.mcp.conftest import SECRET, Connect, until
+from tests.mcp.http_faults import FaultyHttp
+
+MAIN = (
+    "import os, sys; from holdfast.mcp.bridge import run_bridge; sys.exit(run_bridge(os.environ))"
+)
+
+Remote = McpServerHttp | McpServerSse
+
+
+def handed(server: Remote) -> McpServerStdio:
+    """The entry an agent is handed, which starts the code that the command stands for."""
+    entry = decode(McpServerStdio, bridge_server(server)).value
+    assert (entry.command, *entry.args) == COMMAND
+    source = EnvVariable(name="PYTHONPATH", value=str(Path(holdfast.__file__).parent.parent))
+    return msgspec.structs.replace(entry, args=("-c", MAIN), env=(*entry.env, source))
+
+
+@pytest.fixture(params=["http", "sse"])
+def bridged(request: pytest.FixtureRequest, everything: dict[str, Remote]) -> McpServerStdio:
+    return handed(everything[request.param])
+
+
+async def test_everything_passes_the_bridge(bridged: McpServerStdio, connect: Connect) -> None:
+    heard: list[float] = []
+
+    async def report(progress: Progress) -> None:
+        heard.append(progress.done)
+
+    connection: Connection = connect(bridged, facing=Facing(("/srv/x",)))
+    assert (await connection.call("echo", {"message": "hi"})).text == "Echo: hi"
+    arguments = {"duration": 0.2, "steps": 2}
+    await connection.call("trigger-long-running-operation", arguments, on_progress=report)
+    assert heard == [1, 2]
+    assert "file:///srv/x" in (await connection.call("get-roots-list")).text
+
+
+async def test_the_headers_travel_and_stand_in_no_arguments(
+    faulty_url: FaultyHttp, connect: Connect
+) -> None:
+    headers = (HttpHeader(name="Authorization", value=f"Bearer {SECRET}"),)
+    server = McpServerHttp(name="far", url=f"{faulty_url.url('ok')}?key={SECRET}", headers=headers)
+    connection = connect(handed(server))
+    assert (await connection.call("t")).text == "called"
+    assert not [line for line in command_lines() if SECRET in line]
+    assert any(MAIN in line for line in command_lines())
+    for _, _, seen in faulty_url.seen:
+        assert seen["authorization"] == f"Bearer {SECRET}"
+    methods = [(method, seen.get("mcp-protocol-version")) for method, _, seen in faulty_url.seen]
+    assert methods[0] == ("POST", None)
+    assert {version for _, version in methods[1:]} == {"2025-11-25"}
+
+
+def command_lines() -> list[str]:
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().decode())
+        except OSError:
+            continue
+    return found
+
+
+async def test_a_refusal_reaches_the_agent_in_words(
+    faulty_url: FaultyHttp, connect: Connect
+) -> None:
+    headers = (HttpHeader(name="Authorization", value=f"Bearer {SECRET}"),)
+    connection = connect(
+        handed(McpServerHttp(name="far", url=faulty_url.url("401"), headers=headers))
+    )
+    assert not await connection.settled()
+    assert "/401: it answered 401 Unauthorized (WWW-Authenticate" in str(connection.error)
+    assert SECRET not in str(connection.error)
+
+
+async def test_a_lost_server_is_told_to_whoever_waits_and_ends_the_bridge(
+    faulty_url: FaultyHttp,
+) -> None:
+    server = McpServerSse(name="far", url=faulty_url.url("sse-end"), headers=())
+    env = {variable.name: variable.value for variable in handed(server).env}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        MAIN,
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b'{"jsonrpc":"2.0","id":7,"method":"ping"}\nnoise\n')
+    async with asyncio.timeout(20):
+        answers = [msgspec.json.decode(await process.stdout.readline()) for _ in range(2)]
+        assert await process.wait() == 1
+    by_id = {answer["id"]: answer["error"] for answer in answers}
+    assert by_id[None]["code"] == -32700
+    assert by_id[7]["message"] == "it ended its event stream"
+
+
+async def test_the_end_of_the_agent_ends_the_bridge_and_the_session(
+    faulty_url: FaultyHttp, connect: Connect
+) -> None:
+    connection = connect(handed(McpServerHttp(name="far", url=faulty_url.url("ok"), headers=())))
+    await connection.ready()
+    await connection.aclose()
+    await until(lambda: faulty_url.seen[-1][0] == "DELETE")
+
+
+@pytest.mark.parametrize(
+    ("env", "field"),
+    [
+        ({}, "HOLDFAST_MCP_URL"),
+        ({"HOLDFAST_MCP_URL": "u", "HOLDFAST_MCP_TRANSPORT": "ftp"}, "HOLDFAST_MCP_TRANSPORT"),
+        ({"HOLDFAST_MCP_URL": "u", "HOLDFAST_MCP_HEADERS": SECRET}, "HOLDFAST_MCP_HEADERS"),
+    ],
+)
+def test_an_environment_that_names_no_server_is_told(env: dict[str, str], field: str) -> None:
+    with pytest.raises(InvalidParamsError, match=field) as caught:
+        bridged_server(env)
+    assert caught.value.field == field
+    assert SECRET not in str(caught.value)
+
+
+def test_headers_may_be_written_as_an_object_too() -> None:
+    env = {"HOLDFAST_MCP_URL": "http://h", "HOLDFAST_MCP_HEADERS": '{"A": "b"}'}
+    assert bridged_server(env).headers == (HttpHeader(name="A", value="b"),)
+
+
+@pytest.mark.parametrize("kind", [McpServerHttp, McpServerSse])
+def test_the_entry_says_the_same_as_the_server(kind: type[McpServerHttp]) -> None:
+    headers = (HttpHeader(name="A", value="1"), HttpHeader(name="A", value="2"))
+    server = kind(name="bridged", url="https://h/mcp", headers=headers)
+    entry = decode(McpServerStdio, bridge_server(server)).value
+    assert bridged_server({variable.name: variable.value for variable in entry.env}) == server

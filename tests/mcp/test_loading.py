@@ -1,0 +1,65 @@
+"""The SDK is imported when a session names a server, and not before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.errors import McpConnectError
+from holdfast.mcp import loading
+from tests.mcp.conftest import Connect, Faulty
+
+HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
+
+
+def test_importing_the_room_imports_neither_the_sdk_nor_anything_heavy() -> None:
+    code = f"""
+import sys
+import holdfast.errors, holdfast.schema, holdfast.rpc, holdfast.transports, asyncio
+before = set(sys.modules)
+import holdfast.mcp
+print(sorted({HEAVY} & (set(sys.modules) - before)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=20, check=True, text=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_the_loop_stays_live_while_the_sdk_is_imported() -> None:
+    code = """
+import asyncio, time
+from holdfast.mcp.loading import load_sdk
+
+async def main():
+    loading = asyncio.gather(*(load_sdk() for _ in range(8)))
+    began, longest = time.monotonic(), 0.0
+    while not loading.done():
+        step = time.monotonic()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.monotonic() - step)
+    print(longest < (time.monotonic() - began) / 2)
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=30, check=True, text=True
+    )
+    assert done.stdout == "True\n"
+
+
+async def test_without_the_sdk_the_person_is_told_what_to_install(
+    faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_such_module(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'mcp'")
+
+    monkeypatch.setattr(loading, "import_module", no_such_module)
+    monkeypatch.setattr(loading, "_import", None)
+    with pytest.raises(McpConnectError, match=r"pip install 'holdfast\[mcp\]'"):
+        await connect(faulty("ok")).ready()
+    monkeypatch.undo()
+    monkeypatch.setattr(loading, "_import", None)
+    assert (await connect(faulty("ok")).call("ok")).text == "ok {}"
