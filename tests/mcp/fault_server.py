@@ -73,6 +73,16 @@ def child(*, session: bool = False, stubborn: bool = False) -> None:
         file.write(f"{os.getpid()} {started.pid}\n")
 
 
+def stubborn_family() -> None:
+    ignore_the_end()
+    child(stubborn=True)
+
+
+def silent_family() -> None:
+    child()
+    time.sleep(600)
+
+
 START: dict[str, Callable[[], object]] = {
     "exit": leave,
     "node": fail_like_node,
@@ -82,9 +92,9 @@ START: dict[str, Callable[[], object]] = {
     "flood_stderr": flood_stderr,
     "silent": lambda: time.sleep(600),
     "stubborn": ignore_the_end,
-    "stubborn_child": lambda: (ignore_the_end(), child(stubborn=True)),
+    "stubborn_child": stubborn_family,
     "child": child,
-    "silent_child": lambda: (child(), time.sleep(600)),
+    "silent_child": silent_family,
     "child_apart": lambda: child(session=True),
     "slow": lambda: time.sleep(float(os.environ["SLOW"])),
 }

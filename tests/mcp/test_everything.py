@@ -28,12 +28,6 @@ async def connection(server: Server, connect: Connect) -> Connection:
     return connect(server)
 
 
-@pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On stdio, `everything` does not end at the end of its stdin."""
-    monkeypatch.setattr("holdfast.mcp.program.GRACE", 0.1)
-
-
 async def test_tools_are_listed_and_called(connection: Connection) -> None:
     tools = {tool.name: tool for tool in await connection.tools()}
     assert tools["echo"].server == "everything"

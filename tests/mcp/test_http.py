@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
 from holdfast.errors import McpAnswerError, McpConnectError, McpLostError
-from holdfast.mcp import Lost, Ready
+from holdfast.mcp import Lost, Ready, Server
 from holdfast.schema import HttpHeader, McpServerHttp, McpServerSse
 from tests.mcp.conftest import SECRET, Connect, Gather
 from tests.mcp.http_faults import FaultyHttp
@@ -37,7 +38,6 @@ FAULTS = {
     "elsewhere": "it redirects to http://localhost:",
     "html": "Unexpected content type: text/html",
     "nojson": "its answer is not JSON",
-    "huge": "it answered with more than 65536 KiB",
     "202": "answered a request with 202 Accepted",
     "drop": "no answer: Server disconnected",
     "slow": "it gave no answer for 0.5 s",
@@ -62,6 +62,7 @@ SSE_FAULTS = {
 async def test_each_fault_of_streamable_http_is_told(
     faulty_url: FaultyHttp, gather: Gather, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     await faults_are_told(faulty_url, gather, McpServerHttp, FAULTS)
     assert SECRET not in caplog.text
 
@@ -69,6 +70,7 @@ async def test_each_fault_of_streamable_http_is_told(
 async def test_each_fault_of_sse_is_told(
     faulty_url: FaultyHttp, gather: Gather, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     await faults_are_told(faulty_url, gather, McpServerSse, SSE_FAULTS)
     assert SECRET not in caplog.text
 
@@ -80,7 +82,6 @@ async def faults_are_told(
     faults: dict[str, str],
 ) -> None:
     """All at once: none of them holds up another."""
-    logging.getLogger("mcp").setLevel(logging.NOTSET)
     told: dict[str, str] = {}
     servers = gather(
         *(kind(name=fault, url=f"{http.url(fault)}?key=k", headers=HEADERS) for fault in faults),
@@ -92,6 +93,12 @@ async def faults_are_told(
         assert words in told[fault], told[fault]
         assert told[fault].startswith(f"MCP server {fault!r}: ")
     assert not any(SECRET in text or "key=k" in text for text in told.values())
+
+
+async def test_an_answer_without_end_is_ended(faulty_url: FaultyHttp, connect: Connect) -> None:
+    connection = connect(over_http(faulty_url.url("huge")), deadline=30.0)
+    with pytest.raises(McpConnectError, match="it answered with more than 65536 KiB"):
+        await connection.ready()
 
 
 @pytest.mark.parametrize("server", [over_http, over_sse])
@@ -106,9 +113,9 @@ async def faults_are_told(
     ],
 )
 async def test_a_server_that_is_not_there_is_told(
-    connect: Connect, server: type[McpServerHttp], url: str, words: str
+    connect: Connect, server: Callable[[str], Server], url: str, words: str
 ) -> None:
-    connection = connect(server(url))  # type: ignore[call-arg, misc]
+    connection = connect(server(url))
     with pytest.raises(McpConnectError, match=words):
         await connection.ready()
 

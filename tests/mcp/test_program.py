@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import McpAnswerError, McpConnectError, McpLostError
-from holdfast.mcp import Connecting, Failed, Lost, Progress, Ready
+from holdfast.mcp import Connecting, Connection, Facing, Failed, Lost, Progress, Ready
 from holdfast.mcp.program import Program
 from holdfast.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from tests.mcp.conftest import SECRET, Connect, Faulty, until
@@ -289,6 +289,35 @@ async def test_cancelling_whoever_waits_does_not_end_the_attempt(
     await until(lambda: isinstance(connection.state, Connecting))
     waiting.cancel()
     assert (await connection.call("ok")).text == "ok {}"
+
+
+def test_a_loop_that_ends_with_a_connection_open_leaves_nothing_behind(
+    faulty: Faulty, pids: Path, tmp_path: Path, runs: Runs
+) -> None:
+    async def main() -> None:
+        connection = Connection(faulty("child"), cwd=str(tmp_path), facing=Facing(()))
+        await connection.ready()
+        assert all(map(runs, started(pids)))
+
+    asyncio.run(main())
+    assert len(started(pids)) == 2
+    assert not any(map(runs, started(pids)))
+
+
+@pytest.mark.parametrize("mode", ["ok", "silent"])
+async def test_a_task_that_is_cancelled_again_and_again_ends(
+    faulty: Faulty, connect: Connect, pids: Path, mode: str
+) -> None:
+    connection = connect(faulty(mode))
+    connection.start()
+    if mode == "ok":
+        await connection.ready()
+    (owner,) = [task for task in asyncio.all_tasks() if task.get_name() == f"mcp {mode}"]
+    async with asyncio.timeout(10):
+        while not owner.done():
+            owner.cancel()
+            await asyncio.sleep(0)
+    assert connection.error == f"MCP server {mode!r}: the connection was given up"
 
 
 OWNER = """

@@ -315,11 +315,13 @@ def test_an_answer_over_the_limit_fails_its_call(line: bytes) -> None:
 def test_deep_nesting_is_refused_and_harms_nothing(opening: bytes, depth: int) -> None:
     closing = opening[::-1].translate(bytes.maketrans(b"[{", b"]}"), b'"a:')
     body = opening * depth + b"1" + closing * depth
-    head = b'{"jsonrpc":"2.0","id":3,"method":"m","params":'
-    for line in (head + body + b"}", head + opening * depth, body, opening * depth):
-        answer = reply(line)
-        assert answer["error"]["code"] in (-32600, -32700)
-        assert answer["id"] == (3 if line.startswith(head) else None)
+    asked = b'{"jsonrpc":"2.0","id":3,"method":"m","params":'
+    told = b'{"jsonrpc":"2.0","method":"m","params":'
+    for head in (asked, told, b""):
+        for line in (head + body + b"}" * bool(head), head + opening * depth):
+            answer = reply(line)
+            assert answer["error"]["code"] in (-32600, -32700)
+            assert answer["id"] == (3 if head == asked else None)
 
 
 def test_nesting_as_deep_as_it_may_be_is_read() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.agents.definition import MODE
+from holdfast.agents.files import SessionFiles
 from holdfast.agents.outbox import Outbox
 from holdfast.agents.store import Store
 from holdfast.errors import DeclarationError
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from holdfast.agents.interface import Listener
     from holdfast.journal import SessionState
     from holdfast.schema import ClientCapabilities, Implementation, SessionConfigOption
+    from holdfast.workspace import Terminals
+
+NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"holdfast/notice"'
+"""How a notice begins that a client without notices is shown as a message."""
+
+SEVERITIES = ("info", "warning", "error")
 
 ALLOWED = "permission/"
 """Where a session's store remembers the answers that are to hold for always."""
@@ -59,10 +66,14 @@ class AuthoredSession:
         self.client_info = client_info
         self.outbox = Outbox(session_id, listener)
         self.store = Store(self.outbox)
+        self.files = SessionFiles(
+            session_id, cwd, additional_directories, listener, client_capabilities.fs
+        )
         self.state: dict[str, Any] = {}
         self._definition = definition
         self._listener = listener
         self._past = past
+        self._terminals: Terminals | None = None
         self._mode = definition.modes[0].id if definition.modes else None
         self._values: dict[str, str | bool] = {
             option.id: option.default for option in definition.options
@@ -148,6 +159,23 @@ class AuthoredSession:
                 return option.id
         return None
 
+    # -- what it holds --------------------------------------------------------------------
+
+    @property
+    def terminals(self) -> Terminals:
+        """The commands that run here and not in the client."""
+        if self._terminals is None:
+            from holdfast.workspace import Terminals
+
+            self._terminals = Terminals(self.files.roots)
+        return self._terminals
+
+    async def aclose(self) -> None:
+        """End what it holds; what was set is journalled."""
+        if self._terminals is not None:
+            await self._terminals.aclose()
+        await self.outbox.flush()
+
     # -- the client -----------------------------------------------------------------------
 
     async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
@@ -169,6 +197,23 @@ class AuthoredSession:
         if not method.startswith("_"):
             raise DeclarationError(f"{method!r}: names of extensions begin with '_'")
         return splice(encode(dict(params or {})), {"sessionId": encode(self.id)})
+
+    async def notice(
+        self, title: str, description: str = "", *, severity: str = "info"
+    ) -> None:
+        """Tell the person something outside of a turn; see `Turn.notice`."""
+        self.tell_notice(title, description, severity)
+        await self.outbox.flush()
+
+    def tell_notice(self, title: str, description: str = "", severity: str = "info") -> None:
+        """`notice` without waiting for its delivery."""
+        if not title or severity not in SEVERITIES:
+            raise DeclarationError(
+                f"a notice has a title, and a severity of {', '.join(SEVERITIES)}"
+            )
+        body = {"severity": severity, "title": title, "description": description}
+        raw = NOTICE_START + b':{"from":%b}},%b' % (encode(self._definition.name), encode(body)[1:])
+        self.outbox.keep("update", raw)  # alone in its batch, as the hub looks at the beginning
 
     # -- permissions ----------------------------------------------------------------------
 

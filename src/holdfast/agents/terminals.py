@@ -161,7 +161,7 @@ class OwnCommand(RunningCommand):
             await self._terminals.release(self.id)
 
 
-class Commands:
+class TurnCommands:
     """What one turn has started; all of it ends with the turn."""
 
     def __init__(self, session: AuthoredSession, listener: Listener) -> None:
@@ -174,8 +174,13 @@ class Commands:
         """Run `command`; see `Turn.terminal`. Cancelled or not, it is known and will be ended."""
         task = asyncio.create_task(self._start(command), name="start command")
         self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
+        task.add_done_callback(self._started)
         return await asyncio.shield(task)
+
+    def _started(self, task: asyncio.Task[RunningCommand]) -> None:
+        self._starting.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen, also when nobody waits for it any more
 
     async def _start(self, command: Command) -> RunningCommand:
         started = None
@@ -218,7 +223,7 @@ class Commands:
         """End all of it, within seconds."""
         if self._starting:
             await asyncio.wait(self._starting, timeout=RELEASE_SECONDS)
-        for task in self._starting:
+        for task in tuple(self._starting):
             task.cancel()
         left = [self._release(command) for command in self._running if not command.released]
         if left:
@@ -235,7 +240,7 @@ class Commands:
 class Starting:
     """A command about to run: `await` it, or use it as `async with`, which releases it."""
 
-    def __init__(self, commands: Commands, command: Command) -> None:
+    def __init__(self, commands: TurnCommands, command: Command) -> None:
         self._commands = commands
         self._command = command
         self._running: RunningCommand | None = None

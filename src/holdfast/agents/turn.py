@@ -2,70 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
-import msgspec
+from msgspec import UNSET, Struct
 
+from holdfast.agents.permission import Permissions
+from holdfast.agents.speech import MESSAGE, THOUGHT, Message, Voice, fresh_id
+from holdfast.agents.terminals import Command, Starting, TurnCommands
 from holdfast.agents.toolcall import RunningTool
-from holdfast.errors import CapabilityError, DeclarationError
+from holdfast.errors import DeclarationError
 from holdfast.schema import (
-    CREATE_ELICITATION,
-    REQUEST_PERMISSION,
-    AgentMessageChunk,
-    AgentThoughtChunk,
+    AudioContent,
     Cost,
-    Notice,
-    PermissionOption,
+    EmbeddedResource,
+    ImageContent,
     Plan,
     PlanEntry,
+    ResourceLink,
     SessionInfoUpdate,
     TextContent,
-    ToolCallLocation,
+    UnknownContent,
     UsageUpdate,
     encode,
 )
+from holdfast.schema.updates import PlanEntryPriority, PlanEntryStatus
 
 if TYPE_CHECKING:
     from holdfast.agents.authored import AuthoredSession
+    from holdfast.agents.elicitation import Visit
+    from holdfast.agents.files import SessionFiles
     from holdfast.agents.interface import Listener
+    from holdfast.agents.serving import TurnServers
+    from holdfast.agents.toolcall import Place
     from holdfast.journal import SessionState
-    from holdfast.schema import ContentBlock, ToolKind
+    from holdfast.schema import (
+        ContentBlock,
+        ElicitationContentValue,
+        PermissionOption,
+        ToolKind,
+    )
 
-ALLOWED = "permission/"
-"""Where a session's store remembers the answers that are to hold for always."""
-
-
-class StopTurn(Exception):
-    """Raised by an author to end the turn; `reason` is what the client is answered."""
-
-    reason = "end_turn"
-
-
-class Refusal(StopTurn):
-    """The agent refuses to go on (spec v1, prompt turn, "Stop Reasons")."""
-
-    reason = "refusal"
-
-
-class MaxTokens(StopTurn):
-    """The model's limit of tokens is reached."""
-
-    reason = "max_tokens"
-
-
-class MaxTurnRequests(StopTurn):
-    """The limit of model requests in one turn is reached."""
-
-    reason = "max_turn_requests"
+BLOCKS = (
+    TextContent,
+    ImageContent,
+    AudioContent,
+    ResourceLink,
+    EmbeddedResource,
+    UnknownContent,
+)
 
 
 class Turn:
     """What was asked, and everything an agent can do about it.
 
-    `prompt` is what the user sent; `history` the conversation before it; `command` the slash
-    command it begins with, as (name, words), or None.
+    `prompt` is what the user sent, as content blocks; `text` all text in it. `command` is the
+    slash command it begins with, as (name, words), or None. `session` is where it happens.
+
+    When the client cancels, `asyncio.CancelledError` is raised at the `await` the coroutine is
+    at. Everything the turn started ends with it, however it ends: tool calls are closed, commands
+    ended, what was said is delivered. After that the turn can do nothing more: DeclarationError.
     """
 
     def __init__(
@@ -78,62 +75,103 @@ class Turn:
         self.session = session
         self.prompt = prompt
         self.command = command
-        self.history: SessionState = session.state
+        self.cancelled = False
         self._listener = listener
-        self._speaking: tuple[type[Any], str] | None = None
+        self._task = asyncio.current_task()
+        self._outbox = session.outbox
+        self._speaking: Message | None = None
         self._tools: list[RunningTool] = []
+        self._commands: TurnCommands | None = None
+        self._over = False
 
     @property
     def text(self) -> str:
         """All text of the prompt."""
         return "\n".join(block.text for block in self.prompt if isinstance(block, TextContent))
 
+    async def history(self) -> SessionState:
+        """The conversation before this prompt; see `Session.history`."""
+        return await self.session.history()
+
     # -- saying ---------------------------------------------------------------------------
 
     async def say(self, content: str | ContentBlock) -> None:
-        """Send a piece of the answer; pieces in a row are one message."""
-        await self._chunk(AgentMessageChunk, content)
+        """Send a piece of the answer; pieces in a row are one message, which is Markdown.
+
+        Source: spec v1, prompt turn; content.
+        """
+        message = self._speaking
+        if message is None or message.voice is not MESSAGE or content.__class__ is not str:
+            await self._utter(MESSAGE, content)
+        elif self._outbox.add(message.text(content)):
+            await self._outbox.breathe()
 
     async def think(self, content: str | ContentBlock) -> None:
-        """Send a piece of thought."""
-        await self._chunk(AgentThoughtChunk, content)
+        """Send a piece of thought, which clients show apart from the answer."""
+        message = self._speaking
+        if message is None or message.voice is not THOUGHT or content.__class__ is not str:
+            await self._utter(THOUGHT, content)
+        elif self._outbox.add(message.text(content)):
+            await self._outbox.breathe()
 
-    async def _chunk(self, kind: type[Any], content: str | ContentBlock) -> None:
-        if self._speaking is None or self._speaking[0] is not kind:
-            self._speaking = (kind, uuid4().hex)
-        block = TextContent(text=content) if isinstance(content, str) else content
-        chunk = kind(content=block, message_id=self._speaking[1])
-        await self.session.outbox.put(encode(chunk))
+    async def _utter(self, voice: Voice, content: object) -> None:
+        self._must_run()
+        if self._speaking is None or self._speaking.voice is not voice:
+            self._speaking = Message(voice)
+        if isinstance(content, str):
+            await self._outbox.put(self._speaking.text(content))
+        elif isinstance(content, BLOCKS):
+            await self._outbox.put(self._speaking.block(content))
+        else:
+            raise TypeError(f"text or a content block can be said, not {content!r}")
 
     async def plan(self, entries: Sequence[str | PlanEntry]) -> None:
-        """Show the whole plan as it stands; strings are entries that are still to be done."""
+        """Show the whole plan as it stands; a string is an entry that is still to be done.
+
+        `holdfast.PlanEntry` has `content`, `priority` ("high", "medium", "low") and `status`
+        ("pending", "in_progress", "completed"). Source: spec v1, agent plan.
+        """
         made = tuple(
             PlanEntry(content=entry, priority="medium", status="pending")
             if isinstance(entry, str)
-            else entry
+            else _checked_entry(entry)
             for entry in entries
         )
-        await self._other(Plan(entries=made))
+        await self._tell(Plan(entries=made))
 
-    async def usage(self, used: int, size: int, cost: float | None = None) -> None:
-        """Say how full the model's context is, in tokens; `cost` so far in US dollars."""
-        spent = None if cost is None else Cost(amount=cost, currency="USD")
-        await self._other(UsageUpdate(used=used, size=size, cost=spent))
+    async def usage(
+        self, used: int, size: int, cost: float | None = None, *, currency: str = "USD"
+    ) -> None:
+        """Say how full the model's context is: `used` of `size` tokens.
+
+        `cost` is what the session has cost so far, in `currency` (ISO 4217). Source: spec v1,
+        prompt turn, "Session Usage Updates".
+        """
+        if used < 0 or size < 0:
+            raise DeclarationError(f"tokens are counted from 0: used {used}, size {size}")
+        spent = None if cost is None else Cost(amount=cost, currency=currency)
+        await self._tell(UsageUpdate(used=used, size=size, cost=spent))
 
     async def title(self, title: str | None) -> None:
-        """Name the session; None clears the name."""
-        await self._other(SessionInfoUpdate(title=title))
+        """Name the session for lists; None clears the name. Source: spec v1, session list.
+
+        A session that is not named gets the first line of its first prompt.
+        """
+        await self._tell(SessionInfoUpdate(title=title))
 
     async def notice(
-        self, title: str, description: str | None = None, *, severity: str = "info"
+        self, title: str, description: str = "", *, severity: str = "info"
     ) -> None:
-        """Tell the person something that is no part of the conversation; it is not replayed."""
-        if not title:
-            raise DeclarationError("a notice needs a title")
-        await self._other(Notice(severity=severity, title=title, description=description))
+        """Tell the person something that is no part of the conversation, and is not replayed.
 
-    async def _other(self, update: msgspec.Struct) -> None:
-        await self.session.outbox.put(encode(update))
+        `severity` is "info", "warning" or "error". Source: RFD session notices.
+        """
+        self._must_run()
+        await self.session.notice(title, description, severity=severity)
+
+    async def _tell(self, update: Struct) -> None:
+        self._must_run()
+        await self._outbox.put(encode(update))
 
     # -- doing ----------------------------------------------------------------------------
 
@@ -142,114 +180,163 @@ class Turn:
         title: str,
         *,
         kind: ToolKind = "other",
-        input: Any = None,
-        locations: Sequence[str | ToolCallLocation] = (),
+        name: str | None = None,
+        input: Any = UNSET,
+        locations: Sequence[Place] = (),
     ) -> RunningTool:
-        """A tool call, to be used as `async with`; `input` is any JSON value."""
+        """A tool call, to be used as `async with turn.tool("Read main.py") as call:`.
+
+        `kind` chooses its icon; `name` is what a program calls the tool; `input` is any JSON
+        value; `locations` are files it works on, as paths or (path, line). TypeError for an input
+        that is no JSON. Source: spec v1, tool calls.
+        """
+        self._must_run()
         self._speaking = None  # what is said behind it is another message
-        places = [
-            ToolCallLocation(path=place) if isinstance(place, str) else place for place in locations
-        ]
-        running = RunningTool(
-            self.session.outbox,
-            f"call_{uuid4().hex}",
+        tool = RunningTool(
+            self._outbox,
+            self.session.cwd,
+            fresh_id("call"),
             title,
             kind=kind,
-            raw_input=input,
-            locations=places,
+            name=name,
+            input=input,
+            locations=locations,
         )
-        self._tools.append(running)
-        return running
+        self._tools.append(tool)
+        return tool
+
+    @property
+    def files(self) -> SessionFiles:
+        """Text files inside the session's folders: `read(path)`, `write(path, content)`."""
+        return self.session.files
+
+    def terminal(
+        self,
+        command: str,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        output_bytes: int | None = None,
+    ) -> Starting:
+        """Run a command: `async with turn.terminal("make", "test") as running:`, or `await` it.
+
+        It runs in the client's terminal where there is one, else here; `env` is added to the
+        environment there. `cwd` is the session's, or a folder inside its folders. At most
+        `output_bytes` from the end of its output are kept. Raises TerminalStartError and
+        WorkspaceError. What still runs at the turn's end is ended. Source: spec v1, terminals.
+        """
+        self._must_run()
+        if self._commands is None:
+            self._commands = TurnCommands(self.session, self._listener)
+        wanted = Command(command, args, dict(env or {}), cwd, output_bytes)
+        return Starting(self._commands, wanted)
+
+    @property
+    def mcp(self) -> TurnServers:
+        """The session's MCP servers: `turn.mcp["name"]`, `tools()`, `call(server, tool, …)`."""
+        from holdfast.agents.serving import TurnServers
+
+        return TurnServers(self)
 
     # -- asking ---------------------------------------------------------------------------
 
     async def allowed(
-        self, question: str, *, tool: RunningTool | None = None, remember: str | None = None
+        self,
+        question: str,
+        *,
+        tool: RunningTool | None = None,
+        remember: str | None = None,
+        options: Sequence[PermissionOption] | None = None,
     ) -> bool:
         """Ask the person for permission; True when it is given.
 
-        The person may answer for always: then the same `remember` (by default the question) is
-        not asked again in this session. Raises CancelledError when the turn is cancelled.
+        Asks about `tool`, which is marked failed if the answer is no, or else about a call that
+        is made for the question. The person may answer for always: then what has the same
+        `remember` (by default the question) is not asked again in this session. Source: spec v1,
+        tool calls, "Requesting Permission".
         """
-        key = ALLOWED + (remember or question)
-        if key in self.session.store:
-            return bool(self.session.store[key])
-        if tool is not None:
-            return await self._ask_permission(tool, key)
-        made = self.tool(question)
-        yes = await self._ask_permission(made, key)
-        await (made.update(status="completed") if yes else made.fail("not allowed"))
-        return yes
+        self._must_run()
+        permissions = Permissions(self.session, self._listener)
+        key = remember or question
+        answer = permissions.remembered(key)
+        asked = tool
+        if answer is None:
+            asked = self.tool(question) if tool is None else tool
+            answer = await permissions.ask(asked, key, options)
+        if answer is None:
+            await self._stop()
+        if asked is not None and not answer:
+            await asked.fail("not allowed")
+        elif asked is not None and tool is None:
+            await asked.complete()
+        return bool(answer)
 
-    async def _ask_permission(self, tool: RunningTool, key: str) -> bool:
-        if not tool.announced:
-            await tool.announce()  # a person is asked about something that can be seen
-        await self.session.outbox.flush()
-        params = {
-            "sessionId": self.session.id,
-            "toolCall": {"toolCallId": tool.id, "title": tool.title},
-            "options": OPTIONS,
-        }
-        raw = await self._ask(REQUEST_PERMISSION.name, params)
-        outcome = msgspec.json.decode(raw, type=_PermissionAnswer).outcome
-        chosen = outcome.option_id if outcome.outcome == "selected" else ""
-        yes = chosen.startswith("allow")
-        if chosen.endswith("always"):
-            self.session.store[key] = yes
-            await self.session.store.save()
-        return yes
+    async def ask(
+        self, message: str, fields: Mapping[str, Any], *, tool: RunningTool | None = None
+    ) -> dict[str, ElicitationContentValue] | None:
+        """Ask the person for a few values; None when they decline.
 
-    async def ask(self, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
-        """Ask the person for a few values, as a flat JSON Schema describes them.
-
-        None when the person declines. Raises CapabilityError when the client cannot show forms
-        (spec v1, elicitation).
+        `fields` is a flat JSON Schema, or its properties alone: `{"name": {"type": "string"}}`.
+        Never for secrets, says the protocol. Raises CapabilityError when the client shows no
+        forms, and DeclarationError for a schema that no form can be made of. Source: spec v1,
+        elicitation.
         """
-        elicitation = self.session.capabilities.elicitation
-        if elicitation is None or elicitation.form is None:
-            raise CapabilityError("this client shows no forms (elicitation.form)")
-        await self.session.outbox.flush()
-        params = {
-            "sessionId": self.session.id,
-            "mode": "form",
-            "message": message,
-            "requestedSchema": schema,
-        }
-        raw = await self._ask(CREATE_ELICITATION.name, params)
-        answer = msgspec.json.decode(raw, type=_ElicitationAnswer)
-        return answer.content if answer.action == "accept" else None
+        from holdfast.agents.elicitation import ask_form
 
-    async def _ask(self, method: str, params: object) -> bytes:
-        return await self._listener.on_request(method, msgspec.json.encode(params))
+        self._must_run()
+        tool_call_id = None if tool is None else tool.id
+        return await ask_form(
+            self.session, self._listener, message, fields, tool_call_id=tool_call_id
+        )
+
+    async def visit(self, message: str, url: str) -> Visit:
+        """Ask the person to open a page, to sign in elsewhere for instance.
+
+        `agreed` in the result is their consent, not the end of what they do there; `await
+        visit.done()` tells the client of that. Raises CapabilityError when the client opens no
+        pages. Source: spec v1, elicitation, "URL mode".
+        """
+        from holdfast.agents.elicitation import ask_to_visit
+
+        self._must_run()
+        return await ask_to_visit(self.session, self._listener, message, url)
 
     # -- the end --------------------------------------------------------------------------
 
+    async def _stop(self) -> None:
+        """The client says that the turn was cancelled: so it is, here too."""
+        self.cancelled = True
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+        raise asyncio.CancelledError("the turn was cancelled")
+
+    def _must_run(self) -> None:
+        if self._over:
+            raise DeclarationError("this turn is over: what it started has to end within it")
+
+    def close(self) -> None:
+        """From now on the author can say and start nothing more."""
+        self._over = True
+        self._speaking = None
+
     async def aclose(self) -> None:
-        """End what the turn left running, and see that all it said is journalled."""
+        """End what the turn left running, and see that all it said is journalled.
+
+        Raises what the journal failed with.
+        """
+        self.close()
         for tool in self._tools:
-            if tool.announced and tool.status in ("pending", "in_progress"):
-                await tool.update(status="failed")
-        await self.session.store.save()
-        await self.session.outbox.flush()
+            await tool.aclose()
+        if self._commands is not None:
+            await self._commands.aclose()
+        await self._outbox.finish()
 
 
-OPTIONS = [
-    PermissionOption(option_id="allow_once", name="Allow", kind="allow_once"),
-    PermissionOption(option_id="allow_always", name="Always allow", kind="allow_always"),
-    PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
-    PermissionOption(option_id="reject_always", name="Always reject", kind="reject_always"),
-]
-
-
-class _Outcome(msgspec.Struct, rename="camel"):
-    outcome: str = "cancelled"
-    option_id: str = ""
-
-
-class _PermissionAnswer(msgspec.Struct):
-    outcome: _Outcome
-
-
-class _ElicitationAnswer(msgspec.Struct):
-    action: str = "cancel"
-    content: dict[str, Any] | None = None
+def _checked_entry(entry: PlanEntry) -> PlanEntry:
+    for value, known in (
+        (entry.priority, get_args(PlanEntryPriority)),
+        (entry.status, get_args(PlanEntryStatus)),
+    ):
+        if value not in known:
+            raise DeclarationError(f"a plan entry is one of {', '.join(known)}, not {value!r}")
+    return entry

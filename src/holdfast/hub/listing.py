@@ -125,9 +125,11 @@ class Listing:
             page = decode(_AgentsPage, raw).value
             for line in page.sessions:
                 with suppress(InvalidParamsError):  # one line that nobody can read
-                    info = decode(SessionInfo, line).value
+                    read = decode(SessionInfo, line)
+                    info = read.value
                     key = ListKey(milliseconds(info.updated_at), info.session_id)
-                    found[info.session_id] = _Place(key, info, bytes(line))
+                    raw = encode(info) if read.flaws else bytes(line)
+                    found[info.session_id] = _Place(key, info, raw)
             cursor = page.next_cursor
             if cursor is None or cursor in seen_cursors:
                 return

@@ -31,6 +31,7 @@ from mcp_types import (
 
 from holdfast.errors import ConnectionLostError
 from holdfast.mcp.connection import DEADLINE
+from holdfast.mcp.guarding import FORGOTTEN, MARK
 from holdfast.mcp.program import MAX_LINE
 from holdfast.mcp.redaction import Redaction
 from holdfast.mcp.streams import Reading, Writing, decoded, encoded, root_cause, wire_to
@@ -110,6 +111,8 @@ class _Passing:
                 await self._client.drain()
             except ConnectionLostError:
                 return
+            if _is_forgotten(item):
+                return  # the client began the session, and only it can begin another
 
     def _noted(self, message: SessionMessage) -> SessionMessage:
         """The message with the headers it needs, noted down if it wants an answer."""
@@ -147,6 +150,13 @@ class _Passing:
         error = {"code": code, "message": reason}
         answer = {"jsonrpc": "2.0", "id": request, "error": error}
         self._client.send(msgspec.json.encode(answer) + b"\n")
+
+
+def _is_forgotten(message: SessionMessage) -> bool:
+    inner = message.message
+    if not isinstance(inner, JSONRPCError) or not isinstance(inner.error.data, dict):
+        return False
+    return inner.error.data.get(MARK) == FORGOTTEN
 
 
 def _complaint(line: bytes | Oversize) -> str:

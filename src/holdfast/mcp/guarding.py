@@ -33,9 +33,9 @@ LONGEST_SEGMENT = 24
 MARK = "holdfast/fault"
 """Member of a JSON-RPC error's `data` by which our own errors are told from the server's."""
 
-REFUSED, UNSENT = "refused", "unsent"
-"""Values of MARK: the server, or the network, refused the one request; the request did nothing, and
-the connection is of no use any more."""
+REFUSED, UNSENT, FORGOTTEN = "refused", "unsent", "forgotten"
+"""Values of MARK: the one request failed, and may have done something; nobody was there to take it;
+the server knows our session no more. After the last two it can be sent again, to a new session."""
 
 
 class GuardedClient(httpx2.AsyncClient):
@@ -102,7 +102,7 @@ class GuardedClient(httpx2.AsyncClient):
             return _rebuilt(response, body)
         code = _error_code(body)
         if _session_is_gone(request, response.status_code, code, body):
-            return self._failure(request, "it has forgotten the session", UNSENT)
+            return self._failure(request, "it has forgotten the session", FORGOTTEN)
         if code is not None:
             return _rebuilt(response, body)
         return self._failure(request, self._refusal(response), REFUSED)

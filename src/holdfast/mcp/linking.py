@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from holdfast.mcp.facing import Facing
 from holdfast.mcp.faults import AnswerError, FaultError, LostError, UnsentError
-from holdfast.mcp.guarding import MARK, UNSENT
+from holdfast.mcp.guarding import FORGOTTEN, MARK, UNSENT
 from holdfast.mcp.results import Progress
 from holdfast.mcp.streams import Wire, root_cause
 from mcp import ClientSession, MCPError
@@ -82,7 +82,8 @@ class Link:
     async def _told(self, error: MCPError) -> Exception:
         mark = error.data.get(MARK) if isinstance(error.data, dict) else None
         if mark is not None:
-            return (UnsentError if mark == UNSENT else FaultError)(error.message)
+            kind = UnsentError if mark in (UNSENT, FORGOTTEN) else FaultError
+            return kind(error.message)
         if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return TimeoutError()
         if error.code == types.CONNECTION_CLOSED:

@@ -81,12 +81,14 @@ class Servers:
         return len(self._connections)
 
     def start(self) -> None:
-        """Connect to all at once, and ask each for its tools; returns at once."""
-        for connection in self:
-            connection.start()
-            task = asyncio.create_task(self._open(connection), name=f"mcp {connection.name} tools")
-            self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+        """Begin to connect to all of them, and ask each for its tools; returns at once.
+
+        Starting a program takes some milliseconds in which nothing else happens here, so that an
+        answer that somebody waits for is best sent before.
+        """
+        opening = asyncio.create_task(self._open_all(), name="mcp servers")
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
 
     async def tools(self) -> tuple[Tool, ...]:
         """The tools of all servers that can be asked, in the order of the servers.
@@ -106,9 +108,11 @@ class Servers:
             task.cancel()
         await asyncio.gather(*(connection.aclose() for connection in self))
 
-    async def _open(self, connection: Connection) -> None:
-        # The connection keeps them, for whoever asks next.
-        await self._from(connection, Connection.tools)
+    async def _open_all(self) -> None:
+        for connection in self:
+            connection.start()
+            await asyncio.sleep(0)  # one program at a time: others have their turn between
+        await self.tools()  # kept by the connections, for whoever asks next
 
     async def _from_all(
         self, ask: Callable[[Connection], Awaitable[tuple[T, ...]]]

@@ -123,6 +123,8 @@ class Reconnecting:
         owner = asyncio.create_task(self._own(mine), name=f"mcp {self.name}")
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)
+        # Cancelled after all, with the whole event loop say: nobody shall wait in vain.
+        owner.add_done_callback(lambda _: self._down(mine, "the connection was given up"))
 
     async def settled(self) -> bool:
         """Wait for the end of the first attempt; whether the server can be asked now."""
@@ -213,7 +215,6 @@ class Reconnecting:
         finally:
             if program is not None:
                 await program.aclose()
-            self._down(mine, "the connection was given up")
 
     async def _keep(self, mine: Connecting, program: Program | None) -> None:
         from holdfast.mcp.linking import keep_link

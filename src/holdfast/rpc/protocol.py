@@ -233,6 +233,16 @@ def _params(params: bytes) -> bytes:
     return b',"params":%b}\n' % params if params else b"}\n"
 
 
+def _told(frame: bytes) -> NotificationReceived | None:
+    """A notification written as nearly every program writes one; None for anything else."""
+    try:
+        told = _decode_told(frame)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    params = bytes(told.params)
+    return NotificationReceived(told.method, params) if params[:1] == b"{" else None
+
+
 def _is_id(id_: bytes) -> bool:
     return id_[:1] == b'"' or id_ == b"null" or id_.lstrip(b"-").isdigit()
 

@@ -95,12 +95,13 @@ def look(query: Query) -> Report:
     pattern = re.compile(query.pattern, re.IGNORECASE if query.ignore_case else 0)
     wanted = None if query.glob is None else glob_pattern(query.glob)
     report = Report()
+    cwd = os.path.realpath(query.cwd)
     with starting_at(roots, query.path) as start:
         folder = start.path if start.name is None else start.path.rpartition("/")[0]
         for found in below(start):
             if found.path.endswith("/") or (wanted and not wanted.fullmatch(found.path)):
                 continue
-            shown = os.path.relpath(f"{folder}/{found.path}", os.path.realpath(query.cwd))
+            shown = f"{folder}/{found.path}".removeprefix(f"{cwd}/")
             before = len(report.lines)
             report.lines += _matches(found, shown, pattern, MAX_LINES + 1 - before)
             report.files += len(report.lines) > before

@@ -5,7 +5,6 @@ Made from arguments that may be half there, while the model still writes them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,11 +42,6 @@ def partial_arguments(text: str) -> dict[str, object]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def absolute(path: str, cwd: str) -> str:
-    """The path as the protocol wants it in locations and diffs."""
-    return os.path.normpath(os.path.join(cwd, path))
 
 
 def _word(arguments: Arguments, name: str) -> str:

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from holdfast.agents.model.ignoring import Rules, is_ignored, read_rules
+from holdfast.agents.model.ignoring import Rules, glob_pattern, is_ignored, read_rules
 from holdfast.errors import MissingFileError
 from holdfast.workspace.roots import Roots
 
 SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """A link, a pipe or a device is not what is looked for, even if it has just become one."""
+
+MAX_LISTED = 1000
 
 MAX_RULES = 256 * 1024
 """Bytes of one .gitignore that are read."""
@@ -28,12 +30,32 @@ class Found(NamedTuple):
     folder: int
 
 
+class Listing(NamedTuple):
+    """Paths relative to the folder that was listed, and whether there are more."""
+
+    paths: list[str]
+    more: bool
+
+
 class Start(NamedTuple):
     """Where a walk begins: in an open folder, or at the one file `name` in it."""
 
     folder: int
     path: str
     name: str | None
+
+
+def listed(roots: Roots, path: str, glob: str | None) -> Listing:
+    """What is in the folder `path`, or the files below it that match `glob`; WorkspaceError."""
+    wanted = None if glob is None else glob_pattern(glob)
+    paths: list[str] = []
+    with starting_at(roots, path) as start:
+        for found in below(start, deep=wanted is not None):
+            if wanted is None or (not found.path.endswith("/") and wanted.fullmatch(found.path)):
+                paths.append(found.path)
+            if len(paths) > MAX_LISTED:
+                return Listing(sorted(paths[:MAX_LISTED]), True)
+    return Listing(sorted(paths), False)
 
 
 @contextmanager
@@ -53,8 +75,11 @@ def starting_at(roots: Roots, path: str) -> Iterator[Start]:
         yield Start(way.fd, way.path, name)
 
 
-def below(start: Start) -> Iterator[Found]:
-    """Everything below `start`, a folder's own files before what is in its folders, by name."""
+def below(start: Start, *, deep: bool = True) -> Iterator[Found]:
+    """Everything below `start`, or if not `deep` only what is in it; the names of a folder sorted.
+
+    Links are found, and not followed.
+    """
     if start.name is not None:
         yield Found(start.name, start.folder)
         return
@@ -70,6 +95,8 @@ def below(start: Start) -> Iterator[Found]:
             yield Found(inner, fd)
         for name in _kept(place, sorted(files), False, rules):
             yield Found(f"{place}{name}", fd)
+        if not deep:
+            return
 
 
 def open_file(found: Found) -> int | None:
