@@ -317,7 +317,8 @@ async def test_a_task_that_is_cancelled_again_and_again_ends(
         while not owner.done():
             owner.cancel()
             await asyncio.sleep(0)
-    assert connection.error == f"MCP server {mode!r}: the connection was given up"
+    told = f"MCP server {mode!r}: the connection was given up"
+    await until(lambda: connection.error == told)
 
 
 OWNER = """

@@ -311,7 +311,7 @@ def test_an_answer_over_the_limit_fails_its_call(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":'])
-@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 970, 985, 1000, 5000, 1_000_000])
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 970, 985, 1000, 5000, 100_000])
 def test_deep_nesting_is_refused_and_harms_nothing(opening: bytes, depth: int) -> None:
     closing = opening[::-1].translate(bytes.maketrans(b"[{", b"]}"), b'"a:')
     body = opening * depth + b"1" + closing * depth

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.agents.definition import AgentDefinition, Option
     from holdfast.agents.history import History
     from holdfast.agents.interface import Listener
+    from holdfast.agents.serving import SessionServers
+    from holdfast.agents.slash import SlashCommands
     from holdfast.journal import SessionState
     from holdfast.schema import ClientCapabilities, Implementation, SessionConfigOption
     from holdfast.workspace import Terminals
@@ -73,6 +75,8 @@ class AuthoredSession:
         self._definition = definition
         self._listener = listener
         self._past = past
+        self.commands: SlashCommands | None = None
+        self.servers: SessionServers | None = None
         self._terminals: Terminals | None = None
         self._mode = definition.modes[0].id if definition.modes else None
         self._values: dict[str, str | bool] = {
@@ -170,8 +174,14 @@ class AuthoredSession:
             self._terminals = Terminals(self.files.roots)
         return self._terminals
 
+    async def restore(self) -> bytes | None:
+        """Take its store over from the journal; the commands that were shown last."""
+        return await self._past.restore(self.store)
+
     async def aclose(self) -> None:
         """End what it holds; what was set is journalled."""
+        if self.servers is not None:
+            await self.servers.aclose()
         if self._terminals is not None:
             await self._terminals.aclose()
         await self.outbox.flush()
@@ -198,9 +208,7 @@ class AuthoredSession:
             raise DeclarationError(f"{method!r}: names of extensions begin with '_'")
         return splice(encode(dict(params or {})), {"sessionId": encode(self.id)})
 
-    async def notice(
-        self, title: str, description: str = "", *, severity: str = "info"
-    ) -> None:
+    async def notice(self, title: str, description: str = "", *, severity: str = "info") -> None:
         """Tell the person something outside of a turn; see `Turn.notice`."""
         self.tell_notice(title, description, severity)
         await self.outbox.flush()

@@ -145,9 +145,7 @@ class AgentDefinition:
             )
         return self._prompt
 
-    def command(
-        self, name: str, description: str, *, hint: str | None = None
-    ) -> Callable[[C], C]:
+    def command(self, name: str, description: str, *, hint: str | None = None) -> Callable[[C], C]:
         """Declare the slash command `/name`; as a decorator, also what answers it.
 
         Without a handler the prompt coroutine gets it, as `turn.command`. `hint` says what may

@@ -102,7 +102,7 @@ async def ask_to_visit(
 
 def _form(fields: Mapping[str, Any]) -> ElicitationSchema:
     """The form of a JSON Schema, or of its `properties` alone; DeclarationError for others."""
-    schema = dict(fields) if "properties" in fields else {"properties": fields}
+    schema: dict[str, Any] = dict(fields) if "properties" in fields else {"properties": fields}
     schema.setdefault("type", "object")
     try:
         form = decode(ElicitationSchema, encode(schema)).value

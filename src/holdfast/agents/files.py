@@ -116,7 +116,7 @@ class SessionFiles:
         return self._made
 
     async def _named(self, path: str) -> str:
-        """The absolute path for the client, once it is known to be inside; may take a disk's time."""
+        """The absolute path for the client, once it is known to be inside."""
         files, threads = self._parts
         return await threads.run(lambda _: files.roots.named(path))
 

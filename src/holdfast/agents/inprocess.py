@@ -6,24 +6,22 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import msgspec
 
-from holdfast.agents.authored import STORE, AuthoredSession
-from holdfast.agents.turn import StopTurn, Turn
+from holdfast.agents.authored import AuthoredSession
+from holdfast.agents.history import History
+from holdfast.agents.incidents import as_remote, guarded
+from holdfast.agents.running import RunningTurn
+from holdfast.agents.slash import SlashCommands
+from holdfast.agents.speech import fresh_id
 from holdfast.errors import (
     AuthRequiredError,
     DeclarationError,
     HoldfastError,
-    IncidentError,
     InvalidParamsError,
     MethodNotFoundError,
-    RemoteError,
 )
-from holdfast.journal.entries import PROMPT as PROMPT_ENTRY
-from holdfast.journal.fold import fold
-from holdfast.rpc import wire_error
 from holdfast.schema import (
     AUTHENTICATE,
     CANCEL,
@@ -37,14 +35,9 @@ from holdfast.schema import (
     SET_SESSION_MODE,
     AgentAuthCapabilities,
     AgentCapabilities,
-    AudioContent,
     AuthenticateRequest,
     AuthMethodAgent,
-    AvailableCommandsUpdate,
     CloseSessionRequest,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
     Implementation,
     InitializeRequest,
     InitializeResponse,
@@ -53,7 +46,6 @@ from holdfast.schema import (
     NewSessionRequest,
     PromptCapabilities,
     PromptRequest,
-    ResumeSessionRequest,
     SessionAdditionalDirectoriesCapabilities,
     SessionCapabilities,
     SessionCloseCapabilities,
@@ -61,21 +53,25 @@ from holdfast.schema import (
     SessionResumeCapabilities,
     SetSessionConfigOptionRequest,
     SetSessionModeRequest,
-    TextContent,
     decode,
     encode,
 )
+from holdfast.schema.splice import members, splice
 
 if TYPE_CHECKING:
-    from holdfast.agents.definition import AgentDefinition
+    from holdfast.agents.definition import AgentDefinition, SessionHook
     from holdfast.agents.interface import Listener
+    from holdfast.agents.serving import SessionServers
     from holdfast.journal import Journal
-    from holdfast.rpc.peer import Answer, OnAnswer
+    from holdfast.rpc.peer import OnAnswer
 
 log = logging.getLogger(__name__)
 
-READ_PAGE = 4 * 1024 * 1024
-"""Bytes of a session's history that are read at once."""
+MCP_TIMEOUT = 10.0
+"""Seconds each MCP server of a session has to be ready, unless configured."""
+
+CLOSE_SECONDS = 3.0
+"""What the end of all turns may take when the agent is ended."""
 
 
 class InProcessAgent:
@@ -85,19 +81,26 @@ class InProcessAgent:
     resume.
     """
 
-    def __init__(self, definition: AgentDefinition, listener: Listener, journal: Journal) -> None:
+    def __init__(
+        self,
+        definition: AgentDefinition,
+        listener: Listener,
+        journal: Journal,
+        *,
+        mcp_timeout: float = MCP_TIMEOUT,
+    ) -> None:
         self.definition = definition
         self.key = definition.name
         self.generation = 1
         self.capabilities = _capabilities(definition)
         self._listener = listener
         self._journal = journal
+        self._mcp_timeout = mcp_timeout
         self._client = InitializeRequest(protocol_version=PROTOCOL_VERSION)
-        self._signed_in = not definition.auth_methods
+        self._signed_in = False
         self._sessions: dict[str, AuthoredSession] = {}
-        self._seen: dict[str, int] = {}
-        self._turns: dict[str, asyncio.Task[None]] = {}
-        self._cancelled: set[str] = set()
+        self._turns: dict[str, RunningTurn] = {}
+        self._telling: set[asyncio.Task[None]] = set()
         self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             NEW_SESSION.name: self._new,
             RESUME_SESSION.name: self._resume,
@@ -136,17 +139,18 @@ class InProcessAgent:
 
     async def restart(self) -> None:
         """Give up on turns that do not end; their sessions are resumed when they are needed."""
-        for task in self._turns.values():
-            task.cancel()
+        for turn in self._turns.values():
+            turn.give_up()
         self._turns.clear()
-        self._sessions.clear()
+        for session in tuple(self._sessions.values()):
+            await self._leave(session)
         self.generation += 1
 
     async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
         try:
             result = await self._answer(method, params)
         except HoldfastError as exc:
-            error = _as_remote(exc)
+            error = as_remote(exc)
             if on_answer is not None:
                 await on_answer(error)
             raise error from exc
@@ -158,29 +162,43 @@ class InProcessAgent:
         if method != PROMPT.name:
             raise MethodNotFoundError(method)
         request = decode(PromptRequest, params).value
-        self._cancelled.discard(request.session_id)
-        task = asyncio.create_task(self._prompt(request, on_answer), name="turn")
-        self._turns[request.session_id] = task
+        session = self._held(request.session_id)
+        turn = RunningTurn(self.definition, session, self._listener, request.prompt)
+
+        async def answered() -> None:
+            answer = await turn.run()
+            if self._turns.get(session.id) is turn:
+                del self._turns[session.id]
+            if turn.wants_sign_in:
+                self._signed_in = False
+            await on_answer(answer)
+
+        self._turns[session.id] = turn
+        turn.start(answered())
 
     async def tell(self, method: str, params: bytes) -> None:
         if method == CANCEL.name:
             session_id = msgspec.json.decode(params, type=_SessionParams).session_id
-            self._cancelled.add(session_id)
-            if (task := self._turns.get(session_id)) is not None:
-                task.cancel()
+            if (turn := self._turns.get(session_id)) is not None:
+                turn.cancel()
         elif (handler := self.definition.notifications.get(method)) is not None:
-            await handler(msgspec.json.decode(params or b"{}"))
+            told = handler(msgspec.json.decode(params or b"{}"))
+            # Beside the lane that everything from the client comes in by: nobody waits for it.
+            task = asyncio.create_task(_logged(told), name=method)
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
 
     async def aclose(self) -> None:
-        tasks = list(self._turns.values())
-        for task in tasks:
+        turns = tuple(self._turns.values())
+        for turn in turns:
+            turn.cancel()
+        if turns:
+            await asyncio.wait([turn.task for turn in turns], timeout=CLOSE_SECONDS)
+        for task in (*(turn.task for turn in self._turns.values()), *self._telling):
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=1.0)
-        for session in tuple(self._sessions.values()):
-            await self._end_session(session)
+        await asyncio.gather(*map(self._end_session, tuple(self._sessions.values())))
 
-    # -- methods --------------------------------------------------------------------------
+    # -- sessions -------------------------------------------------------------------------
 
     async def _answer(self, method: str, params: bytes) -> bytes:
         known = self._methods.get(method)
@@ -189,60 +207,87 @@ class InProcessAgent:
         handler = self.definition.methods.get(method)
         if handler is None:
             raise MethodNotFoundError(method)
-        return msgspec.json.encode(await _guarded(handler(msgspec.json.decode(params or b"{}"))))
+
+        async def answer() -> bytes:
+            return msgspec.json.encode(await handler(msgspec.json.decode(params or b"{}")))
+
+        return await guarded(answer())
 
     async def _new(self, params: bytes) -> bytes:
-        self._require_sign_in()
-        request = decode(NewSessionRequest, params).value
-        session = self._enter(uuid4().hex, request.cwd, request.additional_directories)
-        for hook in self.definition.new_hooks:
-            await _guarded(hook(session))
-        await self._announce(session)
-        return self._opened(session, session_id=session.id)
+        await self._require_sign_in()
+        session = self._session(fresh_id("sess"), params)
+        session.commands = SlashCommands(self.definition, session.outbox, None)
+        opened = await self._open(session, self.definition.new_hooks)
+        return splice(opened, {"sessionId": encode(session.id)})
 
     async def _resume(self, params: bytes) -> bytes:
-        self._require_sign_in()
-        request = decode(ResumeSessionRequest, params).value
-        session = self._enter(request.session_id, request.cwd, request.additional_directories)
-        await self._read_on(session)
-        for hook in self.definition.load_hooks:
-            await _guarded(hook(session))
-        await self._announce(session)
-        return self._opened(session)
+        await self._require_sign_in()
+        session_id = decode(_SessionParams, params).value.session_id
+        if (known := self._sessions.get(session_id)) is not None:
+            await self._leave(known)
+        session = self._session(session_id, params)
+        shown = await session.restore()
+        session.commands = SlashCommands(self.definition, session.outbox, shown)
+        return await self._open(session, self.definition.load_hooks)
 
-    def _enter(self, session_id: str, cwd: str, roots: tuple[str, ...]) -> AuthoredSession:
-        session = self._sessions[session_id] = AuthoredSession(
+    def _session(self, session_id: str, params: bytes) -> AuthoredSession:
+        """A session as these params of session/new or resume describe it; not open yet."""
+        # Its servers are read apart, by who connects to them.
+        setup = decode(NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
+        session = AuthoredSession(
             session_id,
-            cwd,
-            roots,
-            self.definition,
-            self._listener,
-            self._client.client_capabilities,
-            self._client.client_info,
+            setup.cwd,
+            setup.additional_directories,
+            definition=self.definition,
+            listener=self._listener,
+            past=History(self._journal, session_id),
+            client_capabilities=self._client.client_capabilities,
+            client_info=self._client.client_info,
         )
-        self._seen[session_id] = 0
+        session.servers = self._servers(session, members(params).get("mcpServers", b"[]"))
         return session
 
-    async def _announce(self, session: AuthoredSession) -> None:
-        """The slash commands, if the session does not show these already."""
-        commands = tuple(self.definition.commands.values())
-        update = AvailableCommandsUpdate(available_commands=commands)
-        known = session.state.settings.commands
-        if commands and known != msgspec.json.encode(commands):
-            await session.outbox.put(encode(update))
-        await session.store.save()
+    def _servers(self, session: AuthoredSession, given: bytes) -> SessionServers | None:
+        if given.strip() in (b"[]", b"null"):
+            return None
+        from holdfast.agents.serving import SessionServers
+        from holdfast.mcp import named_servers
 
-    def _opened(self, session: AuthoredSession, **more: str) -> bytes:
-        parts: dict[str, object] = {
-            "sessionId" if key == "session_id" else key: value for key, value in more.items()
-        }
+        return SessionServers(
+            session,
+            self._listener,
+            named_servers(given, self.capabilities.mcp_capabilities),
+            name=self.definition.name,
+            version=self.definition.version,
+            timeout=self._mcp_timeout,
+        )
+
+    async def _open(self, session: AuthoredSession, hooks: list[SessionHook]) -> bytes:
+        """Hold it from now on; what it says meanwhile is told behind the answer."""
+        self._sessions[session.id] = self.definition.open_sessions[session.id] = session
+        if session.servers is not None:
+            session.servers.start()
+        try:
+            for hook in hooks:
+                await guarded(hook(session))
+        except BaseException:
+            await self._leave(session)
+            raise
+        if session.commands is not None:
+            session.commands.offer()
+        # The hub binds the session in this same step of the event loop, once it has the answer.
+        asyncio.get_running_loop().call_soon(session.outbox.open)
+        return self._opened(session)
+
+    def _opened(self, session: AuthoredSession) -> bytes:
+        parts: dict[str, object] = {}
         if self.definition.modes and session.mode is not None:
             parts["modes"] = SessionModeState(
                 current_mode_id=session.mode, available_modes=tuple(self.definition.modes)
             )
         if self.definition.options:
             parts["configOptions"] = session.option_list()
-        return msgspec.json.encode(parts)
+        return encode(parts)
 
     async def _close(self, params: bytes) -> bytes:
         session = self._held(decode(CloseSessionRequest, params).value.session_id)
@@ -250,11 +295,19 @@ class InProcessAgent:
         return b"{}"
 
     async def _end_session(self, session: AuthoredSession) -> None:
-        self._sessions.pop(session.id, None)
         for hook in self.definition.close_hooks:
-            await _guarded(hook(session))
-        await session.store.save()
-        await session.outbox.flush()
+            await _logged(hook(session))
+        await self._leave(session)
+
+    async def _leave(self, session: AuthoredSession) -> None:
+        """Hold it no more, and end what it holds."""
+        for known in (self._sessions, self.definition.open_sessions):
+            if known.get(session.id) is session:
+                del known[session.id]
+        try:
+            await session.aclose()
+        except HoldfastError as exc:
+            log.warning("session %s was not closed well: %s", session.id, exc)
 
     async def _set_mode(self, params: bytes) -> bytes:
         request = decode(SetSessionModeRequest, params).value
@@ -271,27 +324,7 @@ class InProcessAgent:
             session.choose_option(request.config_id, request.value)
         except DeclarationError as exc:
             raise InvalidParamsError(f"value: {exc}", field="value") from None
-        return msgspec.json.encode({"configOptions": session.option_list()})
-
-    async def _authenticate(self, params: bytes) -> bytes:
-        method_id = decode(AuthenticateRequest, params).value.method_id
-        for method in self.definition.auth_methods:
-            if method.id == method_id:
-                await _guarded(method.handler())
-                self._signed_in = True
-                return b"{}"
-        raise InvalidParamsError(f"methodId: no way to sign in is {method_id!r}", field="methodId")
-
-    async def _logout(self, params: bytes) -> bytes:
-        if self.definition.logout_handler is None:
-            raise MethodNotFoundError(LOGOUT.name)
-        await _guarded(self.definition.logout_handler())
-        self._signed_in = not self.definition.auth_methods
-        return b"{}"
-
-    def _require_sign_in(self) -> None:
-        if not self._signed_in:
-            raise AuthRequiredError("sign in first: see authMethods")
+        return encode({"configOptions": session.option_list()})
 
     def _held(self, session_id: str) -> AuthoredSession:
         try:
@@ -301,91 +334,43 @@ class InProcessAgent:
                 f"sessionId: {session_id!r} is not open", field="sessionId"
             ) from None
 
-    # -- turns ----------------------------------------------------------------------------
+    # -- signing in -----------------------------------------------------------------------
 
-    async def _prompt(self, request: PromptRequest, on_answer: OnAnswer) -> None:
-        session_id = request.session_id
-        answer: Answer
-        try:
-            session = self._held(session_id)
-            self._check_content(request.prompt)
-            await self._read_on(session)
-            answer = await self._run(session, request.prompt)
-        except asyncio.CancelledError:
-            answer = _stopped("cancelled")
-        except HoldfastError as exc:
-            answer = _as_remote(exc)
-        if self._turns.get(session_id) is asyncio.current_task():
-            del self._turns[session_id]
-        await on_answer(answer)
+    async def _authenticate(self, params: bytes) -> bytes:
+        method_id = decode(AuthenticateRequest, params).value.method_id
+        for method in self.definition.auth_methods:
+            if method.id == method_id:
+                await guarded(method.handler())
+                self._signed_in = True
+                return b"{}"
+        raise InvalidParamsError(f"methodId: no way to sign in is {method_id!r}", field="methodId")
 
-    async def _run(self, session: AuthoredSession, prompt: tuple[ContentBlock, ...]) -> Answer:
-        handler, turn = self._handler(session, prompt)
-        try:
-            await handler(turn)
-            reason = "end_turn"
-        except StopTurn as stop:
-            reason = stop.reason
-        except asyncio.CancelledError:
-            reason = "cancelled"
-        except Exception as exc:  # the author's own: told to nobody but the log
-            # What a library raises because it was cancelled is a cancellation, whatever its name.
-            if session.id not in self._cancelled:
-                await turn.aclose()
-                return _as_remote(exc if isinstance(exc, HoldfastError) else _incident(exc))
-            reason = "cancelled"
-        await turn.aclose()
-        return _stopped("cancelled" if session.id in self._cancelled else reason)
+    async def _logout(self, params: bytes) -> bytes:
+        if self.definition.logout_handler is None:
+            raise MethodNotFoundError(LOGOUT.name)
+        await guarded(self.definition.logout_handler())
+        self._signed_in = False
+        return b"{}"
 
-    def _handler(
-        self, session: AuthoredSession, prompt: tuple[ContentBlock, ...]
-    ) -> tuple[Callable[[Turn], Awaitable[None]], Turn]:
-        command = _slash_command(prompt)
-        if command is None or command[0] not in self.definition.commands:
-            return self.definition.prompt_handler, Turn(session, prompt, self._listener)
-        turn = Turn(session, prompt, self._listener, command)
-        handler = self.definition.command_handlers.get(command[0])
-        if handler is None:
-            return self.definition.prompt_handler, turn
-        words = command[1]
-        return (lambda turn: handler(turn, words)), turn
-
-    def _check_content(self, prompt: tuple[ContentBlock, ...]) -> None:
-        """Content that was not advertised is refused (spec v1, prompt turn, "User Message")."""
-        takes = self.capabilities.prompt_capabilities
-        for place, block in enumerate(prompt):
-            for kind, allowed in (
-                (ImageContent, takes.image),
-                (AudioContent, takes.audio),
-                (EmbeddedResource, takes.embedded_context),
-            ):
-                if isinstance(block, kind) and not allowed:
-                    raise InvalidParamsError(
-                        f"prompt[{place}]: this agent takes no {kind.__struct_config__.tag} content",
-                        field=f"prompt[{place}]",
-                    )
-
-    async def _read_on(self, session: AuthoredSession) -> None:
-        """Fold what was journalled since the last time, up to the prompt that is answered now."""
-        entries = []
-        after = self._seen[session.id]
-        while page := await self._journal.read(session.id, after, READ_PAGE):
-            entries += [entry for segment in page for entry in segment.entries()]
-            after = page[-1].last_seq
-        turn_runs = session.id in self._turns
-        if turn_runs:
-            prompts = [place for place, entry in enumerate(entries) if entry.kind == PROMPT_ENTRY]
-            entries = entries[: prompts[-1]] if prompts else entries
-        for entry in entries:
-            if entry.kind == STORE:
-                session.store.restore(entry.raw)
-        session.state = fold(entries, session.state)
-        if entries:
-            self._seen[session.id] = entries[-1].seq
+    async def _require_sign_in(self) -> None:
+        if self._signed_in or not self.definition.auth_methods:
+            return
+        asked = self.definition.signed_in_handler
+        self._signed_in = asked is not None and await guarded(asked())
+        if not self._signed_in:
+            raise AuthRequiredError("sign in first: see authMethods")
 
 
 class _SessionParams(msgspec.Struct, rename="camel"):
     session_id: str
+
+
+async def _logged(work: Awaitable[object]) -> None:
+    """Run what nobody waits for: what it raises is in the log."""
+    try:
+        await guarded(work)
+    except HoldfastError as exc:
+        log.warning("%s", exc)
 
 
 def _capabilities(definition: AgentDefinition) -> AgentCapabilities:
@@ -404,40 +389,3 @@ def _capabilities(definition: AgentDefinition) -> AgentCapabilities:
         ),
         auth=AgentAuthCapabilities(logout=logout),
     )
-
-
-def _slash_command(prompt: tuple[ContentBlock, ...]) -> tuple[str, str] | None:
-    """The name and the words of a prompt that begins with `/name`."""
-    first = prompt[0] if prompt else None
-    if not isinstance(first, TextContent) or not first.text.startswith("/"):
-        return None
-    name, _, words = first.text[1:].partition(" ")
-    return name.strip(), words.strip()
-
-
-def _stopped(reason: str) -> bytes:
-    return msgspec.json.encode({"stopReason": reason})
-
-
-def _as_remote(error: HoldfastError) -> RemoteError:
-    """The error as it would have come over a wire."""
-    if isinstance(error, RemoteError):
-        return error
-    wire = wire_error(error.code, str(error), error.data)
-    return RemoteError(wire.code, wire.message, wire.raw)
-
-
-async def _guarded(work: Awaitable[object]) -> object:
-    """Run an author's hook: what it raises is an incident, unless it is an error of ours."""
-    try:
-        return await work
-    except HoldfastError:
-        raise
-    except Exception as exc:
-        raise _incident(exc) from exc
-
-
-def _incident(error: Exception) -> IncidentError:
-    incident = uuid4().hex[:8]
-    log.error("the agent's code failed, incident %s", incident, exc_info=error)
-    return IncidentError(incident)

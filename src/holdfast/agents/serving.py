@@ -19,15 +19,11 @@ from holdfast.schema import CREATE_ELICITATION, ToolCallLocation, encode
 if TYPE_CHECKING:
     from holdfast.agents.authored import AuthoredSession
     from holdfast.agents.interface import Listener
-    from holdfast.agents.slash import SlashCommands
     from holdfast.agents.turn import Turn
     from holdfast.mcp import CallResult, Connection, Progress, Prompt, Server, Servers, Tool
     from holdfast.schema import ToolKind
 
 log = logging.getLogger(__name__)
-
-MCP_TIMEOUT = 10.0
-"""Seconds a server has to be ready, unless configured."""
 
 
 class SessionServers:
@@ -38,7 +34,6 @@ class SessionServers:
         session: AuthoredSession,
         listener: Listener,
         servers: tuple[Server, ...],
-        commands: SlashCommands,
         *,
         name: str,
         version: str,
@@ -48,7 +43,6 @@ class SessionServers:
 
         self._session = session
         self._listener = listener
-        self._commands = commands
         self._offering: asyncio.Task[None] | None = None
         forms = session.client_capabilities.elicitation
         self.pool: Servers = Servers(
@@ -87,7 +81,9 @@ class SessionServers:
         self._offering = asyncio.create_task(self._offer(), name="mcp prompts")
 
     async def _offer(self) -> None:
-        self._commands.offer(await self.pool.prompts())
+        prompts = await self.pool.prompts()
+        if self._session.commands is not None:
+            self._session.commands.offer(prompts)
 
     async def _elicit(self, server: str, params: dict[str, object]) -> dict[str, object]:
         """Pass a server's question on to the person, who is told who asks."""
@@ -113,10 +109,10 @@ class TurnServers:
         self._pool = None if servers is None else servers.pool
 
     def __getitem__(self, name: str) -> Connection:
-        """The connection to server `name`: `call`, `tools`, `resources`, `read_resource`, `prompts`.
+        """The connection to server `name`: `call`, `tools`, `resources`, `read_resource`, …
 
-        What is asked of it waits for that server alone, and no tool call is shown. Its `error` says
-        why it cannot be used. McpError if the session has no such server.
+        What is asked of it waits for that server alone, and no tool call is shown. Its `error`
+        says why it cannot be used. McpError if the session has no such server.
         """
         if self._pool is None:
             raise McpError(name, "this session has no MCP servers")
@@ -159,7 +155,8 @@ class TurnServers:
         cannot be used, goes away, or gives no answer in `seconds`; cancelling tells it to stop.
         """
         connection = self[server]
-        known = await _known(connection, tool)
+        with self._turn.waiting():
+            known = await _known(connection, tool)
         call = self._turn.tool(
             title or (known and known.title) or f"{server}: {tool}",
             kind=kind or _kind(known),
@@ -172,9 +169,11 @@ class TurnServers:
             await call.progress(_words(report))
 
         async with call:
-            result = await connection.call(tool, arguments, on_progress=progress, seconds=seconds)
-            for block in result.content:
-                await call.content(block)
+            with self._turn.waiting():
+                result = await connection.call(
+                    tool, arguments, on_progress=progress, seconds=seconds
+                )
+            await call.content(*result.content)
             await call.output(result.raw)
             if result.failed:
                 await call.fail()
@@ -182,7 +181,7 @@ class TurnServers:
 
 
 async def _known(connection: Connection, name: str) -> Tool | None:
-    """What the server says of a tool, if it says so in time; the call itself tells what is wrong."""
+    """What the server says of a tool; None if it cannot: the call will tell what is wrong."""
     try:
         tools = await connection.tools()
     except HoldfastError:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Ending: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal"]
 """What a prompt coroutine may return; None is `end_turn`. `cancelled` is the client's to cause."""
 
-ENDINGS = ("end_turn", "max_tokens", "max_turn_requests", "refusal")
+ENDINGS: tuple[Ending, ...] = ("end_turn", "max_tokens", "max_turn_requests", "refusal")
 
 
 class StopTurn(Exception):

@@ -260,5 +260,3 @@ class Starting:
     ) -> None:
         if self._running is not None:
             await self._running.release()
-
-

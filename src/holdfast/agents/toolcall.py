@@ -82,6 +82,7 @@ class RunningTool:
         self._locations = tuple(map(self._location, locations))
         self._content: list[ToolCallContent] = []
         self._commands: list[RunningCommand] = []
+        self._stale = False
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -135,7 +136,7 @@ class RunningTool:
         """It failed; `why` is shown."""
         if not self.over:
             if why:
-                self._content.append(_text(why))
+                self._add(why)
             await self._end("failed")
 
     async def aclose(self) -> None:
@@ -154,13 +155,18 @@ class RunningTool:
         for command in self._commands:
             await self._keep_output(command)
         self.status = status
-        await self._send(status=status, content=self._shown())
+        await self._send(status=status, content=self._content if self._stale else None)
 
     # -- what it shows --------------------------------------------------------------------
 
-    async def content(self, block: str | ContentBlock) -> None:
-        """Show text, or another content block."""
-        await self._show(_text(block) if isinstance(block, str) else Content(content=block))
+    async def content(self, *blocks: str | ContentBlock) -> None:
+        """Show text, or other content blocks."""
+        await self._show(
+            *(
+                _text(block) if isinstance(block, str) else Content(content=block)
+                for block in blocks
+            )
+        )
 
     async def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:
         """Show a change to a file; `old_text` is None for a new one."""
@@ -177,6 +183,7 @@ class RunningTool:
 
     async def progress(self, text: str) -> None:
         """Show `text` until something else is shown."""
+        self._stale = True
         await self._send(content=(*self._content, _text(text)))
 
     async def location(self, path: str, line: int | None = None) -> None:
@@ -208,9 +215,14 @@ class RunningTool:
             raw_input=self._input,
         )
 
-    async def _show(self, item: ToolCallContent) -> None:
-        self._content.append(item)
-        await self._send(content=self._shown())
+    async def _show(self, *items: ToolCallContent) -> None:
+        self._content += items
+        self._stale = not self.announced
+        await self._send(content=self._content)
+
+    def _add(self, text: str) -> None:
+        self._content.append(_text(text))
+        self._stale = True
 
     def _shown(self) -> tuple[ToolCallContent, ...] | None:
         return tuple(self._content) or None
@@ -247,7 +259,7 @@ class RunningTool:
         except (HoldfastError, TimeoutError):
             return  # the client has gone, and the terminal with it
         if not command.in_client:
-            self._content.append(_text(f"```\n{output.text[-SHOWN_OUTPUT:]}\n```"))
+            self._add(f"```\n{output.text[-SHOWN_OUTPUT:]}\n```")
         if not self._has_output:
             ended = output.exit
             raw = {

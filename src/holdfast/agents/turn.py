@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import UNSET, Struct
@@ -70,14 +71,16 @@ class Turn:
         session: AuthoredSession,
         prompt: tuple[ContentBlock, ...],
         listener: Listener,
-        command: tuple[str, str] | None = None,
+        *,
+        on_cancel: Callable[[], None],
     ) -> None:
         self.session = session
         self.prompt = prompt
-        self.command = command
-        self.cancelled = False
+        self.command: tuple[str, str] | None = None
         self._listener = listener
+        self._on_cancel = on_cancel
         self._task = asyncio.current_task()
+        self._waiting: set[asyncio.Task[Any] | None] = set()
         self._outbox = session.outbox
         self._speaking: Message | None = None
         self._tools: list[RunningTool] = []
@@ -159,9 +162,7 @@ class Turn:
         """
         await self._tell(SessionInfoUpdate(title=title))
 
-    async def notice(
-        self, title: str, description: str = "", *, severity: str = "info"
-    ) -> None:
+    async def notice(self, title: str, description: str = "", *, severity: str = "info") -> None:
         """Tell the person something that is no part of the conversation, and is not replayed.
 
         `severity` is "info", "warning" or "error". Source: RFD session notices.
@@ -262,9 +263,11 @@ class Turn:
         asked = tool
         if answer is None:
             asked = self.tool(question) if tool is None else tool
-            answer = await permissions.ask(asked, key, options)
+            with self.waiting():
+                answer = await permissions.ask(asked, key, options)
         if answer is None:
-            await self._stop()
+            self._on_cancel()  # the client says that the turn was cancelled
+            await asyncio.sleep(0)
         if asked is not None and not answer:
             await asked.fail("not allowed")
         elif asked is not None and tool is None:
@@ -285,9 +288,10 @@ class Turn:
 
         self._must_run()
         tool_call_id = None if tool is None else tool.id
-        return await ask_form(
-            self.session, self._listener, message, fields, tool_call_id=tool_call_id
-        )
+        with self.waiting():
+            return await ask_form(
+                self.session, self._listener, message, fields, tool_call_id=tool_call_id
+            )
 
     async def visit(self, message: str, url: str) -> Visit:
         """Ask the person to open a page, to sign in elsewhere for instance.
@@ -299,16 +303,20 @@ class Turn:
         from holdfast.agents.elicitation import ask_to_visit
 
         self._must_run()
-        return await ask_to_visit(self.session, self._listener, message, url)
+        with self.waiting():
+            return await ask_to_visit(self.session, self._listener, message, url)
 
     # -- the end --------------------------------------------------------------------------
 
-    async def _stop(self) -> None:
-        """The client says that the turn was cancelled: so it is, here too."""
-        self.cancelled = True
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
-        raise asyncio.CancelledError("the turn was cancelled")
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """For the block, this task waits for a client or a server: not beyond the turn's end."""
+        task = asyncio.current_task()
+        self._waiting.add(task)
+        try:
+            yield
+        finally:
+            self._waiting.discard(task)
 
     def _must_run(self) -> None:
         if self._over:
@@ -325,6 +333,9 @@ class Turn:
         Raises what the journal failed with.
         """
         self.close()
+        for task in self._waiting:
+            if task is not None and task is not self._task:
+                task.cancel()
         for tool in self._tools:
             await tool.aclose()
         if self._commands is not None:

@@ -77,8 +77,9 @@ class Showing:
     async def event(self, event: AgentStreamEvent) -> None:
         """Show one event of the stream."""
         match event:
-            case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(
-                delta=TextPartDelta(content_delta=text)
+            case (
+                PartStartEvent(part=TextPart(content=text))
+                | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
             ):
                 await self._say(text)
             case PartStartEvent(part=ThinkingPart(content=text)):

@@ -187,7 +187,9 @@ async def plan(ctx: RunContext[Work], steps: list[Step]) -> str:
 
 def own_tools() -> FunctionToolset[Work]:
     """All of them."""
-    tools: FunctionToolset[Work] = FunctionToolset(id="holdfast", require_parameter_descriptions=True)
+    tools: FunctionToolset[Work] = FunctionToolset(
+        id="holdfast", require_parameter_descriptions=True
+    )
     tools.add_function(read)
     tools.add_function(list_files, name="list")
     tools.add_function(search_files, name="search")
@@ -225,9 +227,8 @@ async def _text_now(work: Work, path: str) -> str | None:
 
 
 async def _run(work: Work, call: RunningTool, command: str, seconds: int) -> str:
-    async with work.turn.terminal(
-        "/bin/sh", ["-c", command], output_bytes=4 * RESULT_CHARACTERS
-    ) as running:
+    wanted = 4 * RESULT_CHARACTERS  # bytes: a character has at most so many
+    async with work.turn.terminal("/bin/sh", "-c", command, output_bytes=wanted) as running:
         if running.in_client:
             await call.terminal(running)
         ended = await _wait(running, call, seconds)
