@@ -7,9 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.npm import installed, node
-
 from bench.run import Run
+from tests.npm import installed, node
 
 PEERS = Path(__file__).resolve().parent / "peers"
 TS_SDK = "@agentclientprotocol/sdk@2.4.0"

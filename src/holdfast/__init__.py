@@ -12,40 +12,111 @@ TYPE_CHECKING = False  # as typing has it; importing that would take longer than
 if TYPE_CHECKING:
     from holdfast.agent import Agent
     from holdfast.agents.authored import AuthoredSession as Session
+    from holdfast.agents.stopping import MaxTokens, MaxTurnRequests, Refusal
+    from holdfast.agents.terminals import RunningCommand
     from holdfast.agents.toolcall import RunningTool
-    from holdfast.agents.turn import MaxTokens, MaxTurnRequests, Refusal, Turn
-    from holdfast.errors import HoldfastError
+    from holdfast.agents.turn import Turn
+    from holdfast.errors import (
+        AuthRequiredError,
+        CapabilityError,
+        DeclarationError,
+        HoldfastError,
+        McpError,
+        RemoteError,
+        WorkspaceError,
+    )
+    from holdfast.journal.fold import Message, SessionState
+    from holdfast.journal.timeline import ToolCall as PastToolCall
+    from holdfast.schema import (
+        AudioContent,
+        BlobResourceContents,
+        EmbeddedResource,
+        ImageContent,
+        PermissionOption,
+        PlanEntry,
+        ResourceLink,
+        TextContent,
+        TextResourceContents,
+        ToolCallLocation,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "AudioContent",
+    "AuthRequiredError",
+    "BlobResourceContents",
+    "CapabilityError",
+    "DeclarationError",
+    "EmbeddedResource",
     "HoldfastError",
+    "ImageContent",
     "MaxTokens",
     "MaxTurnRequests",
+    "McpError",
+    "Message",
+    "PastToolCall",
+    "PermissionOption",
+    "PlanEntry",
     "Refusal",
+    "RemoteError",
+    "ResourceLink",
+    "RunningCommand",
     "RunningTool",
     "Session",
+    "SessionState",
+    "TextContent",
+    "TextResourceContents",
+    "ToolCallLocation",
     "Turn",
+    "WorkspaceError",
     "__version__",
 ]
 
+_RENAMED = {"Session": "AuthoredSession", "PastToolCall": "ToolCall"}
+
 _HOMES = {
-    "Agent": ("holdfast.agent", "Agent"),
-    "HoldfastError": ("holdfast.errors", "HoldfastError"),
-    "MaxTokens": ("holdfast.agents.turn", "MaxTokens"),
-    "MaxTurnRequests": ("holdfast.agents.turn", "MaxTurnRequests"),
-    "Refusal": ("holdfast.agents.turn", "Refusal"),
-    "RunningTool": ("holdfast.agents.toolcall", "RunningTool"),
-    "Session": ("holdfast.agents.authored", "AuthoredSession"),
-    "Turn": ("holdfast.agents.turn", "Turn"),
+    "agent": ("Agent",),
+    "agents.authored": ("Session",),
+    "agents.stopping": ("MaxTokens", "MaxTurnRequests", "Refusal"),
+    "agents.terminals": ("RunningCommand",),
+    "agents.toolcall": ("RunningTool",),
+    "agents.turn": ("Turn",),
+    "errors": (
+        "AuthRequiredError",
+        "CapabilityError",
+        "DeclarationError",
+        "HoldfastError",
+        "McpError",
+        "RemoteError",
+        "WorkspaceError",
+    ),
+    "journal.fold": ("Message", "SessionState"),
+    "journal.timeline": ("PastToolCall",),
+    "schema": (
+        "AudioContent",
+        "BlobResourceContents",
+        "EmbeddedResource",
+        "ImageContent",
+        "PermissionOption",
+        "PlanEntry",
+        "ResourceLink",
+        "TextContent",
+        "TextResourceContents",
+        "ToolCallLocation",
+    ),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _HOMES[name]
-    value = getattr(import_module(module), attribute)
-    globals()[name] = value
-    return value
+    for module, names in _HOMES.items():
+        if name in names:
+            found = getattr(import_module(f"holdfast.{module}"), _RENAMED.get(name, name))
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

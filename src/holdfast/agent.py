@@ -4,39 +4,83 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
+import sys
+from typing import TYPE_CHECKING
 
 from holdfast.agents.definition import AgentDefinition
-from holdfast.agents.inprocess import InProcessAgent
+from holdfast.agents.inprocess import MCP_TIMEOUT, InProcessAgent
+from holdfast.hub import CANCEL_GRACE
 from holdfast.journal import default_location
-from holdfast.rpc import Transport
+from holdfast.rpc import MAX_MESSAGE
 from holdfast.server.serving import serve, stop_at_signals
 from holdfast.transports.pipes import PipeTransport
 from holdfast.transports.stdio import claim_stdio
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast.rpc import Transport
 
 
 class Agent(AgentDefinition):
     """An agent that every ACP client can use, with durable sessions.
 
-    agent = holdfast.Agent("echo", version="1.0")
+        agent = holdfast.Agent("echo", version="1.0")
 
-    @agent.prompt
-    async def echo(turn: holdfast.Turn) -> None:
-        await turn.say(turn.text)
+        @agent.prompt
+        async def echo(turn: holdfast.Turn) -> None:
+            await turn.say(turn.text)
 
-    agent.run()
+        agent.run()
+
+    Sessions can be listed, loaded with their whole history after a restart or a crash, resumed,
+    closed and deleted without another line. `prompt` is the only thing that has to be declared;
+    `mode`, `option`, `command`, `auth`, `on_new`, `on_load`, `on_close`, `method` and
+    `notification` add to it, before `run`.
     """
 
-    def run(self, *, journal: str | Path | None = None) -> None:
-        """Serve on stdin and stdout until the client leaves.
+    def run(
+        self,
+        *,
+        journal: str | Path | None = None,
+        mcp_timeout: float = MCP_TIMEOUT,
+        cancel_grace: float = CANCEL_GRACE,
+        max_message: int = MAX_MESSAGE,
+    ) -> None:
+        """Serve on stdin and stdout until the client leaves or a signal comes.
 
-        `journal` is a path or URL; by default `HOLDFAST_JOURNAL`, else the user's data folder.
-        What the agent's code prints goes to stderr: stdout belongs to the protocol.
+        `journal` is a path or URL; by default `HOLDFAST_JOURNAL`, else a file in the user's data
+        folder. `mcp_timeout`, in seconds, is what each MCP server of a session has to be ready;
+        `cancel_grace` what a cancelled turn has to end; `max_message` is in bytes. What the
+        agent's code prints goes to stderr: stdout belongs to the protocol. DeclarationError when
+        there is no prompt coroutine.
         """
-        asyncio.run(self._run_on_stdio(journal))
+        self.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked
+        if sys.stdin is not None and sys.stdin.isatty():
+            print(  # noqa: T201 — to whoever tries it by hand
+                f"{self.name}: this is an ACP agent and waits for an editor on stdin; "
+                "name this command in your editor's settings",
+                file=sys.stderr,
+            )
+        streams = claim_stdio()
+        asyncio.run(self._run_on(streams, journal, mcp_timeout, cancel_grace, max_message))
 
-    async def _run_on_stdio(self, journal: str | Path | None) -> None:
-        await self.serve(PipeTransport(*claim_stdio()), journal=journal, stop=stop_at_signals())
+    async def _run_on(
+        self,
+        streams: tuple[int, int],
+        journal: str | Path | None,
+        mcp_timeout: float,
+        cancel_grace: float,
+        max_message: int,
+    ) -> None:
+        await self.serve(
+            PipeTransport(*streams),
+            journal=journal,
+            stop=stop_at_signals(),
+            mcp_timeout=mcp_timeout,
+            cancel_grace=cancel_grace,
+            max_message=max_message,
+        )
 
     async def serve(
         self,
@@ -44,13 +88,20 @@ class Agent(AgentDefinition):
         *,
         journal: str | Path | None = None,
         stop: asyncio.Event | None = None,
+        mcp_timeout: float = MCP_TIMEOUT,
+        cancel_grace: float = CANCEL_GRACE,
+        max_message: int = MAX_MESSAGE,
     ) -> None:
-        """Serve one client on `transport` until it leaves, or `stop` is set."""
-        self.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked
+        """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
+        self.prompt_handler  # noqa: B018 — as in `run`
         location = default_location() if journal is None else os.fspath(journal)
         await serve(
             transport,
             location,
-            lambda listener, opened: InProcessAgent(self, listener, opened),
+            lambda listener, opened: InProcessAgent(
+                self, listener, opened, mcp_timeout=mcp_timeout
+            ),
             stop=stop or asyncio.Event(),
+            cancel_grace=cancel_grace,
+            limit=max_message,
         )

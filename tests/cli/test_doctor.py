@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
 

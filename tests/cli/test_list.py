@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, prompt, remember
 
 from holdfast.cli.list import HEADINGS, fitted
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION, prompt, remember
 
 YEAR_2026 = 1_767_225_600_000
 HOUR = 3_600_000

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.cli.command_line import CommandLine
 
 from holdfast import __version__
 from holdfast.cli.exits import MEANINGS, Exit, exit_code
 from holdfast.cli.main import COMMANDS, cli
 from holdfast.errors import AgentStartError, HoldfastError, UnknownSessionError
+from tests.cli.command_line import CommandLine
 
 
 def command(name: str) -> click.Command:

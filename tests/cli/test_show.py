@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.cli.command_line import HOLDFAST, SECONDS, CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
 

@@ -6,11 +6,11 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.conversation import CONVERSATION, Raw, ended, plan, prompt, said, update
 
 from holdfast.cli.transcript import ModeChanged, Noticed, Planned, PlanStep, TurnOver, turn_scenes
 from holdfast.journal import Entry
 from holdfast.journal.timeline import Message, ToolCall
+from tests.cli.conversation import CONVERSATION, Raw, ended, plan, prompt, said, update
 
 
 def entries(*raws: Raw) -> list[Entry]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.cli.command_line import CommandLine
-
 from holdfast.cli.options import WRAP_OPTIONS
+from tests.cli.command_line import CommandLine
 
 
 def test_its_help_shows_every_option(holdfast: CommandLine) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.agents import Agent, Listener
 from holdfast.errors import RemoteError
-from holdfast.hub import Hub
+from holdfast.hub import Hub, attachment
 from holdfast.journal import SqliteJournal
 from holdfast.rpc import MAX_MESSAGE
 from holdfast.rpc.peer import Answer, OnAnswer
@@ -171,6 +173,15 @@ class Shared:
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
+
+
+@contextmanager
+def small_pages() -> Iterator[None]:
+    """Replays read a few entries at once, so that anything can happen between two reads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attachment, "FIRST_PAGE", 64)
+        patch.setattr(attachment, "PAGE", 256)
+        yield
 
 
 @asynccontextmanager

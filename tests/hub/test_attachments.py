@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import RemoteError
-from holdfast.hub import session as session_module
+from holdfast.hub import Session
 from holdfast.hub.attachment import LAG, PAGE
 from holdfast.hub.marks import notice
 from holdfast.rpc import NotificationReceived
 from tests.editor import Refused, open_params, prompt_params
-from tests.hub.shared import Onlooker, shared, until
+from tests.hub.shared import Onlooker, shared, small_pages, until
 
 
 def numbers(client: Onlooker) -> list[int]:
@@ -91,18 +91,18 @@ async def test_a_client_that_attaches_in_a_running_turn_sees_each_update_once(
 def plans(draw: st.DrawFn) -> list[tuple[str, int]]:
     """What happens in turn: updates in one read, a client attaches or goes, the loop breathes."""
     steps = st.tuples(
-        st.sampled_from(["say", "say", "say", "load", "again", "go", "rest", "turn", "close"]),
+        st.sampled_from(["say", "say", "say", "load", "load", "go", "rest", "turn", "turn"]),
         st.integers(1, 40),
     )
     return draw(st.lists(steps, min_size=3, max_size=30))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plans())
 def test_whenever_clients_attach_there_is_no_gap_and_no_duplicate(
     plan: list[tuple[str, int]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, small_pages():
         asyncio.run(run_plan(Path(folder) / "journal.db", plan))
 
 
@@ -126,7 +126,7 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
             elif step == "turn":
                 await house.agent.end(session)
                 await turn
-                await compact(house.hub.held(session))
+                compact(house.hub.held(session))
                 turn = first.begin_prompt(session, "count on")
                 await house.agent.prompted(session)
             else:
@@ -143,12 +143,31 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
         assert numbers(first) == [*range(said), -1]
 
 
-async def compact(session: session_module.Session) -> None:
-    """What happens some time after a turn, now and beside everything else."""
-    session.rest()
+def compact(session: Session) -> None:
+    """What is done when a session rests, now and beside everything else."""
     session.wake()
     session._settle_now()
-    await asyncio.sleep(0)
+
+
+async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update_once(
+    journal: Path,
+) -> None:
+    with small_pages():
+        async with shared(journal) as house:
+            one = await house.client()
+            session = await one.new()
+            for turn in range(4):
+                running = one.begin_prompt(session, "count")
+                two = await house.client()
+                await house.agent.prompted(session)
+                for n in range(turn * 400, (turn + 1) * 400):
+                    await house.agent.say(session, f"{n} ")
+                await house.agent.end(session)
+                await running
+                compact(house.hub.held(session))
+                await two.load(session)
+                assert numbers(two) == list(range((turn + 1) * 400))
+                await two.go()
 
 
 async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(

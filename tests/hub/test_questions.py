@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import MethodNotFoundError
 from tests.editor import open_params
-from tests.hub.shared import Onlooker, shared
+from tests.hub.shared import Onlooker, Shared, shared, small_pages
 
 PERMISSION = "session/request_permission"
 
@@ -92,24 +92,30 @@ async def test_a_question_that_is_open_is_put_to_whoever_attaches_behind_the_loa
 async def test_a_question_that_comes_during_a_load_is_put_once_and_behind_its_answer(
     journal: Path,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(10):
-        one = await house.client()
-        Person(one)
-        session = await one.new()
-        await house.agent.say(session, *["x" * 1000] * 100)
-        two = await house.client()
-        second = Person(two)
-        loading = two.begin("session/load", open_params(session, "/"))
-        for _ in range(4):
-            await asyncio.sleep(0)
-        question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
-        await loading
-        await second.asked.wait()
-        second.answer.set_result({"outcome": "two"})
-        await question
-        assert methods(two).count(PERMISSION) == 1
-        place = next(n for n, m in enumerate(two.messages) if m.get("method") == PERMISSION)
-        assert place > two.place_of_answer(two.last_id)
+    with small_pages():
+        async with shared(journal) as house, asyncio.timeout(10):
+            await ask_during_a_load(house)
+
+
+async def ask_during_a_load(house: Shared) -> None:
+    one = await house.client()
+    Person(one)
+    session = await one.new()
+    for _ in range(100):
+        await house.agent.say(session, "x" * 100)
+    two = await house.client()
+    second = Person(two)
+    loading = two.begin("session/load", open_params(session, "/"))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
+    await loading
+    await second.asked.wait()
+    second.answer.set_result({"outcome": "two"})
+    await question
+    assert methods(two).count(PERMISSION) == 1
+    place = next(n for n, m in enumerate(two.messages) if m.get("method") == PERMISSION)
+    assert place > two.place_of_answer(two.last_id)
 
 
 async def test_a_question_waits_when_the_client_that_was_asked_goes(journal: Path) -> None:

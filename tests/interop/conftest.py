@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.interop.model_endpoint import ModelEndpoint, running
 from tests.interop.place import Place
 

@@ -8,6 +8,7 @@ from functools import cache
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
+
 from tests.interop.wire import Json, Line
 from tests.npm import installed
 

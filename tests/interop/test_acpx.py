@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+
 from tests.interop.conversation import text
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import pytest
+
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import assert_all_there, assert_same, text, timeline
 from tests.interop.official_schema import sdk_folder

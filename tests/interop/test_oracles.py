@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+
 from tests.interop.conversation import INTERRUPTED, assert_all_there, assert_same
 from tests.interop.official_schema import violations
 from tests.interop.place import Place

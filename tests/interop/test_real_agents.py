@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from tests.interop.client import Client, Refused, introduction, opening, prompt
 from tests.interop.conversation import assert_all_there, text, timeline
 from tests.interop.model_endpoint import ModelEndpoint

@@ -9,7 +9,6 @@ import pydantic
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
-from tests.schema.strategies import instances
 
 from holdfast.schema import (
     AGENT_METHODS,
@@ -22,6 +21,7 @@ from holdfast.schema import (
     decode,
     encode,
 )
+from tests.schema.strategies import instances
 
 NEWER = (Notice, CompactionUpdate, CompactionSummaryChunk)
 """Updates that release 0.12.1 of the SDK does not have yet."""

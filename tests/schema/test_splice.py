@@ -7,10 +7,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.schema.strategies import json_values
 
 from holdfast.errors import InvalidParamsError
 from holdfast.schema import items, members, splice
+from tests.schema.strategies import json_values
 
 spaces = st.text(" \t\n\r", max_size=2)
 # With lone surrogates, which json.dumps writes as escapes that msgspec refuses.

@@ -11,7 +11,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.workspace.conftest import Until
 
 from holdfast.errors import (
     FileAccessError,
@@ -22,6 +21,7 @@ from holdfast.errors import (
     OutsideRootsError,
 )
 from holdfast.workspace import Files, Roots, files, replacing
+from tests.workspace.conftest import Until
 
 as_a_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
 

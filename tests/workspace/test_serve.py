@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.workspace.conftest import Until
 
 from holdfast.errors import (
     HoldfastError,
@@ -20,6 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.schema import CLIENT_METHODS
 from holdfast.workspace import Workspace
+from tests.workspace.conftest import Until
 
 
 async def ask(workspace: Workspace, method: str, **params: object) -> dict[str, object]:

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.workspace.conftest import Runs, Until
 
 from holdfast.errors import (
     InvalidParamsError,
@@ -21,6 +20,7 @@ from holdfast.errors import (
 from holdfast.schema import TerminalExitStatus
 from holdfast.workspace import Roots, Terminal, Terminals, Workspace
 from holdfast.workspace import terminals as terminals_module
+from tests.workspace.conftest import Runs, Until
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
 

@@ -72,8 +72,9 @@ class Command(Struct, frozen=True):
 class RunningCommand(ABC):
     """A command that runs, until `release` or the end of the turn.
 
-    `in_client` says whether the client runs it, and can show it live in a tool call. The methods
-    raise RemoteError and ConnectionLostError when the client fails.
+    `in_client` says whether the client runs it, and can show it live in a tool call; `shown`
+    whether one does. The methods raise RemoteError, MethodNotFoundError and ConnectionLostError
+    when the client fails.
     """
 
     in_client = False
@@ -81,10 +82,15 @@ class RunningCommand(ABC):
     def __init__(self, id: str) -> None:
         self.id = id
         self.released = False
+        self.shown = False
+        self._last: Output | None = None
+
+    async def output(self) -> Output:
+        """What it has printed so far; does not wait. After `release`, what it was then."""
+        return await self._output() if self._last is None else self._last
 
     @abstractmethod
-    async def output(self) -> Output:
-        """What it has printed so far; does not wait."""
+    async def _output(self) -> Output: ...
 
     @abstractmethod
     async def wait(self) -> Exit:
@@ -96,8 +102,13 @@ class RunningCommand(ABC):
 
     async def release(self) -> None:
         """End the command if it runs, and let go of the terminal; may be called again."""
-        if not self.released:
-            self.released = True
+        if self.released:
+            return
+        self.released = True
+        try:
+            if self.shown:  # the tool call that shows it keeps its output
+                self._last = await self._output()
+        finally:
             await self._release()
 
     @abstractmethod
@@ -114,7 +125,7 @@ class ClientCommand(RunningCommand):
         self._session_id = session_id
         self._listener = listener
 
-    async def output(self) -> Output:
+    async def _output(self) -> Output:
         request = TerminalOutputRequest(session_id=self._session_id, terminal_id=self.id)
         found = await ask(self._listener, TERMINAL_OUTPUT, request)
         status = found.exit_status
@@ -143,7 +154,7 @@ class OwnCommand(RunningCommand):
         self._terminal = terminal
         self._terminals = terminals
 
-    async def output(self) -> Output:
+    async def _output(self) -> Output:
         found = self._terminal.output()
         status = found.exit_status
         ended = None if status is None else Exit(status.exit_code, status.signal)

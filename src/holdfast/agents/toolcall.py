@@ -178,6 +178,7 @@ class RunningTool:
         Its output and exit are kept with the call, for a replay knows no terminal.
         """
         self._commands.append(command)
+        command.shown = True
         if command.in_client:
             await self._show(Terminal(terminal_id=command.id))
 
@@ -251,8 +252,6 @@ class RunningTool:
         await self._outbox.put(encode(update))
 
     async def _keep_output(self, command: RunningCommand) -> None:
-        if command.released:
-            return
         try:
             async with asyncio.timeout(OUTPUT_SECONDS):
                 output = await command.output()

@@ -6,17 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from uuid import uuid4
-
-import msgspec
-from msgspec import Struct
 
 from holdfast.agents import Agent, Listener
 from holdfast.errors import (
     AUTH_REQUIRED,
     HoldfastError,
-    InvalidParamsError,
     JournalError,
     LeaseLostError,
     RemoteError,
@@ -26,13 +21,13 @@ from holdfast.errors import (
 from holdfast.hub.attachment import Attachment, Client
 from holdfast.hub.backing import new_session_id
 from holdfast.hub.listing import Listing, milliseconds
-from holdfast.hub.marks import failed_tool, first_words, interrupted_update, title_update
+from holdfast.hub.marks import first_words
+from holdfast.hub.opening import Setup, check_folder, mend, settings_of
 from holdfast.hub.relay import Relay
 from holdfast.hub.routes import Routes
 from holdfast.hub.session import Session
 from holdfast.hub.turns import CANCEL_GRACE
 from holdfast.journal import LEASE_SECONDS, Journal, Lease, NewSession
-from holdfast.journal.fold import SessionState
 from holdfast.rpc.peer import Answer
 from holdfast.schema import (
     CLOSE_SESSION,
@@ -40,18 +35,11 @@ from holdfast.schema import (
     LOAD_SESSION,
     NEW_SESSION,
     RESUME_SESSION,
+    encode,
 )
-from holdfast.schema.splice import members, splice
+from holdfast.schema.splice import splice
 
 log = logging.getLogger(__name__)
-
-
-class Setup(Struct, frozen=True):
-    """What a client sends to open a session, checked: `params` as the agent is to get them."""
-
-    cwd: str
-    additional_directories: tuple[str, ...]
-    params: bytes
 
 
 class Hub:
@@ -145,7 +133,7 @@ class Hub:
     async def agent_session(self, session_id: str) -> str | None:
         """The agent's id of one of our sessions; None when it has none."""
         session = self._live.get(session_id)
-        if session is not None:
+        if session is not None and session.backing.is_ready:
             return session.backing.agent_session
         known = await self._journal.downstream(session_id)
         if known and await self._journal.session_of(self.agent.key, known) == session_id:
@@ -171,7 +159,7 @@ class Hub:
         await self.agent.ensure()
         params = splice(setup.params, {"sessionId": None})
         result = await self.agent.ask(NEW_SESSION.name, params, answered)
-        return made[0], splice(result, {"sessionId": msgspec.json.encode(made[0].id)})
+        return made[0], splice(result, {"sessionId": encode(made[0].id)})
 
     async def _made(self, setup: Setup, answer: bytes) -> Session:
         agent_session = new_session_id(answer)
@@ -180,7 +168,7 @@ class Hub:
         except SessionExistsError:
             session = await self._create(uuid4().hex, setup)
         await self._journal.link(self.agent.key, agent_session, session.id)
-        await session.publish("opened", [_settings_of(answer)])
+        await session.publish("opened", [settings_of(answer)])
         await session.backing.opened(agent_session, answer)
         return session
 
@@ -203,12 +191,12 @@ class Hub:
         session = await self._wake(session_id, setup)
         end = session.last_seq
         restoring = asyncio.create_task(self._restore(session), name="restore")
+        attachment = await session.attach(client, after=0)
         try:
-            attachment = await session.attach(client, after=0)
             await attachment.reached(end)
             await restoring
         except BaseException:
-            await session.detach(client)
+            await session.drop(attachment)
             raise
         finally:
             restoring.cancel()
@@ -224,7 +212,7 @@ class Hub:
         try:
             await self._restore(session)
         except BaseException:
-            await session.detach(client)
+            await session.drop(attachment)
             raise
         return attachment
 
@@ -249,11 +237,11 @@ class Hub:
             session = self._live.get(session_id)
             if session is None:
                 row = await self._journal.session(session_id)
-                _same_folder(row.cwd, setup.cwd)
+                check_folder(row.cwd, setup.cwd)
                 lease = await self._journal.acquire(session_id, self._owner)
                 session = await self._enter(lease, setup)
             else:
-                _same_folder(session.cwd, setup.cwd)
+                check_folder(session.cwd, setup.cwd)
                 with suppress(JournalError):  # then the next prompt tries again, and tells
                     await session.turns.mend()
             session.backing.setup = setup.params
@@ -261,19 +249,19 @@ class Hub:
 
     async def _enter(self, lease: Lease, setup: Setup) -> Session:
         row = await self._journal.session(lease.session_id)
-        state = await self._journal.state(lease.session_id)
+        standing = await self._journal.standing(lease.session_id)
         session = Session(
             self._journal,
             lease,
             row,
-            state.settings,
+            standing.settings,
             self.agent,
             self.routes,
             cancel_grace=self._cancel_grace,
         )
         session.backing.setup = setup.params
-        if state.turn == "running":
-            await _mend(session, state)
+        if standing.turn == "running":
+            await mend(session)
         self._live[session.id] = session
         return session
 
@@ -303,7 +291,7 @@ class Hub:
         if await self._journal.session_of(self.agent.key, session_id) is not None:
             raise UnknownSessionError(session_id)  # that is one of ours, under another id
         if (listed := self.listing.agents_own(session_id)) is not None:
-            _same_folder(listed.cwd, setup.cwd)
+            check_folder(listed.cwd, setup.cwd)
         session = await self._create(session_id, setup)
         try:
             if replay:
@@ -324,7 +312,7 @@ class Hub:
         return attachment
 
     async def _adopted(self, session: Session, result: bytes) -> None:
-        await session.publish("opened", [_settings_of(result)])
+        await session.publish("opened", [settings_of(result)])
         found = self.listing.agents_own(session.id)
         title = None if found is None else found.title
         if title is None:
@@ -349,7 +337,7 @@ class Hub:
         if agent_session is None or self.agent.capabilities.session_capabilities.close is None:
             return
         try:
-            params = msgspec.json.encode({"sessionId": agent_session})
+            params = encode({"sessionId": agent_session})
             await self.agent.ask(CLOSE_SESSION.name, params)
         except HoldfastError as exc:
             log.warning("session %s: not closed at the agent: %s", session_id, exc)
@@ -364,10 +352,10 @@ class Hub:
     async def delete(self, session_id: str) -> None:
         """Remove a session for good, here and, where it can, at the agent."""
         session = self._live.get(session_id)
-        if session is None:
-            known = await self._known_at_agent(session_id)
-        else:
-            known = session.backing.agent_session
+        known = await self._known_at_agent(session_id)
+        if session is not None:
+            if session.backing.is_ready:
+                known = session.backing.agent_session
             await self.close(session_id)
         await self._journal.delete(session_id)
         if known is None:
@@ -376,7 +364,7 @@ class Hub:
         if self.agent.capabilities.session_capabilities.delete is None:
             return
         try:
-            params = msgspec.json.encode({"sessionId": known})
+            params = encode({"sessionId": known})
             await self.agent.ask(DELETE_SESSION.name, params)
         except HoldfastError as exc:
             log.info("session %s: not deleted at the agent: %s", session_id, exc)
@@ -392,32 +380,3 @@ class Hub:
         except UnknownSessionError:
             return session_id if owner is None else None
         return None  # it has given the id to another session since, or never knew this one
-
-
-async def _mend(session: Session, state: SessionState) -> None:
-    """A turn that a crash cut off is marked, and its open tool calls are closed as failed."""
-    why = "interrupted: holdfast was ended in this turn"
-    marks = [failed_tool(tool, why) for tool in session.settings.open_tools]
-    if session.row.title is None and (title := first_words(state)) is not None:
-        marks.append(title_update(title))
-    await session.publish("update", [*marks, interrupted_update()])
-    await session.publish("turn_end", [b'{"interrupted":true}'])
-
-
-def _settings_of(answer: bytes) -> bytes:
-    """The modes and options in the answer that opened a session, as an "opened" entry."""
-    parts = members(answer) if answer.startswith(b"{") else {}
-    kept = [
-        b"%b:%b" % (msgspec.json.encode(name), parts[name])
-        for name in ("modes", "configOptions")
-        if parts.get(name, b"null") != b"null"
-    ]
-    return b"{%b}" % b",".join(kept)
-
-
-def _same_folder(known: str, asked: str) -> None:
-    """A session keeps its working directory (spec v1, session setup)."""
-    if known != asked and Path(known).resolve() != Path(asked).resolve():
-        raise InvalidParamsError(
-            f"cwd: this session belongs to {known!r}, not to {asked!r}", field="cwd"
-        )

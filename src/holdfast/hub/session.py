@@ -211,9 +211,14 @@ class Session:
         """Take `client` off this session; the turn goes on."""
         for attachment in tuple(self.attachments):
             if attachment.client is client:
-                self.attachments.remove(attachment)
-                self.questions.withdraw(client)
-                await attachment.aclose()
+                await self.drop(attachment)
+
+    async def drop(self, attachment: Attachment) -> None:
+        """End one attachment, if it has not been replaced since."""
+        if attachment in self.attachments:
+            self.attachments.remove(attachment)
+            self.questions.withdraw(attachment.client)
+            await attachment.aclose()
 
     # -- rest -----------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.conversation import CONVERSATION, Raw, plan, prompt, said, update
 
 from holdfast.cli.demo.memory import left_open, lost
 from holdfast.journal import Entry
 from holdfast.journal.fold import SessionState, fold
+from tests.cli.conversation import CONVERSATION, Raw, plan, prompt, said, update
 
 SEEN = (
     *CONVERSATION[:-1],
