@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
 
 from holdfast.agents.definition import AgentDefinition
 from holdfast.agents.inprocess import MCP_TIMEOUT, InProcessAgent
@@ -39,6 +41,18 @@ class Agent(AgentDefinition):
     `notification` add to it, before `run`.
     """
 
+    _is_imported: ClassVar[bool] = False
+
+    @classmethod
+    @contextmanager
+    def imported(cls) -> Iterator[None]:
+        """For the block, `run` returns at once: a program is imported for the agent in it."""
+        cls._is_imported = True
+        try:
+            yield
+        finally:
+            cls._is_imported = False
+
     def run(
         self,
         *,
@@ -56,31 +70,44 @@ class Agent(AgentDefinition):
         there is no prompt coroutine.
         """
         self.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked
+        if self._is_imported:
+            return  # by `holdfast run`, which runs it with options of its own
         if sys.stdin is not None and sys.stdin.isatty():
             print(  # noqa: T201 — to whoever tries it by hand
                 f"{self.name}: this is an ACP agent and waits for an editor on stdin; "
                 "name this command in your editor's settings",
                 file=sys.stderr,
             )
-        streams = claim_stdio()
-        asyncio.run(self._run_on(streams, journal, mcp_timeout, cancel_grace, max_message))
-
-    async def _run_on(
-        self,
-        streams: tuple[int, int],
-        journal: str | Path | None,
-        mcp_timeout: float,
-        cancel_grace: float,
-        max_message: int,
-    ) -> None:
-        await self.serve(
-            PipeTransport(*streams),
+        self.run_on(
+            claim_stdio(),
             journal=journal,
-            stop=stop_at_signals(),
             mcp_timeout=mcp_timeout,
             cancel_grace=cancel_grace,
             max_message=max_message,
         )
+
+    def run_on(
+        self,
+        streams: tuple[int, int],
+        *,
+        journal: str | Path | None = None,
+        mcp_timeout: float = MCP_TIMEOUT,
+        cancel_grace: float = CANCEL_GRACE,
+        max_message: int = MAX_MESSAGE,
+    ) -> None:
+        """Serve on two descriptors, one to read and one to write; else as `run`."""
+
+        async def serve_until_signal() -> None:
+            await self.serve(
+                PipeTransport(*streams),
+                journal=journal,
+                stop=stop_at_signals(),
+                mcp_timeout=mcp_timeout,
+                cancel_grace=cancel_grace,
+                max_message=max_message,
+            )
+
+        asyncio.run(serve_until_signal())
 
     async def serve(
         self,

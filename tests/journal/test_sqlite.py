@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import (
     AmbiguousIdError,
+    JournalUnavailableError,
     LeaseLostError,
     SessionExistsError,
     UnknownSessionError,
@@ -252,3 +255,23 @@ def test_a_segment_that_cannot_be_cut_stays_whole() -> None:
     compacted = Segment(3, 9, "update", 0, b"{}")
     assert compacted.after(5) == compacted
     assert [entry.seq for entry in compacted.entries()] == [9]
+
+
+async def test_who_waited_in_vain_for_another_program_does_not_wait_so_long_again(
+    tmp_path: Path,
+) -> None:
+    journal = SqliteJournal.open(tmp_path / "journal.db", busy_seconds=2.0)
+    lease = await journal.create(NewSession("s1", "a", "/w"), "me")
+    other = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    waits = []
+    for _ in range(3):
+        began = time.monotonic()
+        with pytest.raises(JournalUnavailableError):
+            await journal.append(lease, "update", [b"{}"])
+        waits.append(time.monotonic() - began)
+    other.execute("ROLLBACK")
+    other.close()
+    assert waits[1] + waits[2] < waits[0]
+    assert (await journal.append(lease, "update", [b"{}"])).first_seq == 1
+    await journal.aclose()

@@ -258,7 +258,7 @@ class RunningTool:
         except (HoldfastError, TimeoutError):
             return  # the client has gone, and the terminal with it
         if not command.in_client:
-            self._add(f"```\n{output.text[-SHOWN_OUTPUT:]}\n```")
+            self._add(_fenced(output.text[-SHOWN_OUTPUT:]))
         if not self._has_output:
             ended = output.exit
             raw = {
@@ -289,6 +289,14 @@ def _json(value: Any) -> Raw | UnsetType:
 
 def _text(text: str) -> Content:
     return Content(content=TextContent(text=text))
+
+
+def _fenced(text: str) -> str:
+    """`text` as it is, in Markdown."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
 def _words(error: BaseException) -> str | None:

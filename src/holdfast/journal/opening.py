@@ -184,6 +184,11 @@ def failure(error: sqlite3.Error, path: str) -> JournalError:
     return JournalUnavailableError(f"the journal {path} cannot be used: {error}; {advice}")
 
 
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another program held the journal."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def _damaged(path: str, how: str) -> NotAJournalError:
     return NotAJournalError(
         f"the journal {path} is damaged ({how}); it was left as it is. Keep a copy, then save "

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from holdfast.errors import LeaseLostError
+from holdfast.errors import JournalError, LeaseLostError
 from holdfast.journal import (
     checking,
     deleting,
@@ -41,13 +41,16 @@ from holdfast.journal.interface import (
 )
 from holdfast.journal.location import journal_path
 from holdfast.journal.migrations import SEQ_BITS
-from holdfast.journal.opening import failure, open_journal, writing
+from holdfast.journal.opening import failure, is_busy, open_journal, writing
 from holdfast.journal.sessions import now_ms
 
 T = TypeVar("T")
 
 BUSY_SECONDS: Final = 5.0
 """How long to wait for another process that writes before an operation fails."""
+
+HURRIED_SECONDS: Final = 0.1
+"""How long to wait after having waited in vain."""
 
 _COMMIT_BYTES: Final = 2 * 4096
 """What a small commit adds to the write-ahead log: two pages, more or less."""
@@ -72,6 +75,8 @@ class SqliteJournal:
         self._execute = connection.execute
         self._writing = threading.Lock()
         self._background = Background(path, busy_seconds, self._writing)
+        self._busy_seconds = busy_seconds
+        self._hurried = False
         self._grown = 0
         self._cursor_secret: bytes | None = None
 
@@ -142,7 +147,9 @@ class SqliteJournal:
                     (key, first, at, CODES.get(kind, kind), raw, lease.number, lease.epoch),
                 ).rowcount
         except sqlite3.Error as error:
-            raise failure(error, self.path) from error
+            raise self._failure(error) from error
+        if self._hurried:
+            self._wait_for(self._busy_seconds)
         if done != 1:
             raise LeaseLostError(lease.session_id)
         lease.next_seq = last + 1
@@ -244,7 +251,23 @@ class SqliteJournal:
             with self._writing, writing(self._connection) as connection:
                 yield connection
         except sqlite3.Error as error:
-            raise failure(error, self.path) from error
+            raise self._failure(error) from error
+        if self._hurried:
+            self._wait_for(self._busy_seconds)
+
+    def _failure(self, error: sqlite3.Error) -> JournalError:
+        """What to raise for an error of SQLite's.
+
+        Who has waited in vain for another program once does not wait so long again before a write
+        has succeeded: the event loop stands still meanwhile.
+        """
+        if is_busy(error):
+            self._wait_for(HURRIED_SECONDS)
+        return failure(error, self.path)
+
+    def _wait_for(self, seconds: float) -> None:
+        self._hurried = seconds < self._busy_seconds
+        self._connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
 
 def _read_on(
