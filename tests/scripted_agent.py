@@ -54,6 +54,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,7 @@ def delete_session(params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-METHODS = {
+METHODS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "session/new": new_session,
     "session/load": lambda params: open_session(params, replay=True),
     "session/resume": lambda params: open_session(params, replay=False),
@@ -229,6 +230,7 @@ def prompt(message: dict[str, Any]) -> None:
             remember(session_id, said)
     texts = [block.get("text", "") for block in params["prompt"]]
     own = [text for text in texts if text.startswith("[{")]
+    steps: list[dict[str, Any]]
     steps = json.loads(own[0]) if own else [{"say": "heard: " + json.dumps(params["prompt"])}]
     reply: dict[str, Any] = {"result": {"stopReason": "end_turn"}}
     later: list[dict[str, Any]] = []

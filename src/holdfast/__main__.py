@@ -16,6 +16,10 @@ def main() -> None:
         from holdfast.cli.start import start_wrap
 
         sys.exit(start_wrap(arguments[1:]))
+    if arguments[:1] == ["run"] and not {"-h", "--help"} & set(arguments):
+        from holdfast.cli.run import run
+
+        sys.exit(run(arguments[1:]))
     from holdfast.cli.main import cli
 
     cli(prog_name="holdfast")

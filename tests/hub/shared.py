@@ -17,7 +17,7 @@ from holdfast.hub import Hub, attachment
 from holdfast.journal import SqliteJournal
 from holdfast.rpc import MAX_MESSAGE
 from holdfast.rpc.peer import Answer, OnAnswer
-from holdfast.schema import AgentCapabilities
+from holdfast.schema import AgentCapabilities, decode
 from holdfast.server import Connection
 from holdfast.transports.memory import MemoryTransport, memory_pair
 from tests.editor import Talker
@@ -31,14 +31,21 @@ class PuppetAgent:
         self.capabilities = AgentCapabilities()
         self.generation = 0
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.told: list[str] = []
+        self.cancelled = asyncio.Event()
         self.results: dict[str, bytes] = {}
+        self.hangs_after: dict[str, int] = {}
         self.listener = listener
         self._made = 0
         self._turns: dict[str, OnAnswer] = {}
         self._news = asyncio.Event()
 
     # -- pulled by the test -----------------------------------------------------------------
+
+    def can(self, *session_capabilities: str) -> None:
+        """Advertise these."""
+        names = ",".join(f'"{name}":{{}}' for name in session_capabilities)
+        raw = f'{{"sessionCapabilities":{{{names}}}}}'.encode()
+        self.capabilities = decode(AgentCapabilities, raw).value
 
     async def say(self, session: str, *texts: str) -> None:
         """A chunk of text for each, all in one read."""
@@ -82,7 +89,10 @@ class PuppetAgent:
         self.generation += 1
 
     async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
+        times = sum(asked == method for asked, _ in self.asked)
         self.asked.append((method, json.loads(params)))
+        if times >= self.hangs_after.get(method, times + 1):
+            await asyncio.get_running_loop().create_future()
         result = self.results.get(method)
         if method == "session/new":
             result = b'{"sessionId":"s%d"}' % self._made
@@ -100,9 +110,9 @@ class PuppetAgent:
         self._news.set()
 
     async def tell(self, method: str, params: bytes) -> None:
-        self.told.append(method)
         if method == "session/cancel":
             session = json.loads(params)["sessionId"]
+            self.cancelled.set()
             if session in self._turns:
                 await self.end(session, b'{"stopReason":"cancelled"}')
 

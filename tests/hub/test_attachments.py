@@ -263,7 +263,7 @@ async def test_a_client_that_goes_leaves_the_session_to_the_others(journal: Path
         await house.agent.prompted(session)
         await one.go()
         turn = two.begin_prompt(session, "mine")  # waits for the turn that was left
-        await two.until(lambda: "session/cancel" in house.agent.told or not turn.done())
+        await asyncio.wait_for(house.agent.cancelled.wait(), 5)
         await house.agent.prompted(session)
         await house.agent.say(session, "for two")
         await house.agent.end(session)
@@ -336,3 +336,43 @@ async def test_a_load_that_fails_leaves_nobody_attached(journal: Path) -> None:
         await house.agent.say(session, "1 ")
         await one.until_text("1 ")
         assert two.updates() == []
+
+
+async def test_of_two_loads_at_once_the_later_one_counts(journal: Path) -> None:
+    with small_pages():
+        async with shared(journal) as house:
+            one, two = await house.client(), await house.client()
+            session = await one.new()
+            for n in range(100):
+                await house.agent.say(session, f"{n} ")
+            loads = [two.begin("session/load", open_params(session, "/")) for _ in range(2)]
+            await asyncio.wait(loads)
+            assert loads[1].result() == {}
+            loads[0].exception()
+            await house.agent.say(session, "100 ")
+            await two.until_text("100 ")
+            assert numbers(two)[-101:] == list(range(101))
+
+
+async def test_a_flood_of_notifications_to_a_client_that_does_not_read_slows_the_agent(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        client.reads.clear()
+        params = json.dumps({"sessionId": session, "filler": "x" * 10_000}).encode()
+
+        async def flood() -> None:
+            for _ in range(1000):
+                note = NotificationReceived("_vendor/note", params)
+                await house.agent.listener.on_notification(note)
+
+        flooding = asyncio.create_task(flood())
+        await client.until(lambda: True)
+        done, _ = await asyncio.wait([flooding], timeout=0.3)
+        assert not done
+        assert client.connection.buffered < LAG + 4 * len(params)
+        client.reads.set()
+        await flooding
+        await client.until(lambda: len(client.messages) == 2 + 1000)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import received, wrapped
+from tests.editor import prompt_params, received, wrapped
 
 CANCELLED = {"stopReason": "cancelled"}
 
@@ -214,6 +214,55 @@ async def test_a_prompt_that_waits_for_an_overdue_turn_can_be_cancelled(
         client.tell("session/cancel", {"sessionId": session})
         assert await second == CANCELLED
         assert len(received(log, "session/prompt")) == 1
+
+
+async def test_nothing_of_a_cancelled_turn_follows_its_answer(journal: Path) -> None:
+    late = {"sessionUpdate": "x-late"}
+    title = {"sessionUpdate": "session_info_update", "title": "Late, and no part of the turn"}
+    async with wrapped(journal) as client:
+        session = await client.new()
+        turn = client.begin_prompt(
+            session, {"say": "a"}, {"later": late}, {"later": title}, {"until": "cancel"}
+        )
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+        await client.until(lambda: title in client.updates())
+        await client.prompt(session, {"say": "b"}, {"later": {"sessionUpdate": "x-fine"}})
+        await client.until(lambda: {"sessionUpdate": "x-fine"} in client.updates())
+        assert late not in client.updates()
+
+
+async def test_tool_calls_of_a_cancelled_turn_are_closed(journal: Path) -> None:
+    tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T", "status": "in_progress"}
+    async with wrapped(journal) as client:
+        session = await client.new()
+        turn = client.begin_prompt(session, {"update": tool}, {"until": "cancel"})
+        await client.until(lambda: tool in client.updates())
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == CANCELLED
+        [closed] = [u for u in client.updates() if u["sessionUpdate"] == "tool_call_update"]
+        assert (closed["toolCallId"], closed["status"]) == ("t", "failed")
+        assert all(key.startswith("holdfast/") for key in closed["_meta"])
+
+
+async def test_a_prompt_cannot_go_to_an_agent_stuck_in_one_session_and_at_work_in_another(
+    journal: Path, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    async with wrapped(journal, "--cancel-grace", "0.1") as client:
+        stuck, busy = await client.new(), await client.new()
+        turn = client.begin_prompt(stuck, {"say": "a"}, {"until": "cancel ignored"})
+        other = client.begin_prompt(busy, {"until": str(go)}, {"say": "b"})
+        await client.until_text("a")
+        client.tell("session/cancel", {"sessionId": stuck})
+        assert await turn == CANCELLED
+        error = await client.refused("session/prompt", prompt_params(stuck, "c"))
+        assert "cancelled turn" in error.message
+        go.touch()
+        assert await other == {"stopReason": "end_turn"}
+        # Nobody else is served now: the agent can be started again.
+        assert await client.prompt(stuck, {"say": "d"}) == {"stopReason": "end_turn"}
 
 
 async def test_a_turn_that_was_cancelled_is_shown_on_load(journal: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import received, wrapped
+from tests.editor import Refused, received, wrapped
 
 INVALID_PARAMS = -32602
 
@@ -177,6 +177,28 @@ async def test_an_updates_session_is_the_clients_when_ids_differ(
         assert received(log, "session/prompt")[0]["params"]["sessionId"] == "0"
         told = [message["params"] for message in client.messages if "method" in message]
         assert {params["sessionId"] for params in told} == {session}
+
+
+async def test_an_update_before_the_answer_to_new_is_not_taken_for_a_session_of_the_last_process(
+    journal: Path,
+) -> None:
+    commands = [{"name": "early", "description": ""}]
+    early = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
+    params = {"sessionId": "0", "update": early}
+    line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
+    async with wrapped(journal, ids="counter", before={"session/new": [line]}) as client:
+        old = await client.new()
+        await client.until(lambda: client.updates(old) == [early])
+        with pytest.raises(Refused):
+            await client.prompt(old, {"exit": 3})
+        new = await client.new()  # which the agent, started again, calls "0" as well
+        assert old != new
+        await client.until(lambda: client.updates(new) == [early])
+        assert client.updates(old).count(early) == 1
+        await client.prompt(old, {"say": "old"})
+        await client.prompt(new, {"say": "new"})
+        assert client.text(session_id=new) == "new"
+        assert client.text(session_id=old).endswith("old")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -106,7 +106,7 @@ class RunningTool:
         """Show the call as pending, before it runs; asking for permission does it."""
         if self.announced:
             return
-        self.announced = True
+        self.announced, self._stale = True, False
         await self._outbox.put(
             encode(
                 ToolCall(
@@ -114,6 +114,7 @@ class RunningTool:
                     title=self.title,
                     name=self._name,
                     kind=self._kind,
+                    content=tuple(self._content),
                     locations=self._locations,
                     raw_input=self._input,
                 )

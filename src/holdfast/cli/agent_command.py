@@ -80,7 +80,7 @@ def command(
     The names are those of pydantic-ai. A name that begins with `openai:` uses the responses
     interface, `openai-chat:` the older one, which most compatible servers have.
     """
-    if find_spec("pydantic_ai") is None:
+    if not _is_installed("pydantic_ai"):
         raise ModelError("holdfast agent needs pydantic-ai: pip install 'holdfast[model]'")
     from holdfast.transports.stdio import claim_stdio
 
@@ -104,6 +104,13 @@ def command(
             mcp_timeout=mcp_timeout,
         )
     )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
 
 
 async def _serve(

@@ -24,6 +24,7 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "wrap": Entry("wrap_command", "Speak ACP on stdio for an editor, in front of an agent."),
+    "run": Entry("run_command", "Speak ACP on stdio with an agent written in Python."),
     "agent": Entry("agent_command", "Serve a coding agent on a language model, on stdio."),
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),

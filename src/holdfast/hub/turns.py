@@ -75,6 +75,7 @@ class Turns:
         self._queue: list[Turn] = []
         self._one_at_a_time = asyncio.Lock()
         self._at_agent: Turn | None = None
+        self._hushed = False
         self._winding_down: set[asyncio.Task[None]] = set()
         self._failed: HoldfastError | None = None
 
@@ -85,8 +86,12 @@ class Turns:
 
     @property
     def overdue(self) -> bool:
-        """Whether the agent is still at a turn that is over for everybody else."""
-        return self._at_agent is not None and self._at_agent.over.done()
+        """Whether what the agent says now is of a turn that is over for everybody else.
+
+        Also behind its answer, if the turn was cancelled, until the next prompt is sent (spec v1,
+        prompt turn, "Cancellation": what it still has to say comes before the answer).
+        """
+        return self._hushed if self._at_agent is None else self._at_agent.over.done()
 
     @property
     def cancelling(self) -> bool:
@@ -147,12 +152,14 @@ class Turns:
             if self._at_agent is turn:
                 self._at_agent = None
             turn.left_agent.set()
+            self._hushed = turn.cancelled
             if isinstance(answer, bytes):
                 await self._backing.understood()
             await self._end(turn, answer)
 
         self._backing.agent.begin(PROMPT.name, params, answered)
         self._at_agent = turn
+        self._hushed = False
 
     async def _record(self, turn: Turn) -> None:
         """Commit the prompt; show it to the other clients."""
@@ -214,6 +221,7 @@ class Turns:
             result = ENDED
         if turn.cancelled:
             result = splice(result, {"stopReason": b'"cancelled"'})
+            await self._close_tools("cancelled")
         await self._give_title(turn)
         await self._finish(turn, result, result)
 
@@ -300,9 +308,7 @@ class Turns:
                 await turn.left_agent.wait()
         except TimeoutError:
             log.warning("session %s: a cancelled turn was answered for", self._session.id)
-            if not turn.over.done():
-                await self._close_tools("cancelled")
-                await self._end(turn, CANCELLED)
+            await self._end(turn, CANCELLED)
 
     def _wind_down(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work, name="turn winds down")

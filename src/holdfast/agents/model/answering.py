@@ -10,7 +10,7 @@ from pydantic_ai.exceptions import ContentFilterError
 from holdfast.agents.model.accounts import Accounts
 from holdfast.agents.model.instructing import MODES, instructions
 from holdfast.agents.model.memory import Memory
-from holdfast.agents.model.prompting import user_content
+from holdfast.agents.model.prompting import joined, user_content
 from holdfast.agents.model.servers import ServerTools
 from holdfast.agents.model.tools import CHANGING, own_tools
 from holdfast.agents.model.work import PLAN, Work
@@ -18,7 +18,7 @@ from holdfast.agents.stopping import MaxTokens, Refusal
 
 if TYPE_CHECKING:
     from pydantic_ai.agent import AgentRun
-    from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent
+    from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
     from pydantic_ai.models import Model
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.tools import ToolDefinition
@@ -64,7 +64,7 @@ class Answering:
         progress: _Progress | None = None
         try:
             async with self._agent.iter(
-                _joined(user_content(turn.prompt)),
+                joined(user_content(turn.prompt)),
                 message_history=history,
                 model=model,
                 model_settings=settings,
@@ -137,12 +137,6 @@ class _Progress:
     def keep_rest(self) -> None:
         """Keep what a run that has ended in whatever way leaves, half an answer included."""
         self._memory.add(self.run.new_messages()[self._kept :])
-
-
-def _joined(content: list[UserContent]) -> str | list[UserContent]:
-    """Text alone as such: it is what most prompts are."""
-    texts = [part for part in content if isinstance(part, str)]
-    return "\n\n".join(texts) if len(texts) == len(content) else content
 
 
 def _is_offered(ctx: RunContext[Work], tool: ToolDefinition) -> bool:

@@ -22,6 +22,7 @@ from holdfast.agents.model.memory import Memory
 from holdfast.agents.model.models import Models
 from holdfast.agents.model.titling import make_title
 from holdfast.agents.model.work import ASK, CODE, PLAN
+from holdfast.errors import ModelError
 from holdfast.schema import SessionInfoUpdate, encode
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Coder:
             await asyncio.wait(running)
 
     async def _load(self, name: str) -> None:
-        with suppress(*FAILURES):  # told when it is needed
+        with suppress(ModelError):  # told when it is needed
             await self.models.get(name)
 
     async def _title(

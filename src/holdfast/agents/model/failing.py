@@ -37,10 +37,10 @@ WHAT_TO_DO: tuple[tuple[type[ModelAPIError], str], ...] = (
     (ModelConnectionError, "check the network, and the base URL"),
 )
 
-Failure = AgentRunError | UserError | ImportError | FallbackExceptionGroup
+Failure = AgentRunError | UserError | FallbackExceptionGroup
 """What pydantic-ai raises when it is not our mistake."""
 
-FAILURES = (AgentRunError, UserError, ImportError, FallbackExceptionGroup)
+FAILURES = (AgentRunError, UserError, FallbackExceptionGroup)
 
 
 def meaning(error: Failure, model: str) -> StopTurn | ModelError:
@@ -57,7 +57,12 @@ def meaning(error: Failure, model: str) -> StopTurn | ModelError:
         case UnexpectedModelBehavior():
             return ModelError(f"{model} does not answer as it should: {_clean(error.message)}")
         case _:
-            return ModelError(f"{model} cannot be used: {_clean(str(error))}")
+            return unusable(error, model)
+
+
+def unusable(error: Exception, model: str) -> ModelError:
+    """What to tell of a model that cannot even be asked."""
+    return ModelError(f"{model} cannot be used: {_clean(str(error)) or type(error).__name__}")
 
 
 def _service_error(error: ModelAPIError, model: str) -> ModelError:
@@ -83,7 +88,7 @@ def _said(body: object) -> str:
         try:
             return _said(json.loads(body)) or body
         except ValueError:
-            return body
+            return "" if body.lstrip().startswith("<") else body  # a proxy's page
     if isinstance(body, list):
         return next(filter(None, map(_said, body)), "")
     if isinstance(body, dict):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from holdfast.agents.model.failing import unusable
 from holdfast.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Models:
         self.names = tuple(dict.fromkeys(names))
 
     async def get(self, name: str) -> Model:
-        """The model; raises UserError or ImportError, which say what is missing."""
+        """The model; raises ModelError, which says what is missing."""
         if name not in self._loaded:
             loading = self._loading.get(name)
             if loading is None:
@@ -35,6 +36,8 @@ class Models:
                 self._loading[name] = loading
             try:
                 self._loaded[name] = await asyncio.shield(loading)
+            except Exception as error:  # each provider's SDK has its own for what it misses
+                raise unusable(error, name) from None
             finally:
                 if loading.done():
                     self._loading.pop(name, None)

@@ -40,6 +40,12 @@ def model_content(blocks: Sequence[ContentBlock]) -> list[UserContent]:
     return [_content(block, f"content[{place}]") for place, block in enumerate(blocks)]
 
 
+def joined(content: list[UserContent]) -> str | list[UserContent]:
+    """Text alone as such: it is what most content is."""
+    texts = [part for part in content if isinstance(part, str)]
+    return "\n\n".join(texts) if len(texts) == len(content) else content
+
+
 def _content(block: ContentBlock, place: str) -> UserContent:
     match block:
         case TextContent(text=text):

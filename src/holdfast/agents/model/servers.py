@@ -12,7 +12,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets.abstract import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
-from holdfast.agents.model.prompting import model_content
+from holdfast.agents.model.prompting import joined, model_content
 from holdfast.agents.model.secrecy import without_keys
 from holdfast.agents.model.sketches import Sketch, sketch
 from holdfast.agents.model.work import PLAN, Work
@@ -72,7 +72,7 @@ class ServerTools(AbstractToolset[Work]):
         tool_args: dict[str, Any],
         ctx: RunContext[Work],
         tool: ToolsetTool[Work],
-    ) -> list[UserContent]:
+    ) -> str | list[UserContent]:
         known = self._known[name]
         work = ctx.deps
         async with work.running(ctx) as call:
@@ -84,7 +84,8 @@ class ServerTools(AbstractToolset[Work]):
                 await call.progress(_words(progress))
 
             connection = work.turn.mcp[known.server]
-            result = await connection.call(known.name, tool_args, on_progress=show)
+            with work.turn.waiting():
+                result = await connection.call(known.name, tool_args, on_progress=show)
             return await _told(call, result)
 
     def draw(self, name: str, arguments: Mapping[str, object]) -> Sketch:
@@ -115,15 +116,17 @@ def reads_only(tool: Tool) -> bool:
     return (tool.annotations or {}).get("readOnlyHint") is True
 
 
-async def _told(call: RunningTool, result: CallResult) -> list[UserContent]:
+async def _told(call: RunningTool, result: CallResult) -> str | list[UserContent]:
     """Show the result, and give the model what it can take of it; ToolFailed if it is none."""
     for block in result.content:
         await call.content(block)
     await call.output(result.raw)
     if result.failed:
         raise ToolFailed(_short(result.text) or "the tool failed and does not say why")
-    content = model_content(result.content)
-    return [_short(part) if isinstance(part, str) else part for part in content] or ["(Nothing.)"]
+    content = joined(model_content(result.content))
+    if isinstance(content, str):
+        return _short(content) or "(Nothing.)"
+    return [_short(part) if isinstance(part, str) else part for part in content]
 
 
 def _short(text: str) -> str:

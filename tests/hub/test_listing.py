@@ -1,0 +1,44 @@
+"""The list when the agent is slow to give its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.hub import listing
+from tests.editor import received, wrapped
+from tests.hub.shared import shared
+
+
+async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_ours(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "AGENT_DEADLINE", 0.05)
+    async with shared(journal) as house:
+        house.agent.can("list")
+        client = await house.client()
+        session = await client.new()
+        house.agent.results["session/list"] = (
+            b'{"sessions":[{"sessionId":"theirs","cwd":"/"}],"nextCursor":"more"}'
+        )
+        house.agent.hangs_after["session/list"] = 1
+        found = [info["sessionId"] for info in await client.sessions()]
+        assert found == [session, "theirs"]  # and what it had said by then
+
+
+async def test_the_agent_is_asked_again_only_for_a_first_page(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    sessions = [{"sessionId": f"s{n:02}", "cwd": "/"} for n in range(60)]
+    can: dict[str, Any] = {"sessionCapabilities": {"list": {}}}
+    replies = {"session/list": [{"sessions": sessions}]}
+    async with wrapped(journal, log=str(log), capabilities=can, replies=replies) as client:
+        assert len(await client.sessions()) == 60
+        assert len(received(log, "session/list")) == 1
+        page = await client.call("session/list", {})
+        await client.call("session/list", {"cwd": "/other"})
+        rest = await client.call("session/list", {"cursor": page["nextCursor"]})
+        assert len(page["sessions"] + rest["sessions"]) == 60
