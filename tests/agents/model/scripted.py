@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from msgspec import Struct
 from pydantic_ai.messages import (
@@ -64,9 +64,7 @@ class Script:
         title: Sequence[Step] = ("A title",),
         name: str = "scripted",
     ) -> None:
-        self.answers = [
-            [*answer] if isinstance(answer, list | tuple) else [answer] for answer in answers
-        ]
+        self.answers = [_steps(answer) for answer in answers]
         self.title = title
         self.titles = 0
         self.requests: list[list[ModelMessage]] = []
@@ -115,6 +113,10 @@ class Script:
                     raise step
                 case _:
                     await step()
+
+
+def _steps(answer: Sequence[Step] | Step) -> Sequence[Step]:
+    return answer if isinstance(answer, list | tuple) else [cast(Step, answer)]
 
 
 def _short(message: ModelMessage) -> list[str]:

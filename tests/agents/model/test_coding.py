@@ -20,10 +20,11 @@ from holdfast.schema import (
     EmbeddedResource,
     ImageContent,
     RequestPermissionRequest,
+    SessionConfigSelect,
     TextContent,
     TextResourceContents,
 )
-from holdfast.testing import Client, Told, connect
+from holdfast.testing import Client, ClientSession, Told, connect
 from tests.agents.model.scripted import Call, Script, Think, call
 
 
@@ -35,6 +36,10 @@ def statuses(told: Told) -> list[str]:
         made.get("status", "pending"),
         *(change["status"] for change in changes if "status" in change),
     ]
+
+
+def selects(session: ClientSession) -> list[SessionConfigSelect]:
+    return [option for option in session.options if isinstance(option, SessionConfigSelect)]
 
 
 def last_content(told: Told) -> list[dict[str, Any]]:
@@ -591,13 +596,13 @@ async def test_models_can_be_chosen_by_option_and_by_command() -> None:
     coding(agent, [first.model, second.model])
     async with connect(agent) as client:
         session = await client.new_session()
-        option = next(option for option in session.options if option.id == "model")
-        assert option.category == "model"
+        shown = [(option.id, option.category) for option in selects(session)]
+        assert shown == [("mode", "mode"), ("model", "model"), ("thinking", "thought_level")]
         assert (await session.prompt("who?")).text == "I am first"
         assert (await session.prompt("/model oth")).text == "Going on with other."
         assert (await session.prompt("who?")).text == "I am second"
-        shown = await session.prompt("/model")
-        assert shown.text == "There are:\n\n- scripted\n- other (in use)"
+        listed = await session.prompt("/model")
+        assert listed.text == "There are:\n\n- scripted\n- other (in use)"
         await session.set_option("model", "scripted")
         assert (await session.prompt("who?")).text == "first again"
     assert second.given()[:2] == ["user: who?", "model: I am first"]

@@ -86,7 +86,7 @@ def test_a_mended_conversation_survives_being_written_down(messages: list[ModelM
 
 
 def test_a_call_that_nobody_finished_was_cancelled() -> None:
-    conversation = [
+    conversation: list[ModelMessage] = [
         ModelRequest(parts=[UserPromptPart("go")]),
         ModelResponse(parts=[ToolCallPart("tool", {}, "c1"), ToolCallPart("tool", {}, "c2")]),
         ModelRequest(parts=[ToolReturnPart("tool", "done", tool_call_id="c2")]),

@@ -91,7 +91,10 @@ def test_images_are_seen(block: ContentBlock) -> None:
 
 
 def test_an_image_that_is_not_base64_is_refused_with_its_place() -> None:
-    blocks = [TextContent(text="look"), ImageContent(data="%%%", mime_type="image/png")]
+    blocks: list[ContentBlock] = [
+        TextContent(text="look"),
+        ImageContent(data="%%%", mime_type="image/png"),
+    ]
     with pytest.raises(InvalidParamsError, match=r"prompt\[1\]\.data is not base64"):
         user_content(blocks)
 

@@ -10,10 +10,11 @@ from pydantic_ai.exceptions import ContentFilterError
 from holdfast.agents.model.accounts import Accounts
 from holdfast.agents.model.instructing import MODES, instructions
 from holdfast.agents.model.memory import Memory
+from holdfast.agents.model.modes import PLAN
 from holdfast.agents.model.prompting import joined, user_content
 from holdfast.agents.model.servers import ServerTools
 from holdfast.agents.model.tools import CHANGING, own_tools
-from holdfast.agents.model.work import PLAN, Work
+from holdfast.agents.model.work import Work
 from holdfast.agents.stopping import MaxTokens, Refusal
 
 if TYPE_CHECKING:

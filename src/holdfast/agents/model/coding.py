@@ -10,41 +10,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from pydantic_ai.settings import ModelSettings, ThinkingLevel
-
-from holdfast.agents.model.accounts import Accounts
-from holdfast.agents.model.answering import Answering
-from holdfast.agents.model.compacting import summed_up
-from holdfast.agents.model.failing import FAILURES, meaning
-from holdfast.agents.model.memory import Memory
 from holdfast.agents.model.models import Models
-from holdfast.agents.model.titling import make_title
-from holdfast.agents.model.work import ASK, CODE, PLAN
+from holdfast.agents.model.modes import ASK, CODE, DEFAULT, LEVELS, MODEL, PLAN, THINKING
 from holdfast.errors import ModelError
-from holdfast.schema import SessionInfoUpdate, encode
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import Model
 
     from holdfast.agents.authored import AuthoredSession
     from holdfast.agents.definition import AgentDefinition
+    from holdfast.agents.model.replying import Replying
     from holdfast.agents.turn import Turn
 
-MODEL = "model"
-THINKING = "thinking"
-DEFAULT = "default"
-LEVELS = (DEFAULT, "off", "low", "medium", "high")
-"""How much a model thinks, as far as it lets that be chosen."""
-
-TITLED = "titled"
-"""In the session's store: the model has named the session, and will not again."""
-
-TITLING = "titling"
 LOADING = "loading"
-"""Tasks, in the session's state; they end with it."""
+"""In the session's state: the task that loads the model."""
 
 MAX_REQUESTS = 100
 
@@ -61,16 +43,17 @@ def coding(
     A model is a name as pydantic-ai has it, such as "anthropic:claude-sonnet-4-5"; keys and base
     URLs come from the environment variables of its provider. `max_requests` is how often a model
     is asked in one turn; `context_window`, in tokens, is for models that pydantic-ai does not
-    know. Raises DeclarationError when the agent has a prompt handler, or modes, already.
+    know. Raises DeclarationError when the agent has a prompt handler, or these modes, already.
     """
-    coder = Coder(Models(models), Answering(max_requests, context_window))
+    coder = Coder(Models(models), max_requests, context_window)
     agent.image = agent.embedded_context = True
     agent.mode(ASK, "Ask", "Asks before each change and each command")
     agent.mode(CODE, "Code", "Changes files freely, asks before each command")
     agent.mode(PLAN, "Plan", "Explores and proposes; changes nothing")
     names = coder.models.names
     agent.option(MODEL, "Model", default=names[0], values=names, category="model")
-    agent.option(THINKING, "Thinking", default=DEFAULT, values=LEVELS, category="thought_level")
+    levels = [(level, level.title()) for level in LEVELS]
+    agent.option(THINKING, "Thinking", default=DEFAULT, values=levels, category="thought_level")
     agent.prompt(coder.answer)
     agent.command("compact", "Sum the conversation up, to make room", hint="what to keep")(
         coder.compact
@@ -84,97 +67,58 @@ def coding(
 class Coder:
     """What answers the prompts and the commands of one agent."""
 
-    def __init__(self, models: Models, answering: Answering) -> None:
+    def __init__(self, models: Models, max_requests: int, context_window: int | None) -> None:
         self.models = models
-        self._answering = answering
+        self._max_requests = max_requests
+        self._context_window = context_window
+        self._made: Replying | None = None
 
     async def answer(self, turn: Turn) -> None:
-        """The prompt handler. Raises StopTurn, and ModelError with what the person can do."""
-        name = self._chosen(turn.session)
-        try:
-            model = await self.models.get(name)
-            messages = await self._answering.answer(turn, model, _settings(turn.session))
-        except FAILURES as error:
-            raise meaning(error, name) from None  # it may hold what nobody is to see
-        if TITLED not in turn.session.store and TITLING not in turn.session.state:
-            titling = self._title(turn.session, model, messages)
-            turn.session.state[TITLING] = asyncio.create_task(titling, name="title")
+        """The prompt handler."""
+        await (await self._replying()).answer(turn, self._chosen(turn.session))
 
     async def compact(self, turn: Turn, words: str) -> None:
-        """`/compact`: let the conversation go on from a summary of it."""
-        memory = Memory(turn.session)
-        messages = await memory.read()
-        if len(messages) <= 2:
-            await turn.say("There is nothing to sum up yet.")
-            return
-        name = self._chosen(turn.session)
-        try:
-            model = await self.models.get(name)
-            summary, response = await summed_up(model, messages, words)
-        except FAILURES as error:
-            raise meaning(error, name) from None
-        memory.begin_with(summary)
-        Accounts(turn.session).pay(response.usage)
-        await turn.say(f"Summed up {len(messages)} messages. From here on I know this:\n\n")
-        await turn.say(response.text or "")
+        """`/compact`, `/compact WHAT TO KEEP`."""
+        await (await self._replying()).compact(turn, self._chosen(turn.session), words)
 
     async def choose_model(self, turn: Turn, words: str) -> None:
         """`/model`, `/model NAME`: show the models, or go on with another."""
-        fitting = [name for name in self.models.names if words and words in name]
-        if words in self.models.names:
-            fitting = [words]
-        if len(fitting) == 1:
+        names = self.models.names
+        fitting = [words] if words in names else [name for name in names if words in name]
+        if words and len(fitting) == 1:
             await turn.session.set_option(MODEL, fitting[0])
             await turn.say(f"Going on with {fitting[0]}.")
             return
         chosen = self._chosen(turn.session)
-        shown = [f"- {name}{' (in use)' if name == chosen else ''}" for name in self.models.names]
-        why = f"Not one model fits {words!r}. " if words else ""
+        shown = [f"- {name}{' (in use)' if name == chosen else ''}" for name in names]
+        why = f"{words!r} does not say which model. " if words else ""
         await turn.say("\n".join([f"{why}There are:", "", *shown]))
 
     async def opened(self, session: AuthoredSession) -> None:
-        """Begin to load the model: its SDK takes longer than a person takes to type."""
-        loading = self._load(self._chosen(session))
-        session.state[LOADING] = asyncio.create_task(loading, name="load model")
+        """Begin to load the model: that takes longer than a person takes to type."""
+        session.state[LOADING] = asyncio.create_task(self._load(session), name="load model")
 
     async def closed(self, session: AuthoredSession) -> None:
         """End what goes on beside the turns."""
-        tasks = [session.state.pop(key, None) for key in (TITLING, LOADING)]
-        running = [task for task in tasks if task is not None]
-        for task in running:
+        tasks = [task for task in session.state.values() if isinstance(task, asyncio.Task)]
+        for task in tasks:
             task.cancel()
-        if running:
-            await asyncio.wait(running)
+        if tasks:
+            await asyncio.wait(tasks)
 
-    async def _load(self, name: str) -> None:
+    async def _load(self, session: AuthoredSession) -> None:
+        await self._replying()
         with suppress(ModelError):  # told when it is needed
-            await self.models.get(name)
+            await self.models.get(self._chosen(session))
 
-    async def _title(
-        self, session: AuthoredSession, model: Model, messages: list[ModelMessage]
-    ) -> None:
-        try:
-            made = await make_title(model, messages)
-            if made is not None:
-                title, usage = made
-                Accounts(session).pay(usage)
-                session.store[TITLED] = True
-                await session.outbox.put(encode(SessionInfoUpdate(title=title)))
-                await session.store.save()
-        finally:
-            session.state.pop(TITLING, None)
+    async def _replying(self) -> Replying:
+        if self._made is None:
+            await asyncio.to_thread(import_module, "holdfast.agents.model.replying")
+            from holdfast.agents.model.replying import Replying
+
+            self._made = Replying(self.models, self._max_requests, self._context_window)
+        return self._made
 
     def _chosen(self, session: AuthoredSession) -> str:
         chosen = session.options.get(MODEL)
         return chosen if isinstance(chosen, str) else self.models.names[0]
-
-
-def _settings(session: AuthoredSession) -> ModelSettings:
-    settings = ModelSettings(cache=True)
-    level = session.options.get(THINKING)
-    if isinstance(level, str) and level != DEFAULT:
-        settings["thinking"] = False if level == "off" else cast(ThinkingLevel, level)
-        if level != "off":
-            # OpenAI thinks aloud only when it is asked to.
-            settings = cast(ModelSettings, {**settings, "openai_reasoning_summary": "auto"})
-    return settings

@@ -7,7 +7,7 @@ import platform
 from datetime import date
 from typing import TYPE_CHECKING
 
-from holdfast.agents.model.work import ASK, CODE, PLAN
+from holdfast.agents.model.modes import ASK, CODE, PLAN
 from holdfast.errors import HoldfastError
 from holdfast.workspace import Files, Roots
 

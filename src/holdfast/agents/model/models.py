@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.agents.model.failing import unusable
 from holdfast.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ class Models:
             try:
                 self._loaded[name] = await asyncio.shield(loading)
             except Exception as error:  # each provider's SDK has its own for what it misses
+                from holdfast.agents.model.failing import unusable
+
                 raise unusable(error, name) from None
             finally:
                 if loading.done():

@@ -12,10 +12,11 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets.abstract import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
+from holdfast.agents.model.modes import PLAN
 from holdfast.agents.model.prompting import joined, model_content
 from holdfast.agents.model.secrecy import without_keys
 from holdfast.agents.model.sketches import Sketch, sketch
-from holdfast.agents.model.work import PLAN, Work
+from holdfast.agents.model.work import Work
 
 if TYPE_CHECKING:
     from pydantic_ai import RunContext

@@ -10,10 +10,11 @@ from pydantic import BaseModel, Field
 from pydantic_ai import FunctionToolset, RunContext
 
 from holdfast.agents.model.editing import first_change, replaced
+from holdfast.agents.model.modes import CODE
 from holdfast.agents.model.searching import Query, search
 from holdfast.agents.model.secrecy import without_keys
 from holdfast.agents.model.walking import listed
-from holdfast.agents.model.work import CODE, Work
+from holdfast.agents.model.work import Work
 from holdfast.errors import HoldfastError, MissingFileError, WorkspaceError
 from holdfast.schema import PlanEntry
 

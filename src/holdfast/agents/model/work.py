@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_ai.exceptions import ToolFailed
 
+from holdfast.agents.model.modes import ASK, PLAN
 from holdfast.agents.model.showing import Showing
 from holdfast.errors import HoldfastError
 
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from holdfast.agents.model.showing import Draw
     from holdfast.agents.toolcall import RunningTool
     from holdfast.agents.turn import Turn
-
-ASK = "ask"
-CODE = "code"
-PLAN = "plan"
-"""The modes: ask before each change, change freely, change nothing."""
 
 REFUSED = (
     "The person did not allow this. Do not try to get the same done in another way; "
