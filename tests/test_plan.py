@@ -26,7 +26,7 @@ ROWS = {
     "conformance": 9,
     "web": 9,
     "cli": 10,
-    "agent": 11,
+    "agent": 9,
     "testing": 11,
     "__init__": 12,
     "__main__": 12,

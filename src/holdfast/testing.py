@@ -15,7 +15,7 @@ import asyncio
 import os
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -114,6 +114,9 @@ DEADLINE = 30.0
 Permission: TypeAlias = "Callable[[RequestPermissionRequest], str | None] | Sequence[str] | str"
 """The kind or id of the option to choose ("allow_once", …): always the same; one after the other;
 or as a function says. A function that returns None leaves the question open."""
+
+Answer: TypeAlias = "Callable[[dict[str, Any]], Awaitable[Any]]"
+"""Answers one method of the client: JSON in, JSON out."""
 
 Form: TypeAlias = "Callable[[CreateElicitationRequest], Mapping[str, Any] | None]"
 """Fills a form in; None declines."""
@@ -258,6 +261,7 @@ class Client:
         permission: Permission,
         form: Form | None,
         buffers: dict[str, str] | None,
+        answers: Mapping[str, Answer],
         mcp_timeout: float,
         cancel_grace: float,
     ) -> None:
@@ -275,6 +279,7 @@ class Client:
             iter(()) if callable(permission) or isinstance(permission, str) else iter(permission)
         )
         self._form = form
+        self._answers = answers
         self._mcp_timeout = mcp_timeout
         self._cancel_grace = cancel_grace
         self._updates: dict[str, list[tuple[bytes, Update]]] = {}
@@ -406,7 +411,10 @@ class Client:
                 write = decode(WriteTextFileRequest, request.params).value
                 self.buffers[write.path] = write.content
                 return encode(WriteTextFileResponse())
-        raise MethodNotFoundError(request.method)
+        answer = self._answers.get(request.method)
+        if answer is None:
+            raise MethodNotFoundError(request.method)
+        return encode(await answer(msgspec.json.decode(request.params or b"{}")))
 
     async def _tell_news(self) -> None:
         async with self._news:
@@ -485,6 +493,7 @@ async def connect(
     permission: Permission = "allow_once",
     form: Form | None = None,
     buffers: Mapping[str, str] | None = None,
+    answers: Mapping[str, Answer] | None = None,
     capabilities: ClientCapabilities | None = None,
     journal: str | os.PathLike[str] | None = None,
     mcp_timeout: float = 10.0,
@@ -494,8 +503,8 @@ async def connect(
 
     It shows notices and boolean options, and offers what it is given: forms with `form`, files
     with `buffers` (open files by absolute path; others are read from the disk). `capabilities`
-    says instead what it offers. `permission`
-    is how the person answers. `journal` is a path, by default one in a folder of its own.
+    says instead what it offers, and `answers` what it answers to other methods. `permission` is
+    how the person answers. `journal` is a path, by default one in a folder of its own.
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-test-") as folder:
         client = Client(
@@ -505,6 +514,7 @@ async def connect(
             permission=permission,
             form=form,
             buffers=None if buffers is None else dict(buffers),
+            answers=answers or {},
             mcp_timeout=mcp_timeout,
             cancel_grace=cancel_grace,
         )

@@ -6,10 +6,12 @@ import asyncio
 import logging
 from pathlib import Path
 
+import psutil
 import pytest
 
 import holdfast
 from holdfast.testing import connect
+from tests.agents.test_terminals import until_it_prints
 from tests.agents.test_turn import Work, agent_that
 
 
@@ -151,9 +153,7 @@ async def test_a_command_that_runs_is_ended_with_the_turn(work: Path) -> None:
 
     async def run(turn: holdfast.Turn) -> None:
         started = await turn.terminal("/bin/sh", "-c", "echo $$; sleep 600")
-        while not (output := await started.output()).text:
-            await asyncio.sleep(0.01)
-        pids.append(int(output.text))
+        pids.append(int(await until_it_prints(started)))
         if turn.text == "wait":
             await waits(turn)
 
@@ -164,7 +164,7 @@ async def test_a_command_that_runs_is_ended_with_the_turn(work: Path) -> None:
         await session.until_said("waiting")
         await session.cancel()
         await turn
-        assert [Path(f"/proc/{pid}").exists() for pid in pids] == [False, False]
+        assert [pid for pid in pids if psutil.pid_exists(pid)] == []
 
 
 async def test_an_exception_is_answered_with_an_opaque_id_and_the_session_lives(

@@ -19,7 +19,7 @@ def agent_that(work: Work, **options: Any) -> holdfast.Agent:
     agent = holdfast.Agent("test", version="1", **options)
 
     @agent.prompt
-    async def answer(turn: holdfast.Turn) -> None:
+    async def answer(turn: holdfast.Turn) -> Any:
         return await work(turn)
 
     return agent

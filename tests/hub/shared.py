@@ -30,6 +30,7 @@ class PuppetAgent:
         self.key = "puppet"
         self.capabilities = AgentCapabilities()
         self.generation = 0
+        self.reads_journal = False
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = asyncio.Event()
         self.results: dict[str, bytes] = {}

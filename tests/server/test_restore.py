@@ -353,3 +353,25 @@ async def test_a_greeting_of_the_new_session_at_the_agent_is_not_part_of_the_con
         await client.until(lambda: commands in client.updates())
         await client.prompt(session, {"say": "b"})
         assert "Welcome" not in client.text()
+
+
+async def test_an_agent_that_restored_itself_is_told_of_the_turn_that_was_cut_off(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    agent: dict[str, Any] = {"capabilities": RESUME, "store": str(tmp_path / "store")}
+    async with wrapped(journal, **agent) as client:
+        session = await client.new()
+        await client.prompt(session, {"say": "a whole turn"})
+        client.begin_prompt(session, {"say": "half a turn"}, {"until": "cancel ignored"})
+        await client.until_text("half a turn")
+        await client.kill()
+    async with wrapped(journal, log=str(log), **agent) as client:
+        await client.load(session)
+        await client.prompt(session, {"say": "c"})
+        await client.prompt(session, {"say": "d"})
+    first, second = (message["params"]["prompt"] for message in received(log, "session/prompt"))
+    assert "half a turn" in first[0]["text"]
+    assert "a whole turn" not in first[0]["text"]
+    assert len(first) == 2
+    assert len(second) == 1

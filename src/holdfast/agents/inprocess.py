@@ -91,6 +91,7 @@ class InProcessAgent:
     ) -> None:
         self.definition = definition
         self.key = definition.name
+        self.reads_journal = True
         self.generation = 1
         self.capabilities = _capabilities(definition)
         self._listener = listener

@@ -39,6 +39,9 @@ class Agent(Protocol):
     capabilities: AgentCapabilities
     """What it advertised; empty before `initialize`."""
 
+    reads_journal: bool
+    """Whether its memory of a session is our journal: then it lacks nothing that is in there."""
+
     generation: int
     """How often it has been started. What a session was restored in is lost with the next."""
 

@@ -59,6 +59,7 @@ class ProcessAgent:
         self.command = tuple(command)
         self.key = " ".join(command)
         self.capabilities = AgentCapabilities()
+        self.reads_journal = False
         self.generation = 0
         self._listener = listener
         # A program that was started before there was time to import this module.

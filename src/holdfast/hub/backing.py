@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -22,7 +22,7 @@ from holdfast.errors import (
     HoldfastError,
     RemoteError,
 )
-from holdfast.hub.context import earlier_conversation
+from holdfast.hub.context import cut_off_turn, earlier_conversation
 from holdfast.hub.marks import notice
 from holdfast.hub.options import array, current_values, is_boolean, option_list, with_mode
 from holdfast.hub.updates import Repeats, for_session
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Owed = Literal["nothing", "last turn", "conversation"]
+"""What the agent has to be told of the past with the next prompt."""
+
 RESTORE_TIMEOUT = 60.0
 """Seconds for an agent to open a session again, before the next way is tried."""
 
@@ -59,7 +62,8 @@ class Backing:
     `setup` is what the client sent to open the session (working directory, MCP servers with their
     credentials): kept in memory only, because a restarted agent needs it again. `answer` is what
     the agent answered last when it opened the session. While it opens one again, `repeats` takes
-    what it tells of it; with `muted` only what is no part of the conversation passes.
+    what it tells of it; with `muted` only what is no part of the conversation passes. `cut_off`
+    says that the last turn ended in a crash, of holdfast or of the agent.
     """
 
     def __init__(self, session: Session, agent: Agent, journal: Journal, routes: Routes) -> None:
@@ -74,13 +78,19 @@ class Backing:
         self._routes = routes
         self._generation = 0
         self._restoring = asyncio.Lock()
-        self._owes_context = False
+        self.cut_off = False
+        self._owes: Owed = "nothing"
         self._unlinked: str | None = None
 
     @property
     def is_ready(self) -> bool:
         """Whether the agent runs and has this session open."""
         return self.agent.alive and self._generation == self.agent.generation
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether a prompt can be sent as it is: nothing has to be opened or written out first."""
+        return self.is_ready and self._owes == "nothing"
 
     def alone(self) -> bool:
         """Whether no other session has a turn at this agent."""
@@ -136,14 +146,16 @@ class Backing:
     async def outgoing(self, params: bytes, before: int) -> bytes:
         """The params of a prompt as the agent gets them.
 
-        A session the agent could not restore is handed the conversation up to entry `before`.
+        An agent that could not restore the session is handed the conversation up to entry
+        `before`; one that could, the turn that was cut off, of which none seen so far knows.
         """
         self.muted = False
         changes: dict[str, bytes | None] = {"sessionId": encode(self.agent_session)}
-        if self._owes_context:
+        if self._owes != "nothing":
             state = await self._session.state(through=before)
             embedded = self.agent.capabilities.prompt_capabilities.embedded_context
-            context = earlier_conversation(state, self._session.id, embedded=embedded)
+            write = earlier_conversation if self._owes == "conversation" else cut_off_turn
+            context = write(state, self._session.id, embedded=embedded)
             if context is not None:
                 prompt = items(members(params)["prompt"])
                 changes["prompt"] = array([context.block, *prompt])
@@ -152,7 +164,7 @@ class Backing:
 
     async def understood(self) -> None:
         """The agent has answered a prompt: it has what it was owed, and knows the conversation."""
-        self._owes_context = False
+        self._owes, self.cut_off = "nothing", False
         if self._unlinked is not None:
             await self._journal.link(self.agent.key, self._unlinked, self._session.id)
             self._unlinked = None
@@ -168,13 +180,15 @@ class Backing:
 
     async def _restore(self) -> None:
         self._generation = 0
-        self._owes_context, self._unlinked = False, None
+        self._owes, self._unlinked = "nothing", None
         wanted = self._session.settings
         known = await self.known_as()
         self.muted = True
         opened = None if known is None else await self._reopen(known)
         if opened is None:
             opened = await self._open_new()
+        elif self.cut_off and not self.agent.reads_journal:
+            self._owes = "last turn"
         await self._set_again(wanted, opened)
 
     async def _reopen(self, known: str) -> bytes | None:
@@ -228,7 +242,7 @@ class Backing:
                 agent_session = new_session_id(answer)
                 await self._journal.forget(self.agent.key, agent_session)
                 self._unlinked = agent_session
-                self._owes_context = True
+                self._owes = "conversation"
                 await self.opened(agent_session, answer)
 
         params = splice(self.setup, {"sessionId": None})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 
@@ -24,6 +26,15 @@ BEGINNING = (
 )
 """How its text begins."""
 
+CUT_OFF = (
+    "Your last turn was cut off by a crash. From the journal, this is what the user had asked and "
+    "been shown of it"
+)
+"""How the text begins for an agent that only lacks that turn."""
+
+ENDING = "Go on from here; do not answer it again."
+"""How it goes on before it quotes."""
+
 SPEAKERS = {"user": "User", "agent": "Assistant"}
 """Who is quoted; thoughts are not: models are not to take up old ones."""
 
@@ -41,7 +52,34 @@ def earlier_conversation(state: SessionState, session_id: str, *, embedded: bool
 
     An embedded resource where the agent takes them (spec v1, content), else a text block.
     """
-    parts = [text for item in state.timeline if (text := _written(item))]
+    kept, left_out = _newest(state.timeline)
+    if not kept:
+        return None
+    omitted = f" The oldest {left_out} items are left out." if left_out else ""
+    return Context(
+        _block(f"{BEGINNING}.{omitted} {ENDING}", kept, session_id, embedded=embedded),
+        "The agent lost this conversation and was given it to read",
+        f"{len(kept)} earlier messages and tool calls were handed over with your prompt"
+        + (f", {left_out} older ones were left out." if left_out else "."),
+    )
+
+
+def cut_off_turn(state: SessionState, session_id: str, *, embedded: bool) -> Context | None:
+    """The last turn in `state`, which a crash cut off: an agent that restored the rest lacks it."""
+    prompts = [place for place, item in enumerate(state.timeline) if _is_prompt(item)]
+    kept, _ = _newest(state.timeline[prompts[-1] :] if prompts else ())
+    if not kept:
+        return None
+    return Context(
+        _block(f"{CUT_OFF} {ENDING}", kept, session_id, embedded=embedded),
+        "The agent was told of the turn that was cut off",
+        "It may have lost what it had said and done in it.",
+    )
+
+
+def _newest(timeline: Sequence[Message | ToolCall]) -> tuple[list[str], int]:
+    """What is handed over of these, oldest first, and how many older ones are left out."""
+    parts = [text for item in timeline if (text := _written(item))]
     kept: list[str] = []
     room = CONTEXT_BYTES
     for part in reversed(parts):
@@ -49,33 +87,23 @@ def earlier_conversation(state: SessionState, session_id: str, *, embedded: bool
         if room < 0 and kept:
             break
         kept.append(part.encode()[-CONTEXT_BYTES:].decode(errors="ignore"))
-    if not kept:
-        return None
-    left_out = len(parts) - len(kept)
-    text = _preface(left_out) + "\n\n".join(reversed(kept)) + "\n"
-    return Context(
-        _block(text, session_id, embedded=embedded),
-        "The agent lost this conversation and was given it to read",
-        f"{len(kept)} earlier messages and tool calls were handed over with your prompt"
-        + (f", {left_out} older ones were left out." if left_out else "."),
-    )
+    return kept[::-1], len(parts) - len(kept)
 
 
 def is_context(block: bytes) -> bool:
     """Whether this content block is an earlier conversation: some agents send prompts back."""
-    if URI.encode() not in block and BEGINNING.encode() not in block:
+    if not any(mark.encode() in block for mark in (URI, BEGINNING, CUT_OFF)):
         return False
     try:
         found = msgspec.json.decode(block, type=_Block)
     except msgspec.MsgspecError:
         return False
     uri = found.uri if found.resource is None else found.resource.uri
-    return uri.startswith(URI) or found.text.startswith(BEGINNING)
+    return uri.startswith(URI) or found.text.startswith((BEGINNING, CUT_OFF))
 
 
-def _preface(left_out: int) -> str:
-    omitted = f" The oldest {left_out} items are left out." if left_out else ""
-    return f"{BEGINNING}.{omitted} Go on from here; do not answer it again.\n\n"
+def _is_prompt(item: Message | ToolCall) -> bool:
+    return isinstance(item, Message) and item.role == "user"
 
 
 def _written(item: Message | ToolCall) -> str:
@@ -125,7 +153,8 @@ class _Block(Struct):
     resource: _Resource | None = None
 
 
-def _block(text: str, session_id: str, *, embedded: bool) -> bytes:
+def _block(preface: str, parts: Sequence[str], session_id: str, *, embedded: bool) -> bytes:
+    text = "\n\n".join((preface, *parts)) + "\n"
     if not embedded:
         return msgspec.json.encode({"type": "text", "text": text})
     resource = {

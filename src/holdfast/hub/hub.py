@@ -260,6 +260,7 @@ class Hub:
             cancel_grace=self._cancel_grace,
         )
         session.backing.setup = setup.params
+        session.backing.cut_off = standing.turn != "idle"
         if standing.turn == "running":
             await mend(session)
         self._live[session.id] = session

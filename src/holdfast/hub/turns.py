@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from holdfast.agents.incidents import incident
 from holdfast.errors import AgentBusyError, AgentError, HoldfastError, JournalError
 from holdfast.hub.attachment import Attachment
 from holdfast.hub.marks import failed_tool, first_line, title_update
@@ -52,8 +53,8 @@ class Ended(Struct, frozen=True):
 class Turn:
     """One prompt from its arrival to its end.
 
-    `over` is what its client waits for; `left_agent` is set once the agent has ended it too,
-    which is later for an agent that does not heed a cancellation.
+    Its client waits for `ended`; `left_agent` is set once the agent has ended it too, which is
+    later for an agent that does not heed a cancellation.
     """
 
     def __init__(self, author: Attachment, prompt: bytes) -> None:
@@ -61,8 +62,27 @@ class Turn:
         self.prompt = prompt
         self.cancelled = False
         self.recorded = False
-        self.over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self.left_agent = asyncio.Event()
+        self._end: Ended | HoldfastError | None = None
+        self._over = asyncio.Event()
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, for everybody but perhaps the agent."""
+        return self._end is not None
+
+    def end(self, end: Ended | HoldfastError) -> None:
+        """It is over: so it ended, or this is why nobody can tell how."""
+        self._end = end
+        self._over.set()
+
+    async def ended(self) -> Ended:
+        """How it ended; cancelling this does not touch the turn."""
+        await self._over.wait()
+        if isinstance(self._end, Ended):
+            return self._end
+        assert self._end is not None
+        raise self._end
 
 
 class Turns:
@@ -91,7 +111,7 @@ class Turns:
         Also behind its answer, if the turn was cancelled, until the next prompt is sent (spec v1,
         prompt turn, "Cancellation": what it still has to say comes before the answer).
         """
-        return self._hushed if self._at_agent is None else self._at_agent.over.done()
+        return self._hushed if self._at_agent is None else self._at_agent.over
 
     @property
     def cancelling(self) -> bool:
@@ -106,18 +126,17 @@ class Turns:
         """
         turn = Turn(author, members(params)["prompt"])
         self._queue.append(turn)
-        turn.over.add_done_callback(lambda _: self._leave(turn))
         self._session.wake()
         try:
             async with self._one_at_a_time:
                 await self._begin(turn, params)
-                return await asyncio.shield(turn.over)
+                return await turn.ended()
         except asyncio.CancelledError:
             self._wind_down(self._abandon(turn))
             raise
 
-    def _leave(self, turn: Turn) -> None:
-        turn.over.exception()  # seen, also when nobody waits for it any more
+    def _over(self, turn: Turn, end: Ended | HoldfastError) -> None:
+        turn.end(end)
         self._queue.remove(turn)
         if not self._queue:
             self._session.turn_over()
@@ -126,7 +145,7 @@ class Turns:
 
     async def _begin(self, turn: Turn, params: bytes) -> None:
         before = self._session.last_seq
-        if turn.cancelled or self._at_agent is not None or not self._backing.is_ready:
+        if turn.cancelled or self._at_agent is not None or not self._backing.is_at_once:
             await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
         try:
             if not turn.cancelled:
@@ -137,7 +156,7 @@ class Turns:
             await self._end(turn, exc)
         if turn.cancelled:
             await self._end(turn, CANCELLED)
-        if turn.over.done():
+        if turn.over:
             return
         try:
             self._send(turn, params)
@@ -153,9 +172,13 @@ class Turns:
                 self._at_agent = None
             turn.left_agent.set()
             self._hushed = turn.cancelled
-            if isinstance(answer, bytes):
-                await self._backing.understood()
-            await self._end(turn, answer)
+            try:
+                if isinstance(answer, bytes):
+                    await self._backing.understood()
+                await self._end(turn, answer)
+            except Exception as exc:  # whatever went wrong, a client that waits is answered
+                if not turn.over:
+                    self._over(turn, exc if isinstance(exc, HoldfastError) else incident(exc))
 
         self._backing.agent.begin(PROMPT.name, params, answered)
         self._at_agent = turn
@@ -197,10 +220,10 @@ class Turns:
 
     async def _end(self, turn: Turn, answer: Answer) -> None:
         """Journal how it ended, then let its client know; called in the order of the wire."""
-        if turn.over.done():
+        if turn.over:
             return  # answered for already
         await self._record(turn)
-        if turn.over.done():
+        if turn.over:
             return  # it could not even be recorded
         try:
             if isinstance(answer, bytes):
@@ -208,13 +231,13 @@ class Turns:
             elif turn.cancelled:
                 # An error after a cancellation is one (spec v1, prompt turn, "Cancellation").
                 log.info("session %s: a cancelled turn failed: %s", self._session.id, answer)
-                await self._gone(answer)
+                await self._gone(turn, answer)
                 await self._end_well(turn, CANCELLED)
             else:
                 await self._end_badly(turn, answer)
         except JournalError as exc:
-            if not turn.over.done():
-                turn.over.set_exception(exc)
+            if not turn.over:
+                self._over(turn, exc)
 
     async def _end_well(self, turn: Turn, result: bytes) -> None:
         if not result.startswith(b"{"):
@@ -226,18 +249,19 @@ class Turns:
         await self._finish(turn, result, result)
 
     async def _end_badly(self, turn: Turn, error: HoldfastError) -> None:
-        await self._gone(error)
+        await self._gone(turn, error)
         await self._give_title(turn)
         await self._finish(turn, _error_entry(error), error)
 
     async def _finish(self, turn: Turn, entry: bytes, outcome: Answer) -> None:
         segment = await self._session.publish("turn_end", [entry])
-        if not turn.over.done():
-            turn.over.set_result(Ended(segment.last_seq, outcome))
+        if not turn.over:
+            self._over(turn, Ended(segment.last_seq, outcome))
 
-    async def _gone(self, error: HoldfastError) -> None:
+    async def _gone(self, turn: Turn, error: HoldfastError) -> None:
         """If the agent itself has ended, what it asked and what it worked at is over."""
         if isinstance(error, AgentError):
+            self._backing.cut_off = turn.left_agent.is_set()
             self._session.questions.abandon(error)
             await self._close_tools(str(error))
 
@@ -261,7 +285,7 @@ class Turns:
             await self._cancel(turn)
 
     async def _cancel(self, turn: Turn) -> None:
-        if turn.over.done() or turn.cancelled:
+        if turn.over or turn.cancelled:
             return
         turn.cancelled = True
         if turn is self._at_agent:
@@ -281,11 +305,11 @@ class Turns:
     async def fail(self, error: HoldfastError) -> None:
         """The promise behind the running turn no longer holds: it ends with this, at once."""
         turn = self.running
-        if turn is None or turn.over.done():
+        if turn is None or turn.over:
             return
         turn.cancelled = True
         self._failed = error
-        turn.over.set_exception(error)
+        self._over(turn, error)
         self._session.questions.cancel()
         await self._stop_agent()
 
@@ -320,7 +344,11 @@ class Turns:
         await self.cancel()
         if self._queue:
             grace = min(self._cancel_grace, CLOSE_GRACE)
-            await asyncio.wait([turn.over for turn in self._queue], timeout=grace)
+            ends = [asyncio.ensure_future(turn.ended()) for turn in self._queue]
+            await asyncio.wait(ends, timeout=grace)
+            for end in ends:
+                end.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
         for turn in tuple(self._queue):
             await self._end(turn, CANCELLED)
         for task in tuple(self._winding_down):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai.exceptions import ContentFilterError, ModelHTTPError
+from pydantic_ai.exceptions import ContentFilterError, ModelHTTPError, ModelRequestRejectedError
 from pydantic_ai.messages import BinaryContent, UserPromptPart
 
 import holdfast
@@ -327,12 +327,21 @@ async def test_the_keys_of_the_environment_are_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "very-secret-value")
-    script = Script(call("shell", command="env"), "ok")
+    (tmp_path / ".env").write_text("a\nKEY=very-secret-value\nb\n")
+    calls = [
+        call("read", path=".env"),
+        call("search", pattern="KEY"),
+        call("edit", path=".env", old_text="a\n", new_text="c\n"),
+        call("shell", command="env"),
+    ]
+    script = Script(calls, "ok")
     async with connect(script.agent()) as client:
         await (await client.new_session(tmp_path)).prompt("run")
         kept = [path.read_bytes() for path in client.journal.parent.glob("journal*")]
     assert "OPENAI_API_KEY=[OPENAI_API_KEY]" in script.given()[-1]
     assert not any(b"very-secret-value" in data for data in kept)
+    assert not any("very-secret-value" in line for line in script.given())
+    assert (tmp_path / ".env").read_text() == "c\nKEY=very-secret-value\nb\n"
 
 
 async def test_calls_that_cannot_be_made_are_failed_and_explained(tmp_path: Path) -> None:
@@ -376,6 +385,29 @@ async def test_an_error_of_the_service_is_told_and_the_session_lives() -> None:
             await session.prompt("hello?")
         assert (await session.prompt("hello?")).text == "here again"
     assert script.given() == ["user: hello?", "user: hello?"]
+
+
+async def test_what_the_service_rejects_does_not_spoil_the_conversation(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text\n")
+    rejected = ModelHTTPError.for_category(
+        ModelRequestRejectedError, status_code=400, model_name="scripted", body=None
+    )
+    script = Script("one", rejected, call("read", path="a.txt"), rejected, "four")
+    async with connect(script.agent()) as client:
+        session = await client.new_session(tmp_path)
+        await session.prompt("first")
+        for prompt in ("bad", "good, but its tool is not"):
+            with pytest.raises(RemoteError, match="400 Bad Request"):
+                await session.prompt(prompt)
+        await session.prompt("last")
+    assert script.given() == [
+        "user: first",
+        "model: one",
+        "user: good, but its tool is not",
+        'call: read {"path":"a.txt"}',
+        "tool: cancelled: the call was stopped before it had a result",
+        "user: last",
+    ]
 
 
 async def test_cancelling_in_the_middle_of_an_answer_keeps_what_was_said() -> None:

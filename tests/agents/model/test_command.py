@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,38 @@ async def test_a_cancelled_answer_stops_at_once(
         client.tell("session/cancel", {"sessionId": session_id})
         assert (await turn)["stopReason"] == "cancelled"
         assert "tick100" not in client.text()
+
+
+async def test_commands_run_in_the_terminal_of_the_client(
+    journal: Path, tmp_path: Path, model: ModelEndpoint
+) -> None:
+    def answer(result: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        return lambda params: result
+
+    async with started(journal, model.url) as client:
+        client.answers |= {
+            "terminal/create": answer({"terminalId": "t1"}),
+            "terminal/wait_for_exit": answer({"exitCode": 0}),
+            "terminal/output": answer({"output": "from the client", "truncated": False}),
+            "terminal/release": answer({}),
+        }
+        await client.initialize(terminal=True)
+        await client.prompt(await client.new(tmp_path), "USE_TOOL:shell CMD=ls")
+        await client.until_text("DONE: the tool said: from the client\n(exit code 0)")
+        asked = [
+            message["method"]
+            for message in client.messages
+            if "id" in message and "method" in message
+        ]
+    asked = [it["method"] for it in calls]
+    created = calls[asked.index("terminal/create")]["params"]
+    assert created["command"] == "/bin/sh"
+    assert created["args"] == ["-c", "ls"]
+    assert created["cwd"] == str(tmp_path)
+    assert asked[0] == "session/request_permission"
+    assert asked[-1] == "terminal/release"
+    contents = [update.get("content") for update in client.updates() if update.get("content")]
+    assert [{"type": "terminal", "terminalId": "t1"}] in contents
 
 
 async def test_the_key_is_nowhere(journal: Path, tmp_path: Path) -> None:

@@ -91,12 +91,9 @@ def test_images_are_seen(block: ContentBlock) -> None:
 
 
 def test_an_image_that_is_not_base64_is_refused_with_its_place() -> None:
-    blocks: list[ContentBlock] = [
-        TextContent(text="look"),
-        ImageContent(data="%%%", mime_type="image/png"),
-    ]
+    broken = ImageContent(data="%%%", mime_type="image/png")
     with pytest.raises(InvalidParamsError, match=r"prompt\[1\]\.data is not base64"):
-        user_content(blocks)
+        user_content([TextContent(text="look"), broken])
 
 
 # -- titles --------------------------------------------------------------------------------

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic_ai import Agent, RunContext, UsageLimits
-from pydantic_ai.exceptions import ContentFilterError
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelAuthenticationError,
+    ModelContextWindowExceededError,
+    ModelNotFoundError,
+    ModelRequestRejectedError,
+)
 
 from holdfast.agents.model.accounts import Accounts
 from holdfast.agents.model.instructing import MODES, instructions
@@ -30,6 +36,14 @@ if TYPE_CHECKING:
 
 RETRIES = 5
 """How often in a row a model may call a tool with arguments that it does not take."""
+
+
+NOT_ABOUT_IT = (
+    ModelAuthenticationError,
+    ModelContextWindowExceededError,
+    ModelNotFoundError,
+)
+"""Rejections of a request that can be mended without taking it back."""
 
 
 class Answering:
@@ -81,6 +95,12 @@ class Answering:
             progress = None
             memory.forget_after(before)
             raise Refusal from None
+        except ModelRequestRejectedError as error:
+            if progress is not None and not isinstance(error, NOT_ABOUT_IT):
+                # The service takes it no more tomorrow than today: an image it cannot read, say.
+                memory.forget_after(progress.before_request)
+                progress = None
+            raise
         finally:
             if progress is not None:
                 progress.keep_rest()
@@ -117,15 +137,20 @@ class Answering:
 
 
 class _Progress:
-    """A run, and how many of its messages have been kept."""
+    """A run, and how many of its messages have been kept.
+
+    `before_request` is how many steps the memory had before the last request.
+    """
 
     def __init__(self, run: Run, memory: Memory) -> None:
         self.run = run
+        self.before_request = memory.steps
         self._memory = memory
         self._kept = 0
 
     async def asking(self, request: ModelRequest) -> None:
         """Keep a request before it is sent: if we are killed, the model hears of it again."""
+        self.before_request = self._memory.steps
         await self._memory.keep([request])
         self._kept += 1
 

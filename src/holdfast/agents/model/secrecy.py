@@ -9,7 +9,7 @@ from collections.abc import Mapping
 SHORTEST = 8
 """A value with fewer characters is no key, and too likely to be a word."""
 
-_NAMES = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)(_|$)", re.IGNORECASE)
+_NAMES = re.compile(r"(?<![A-Z])KEY(?![A-Z])|TOKEN|SECRET|PASSW", re.IGNORECASE)
 _LOOKS = re.compile(r"\b(sk|pk|rk|xai|gsk|AIza)[-_][\w*.-]{6,}|(?<=://)[^/@\s]+(?=@)")
 """Keys as services spell them, half masked ones too, and user and password in a URL."""
 

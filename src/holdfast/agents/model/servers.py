@@ -16,7 +16,7 @@ from holdfast.agents.model.modes import PLAN
 from holdfast.agents.model.prompting import joined, model_content
 from holdfast.agents.model.secrecy import without_keys
 from holdfast.agents.model.sketches import Sketch, sketch
-from holdfast.agents.model.work import Work
+from holdfast.agents.model.work import RESULT_CHARACTERS, Work
 
 if TYPE_CHECKING:
     from pydantic_ai import RunContext
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 64
 """Characters of a tool's name that every service takes."""
-
-LONGEST_RESULT = 48_000
-"""Characters of text that a tool tells the model at most."""
 
 ANYTHING = SchemaValidator(
     core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema())
@@ -132,7 +129,7 @@ async def _told(call: RunningTool, result: CallResult) -> str | list[UserContent
 
 def _short(text: str) -> str:
     text = without_keys(text)
-    return text if len(text) <= LONGEST_RESULT else f"{text[:LONGEST_RESULT]}…"
+    return text if len(text) <= RESULT_CHARACTERS else f"{text[:RESULT_CHARACTERS]}…"
 
 
 def _words(progress: Progress) -> str:

@@ -14,7 +14,7 @@ from holdfast.agents.model.modes import CODE
 from holdfast.agents.model.searching import Query, search
 from holdfast.agents.model.secrecy import without_keys
 from holdfast.agents.model.walking import listed
-from holdfast.agents.model.work import Work
+from holdfast.agents.model.work import RESULT_CHARACTERS, Work
 from holdfast.errors import HoldfastError, MissingFileError, WorkspaceError
 from holdfast.schema import PlanEntry
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 LINES = 2000
 """Lines of a file that are read at once if the model does not say."""
-
-RESULT_CHARACTERS = 48_000
-"""What a tool tells the model at most; more would crowd out the conversation."""
 
 COMMAND_SECONDS = 120
 LONGEST_COMMAND = 3600
@@ -63,7 +60,7 @@ async def read(
     async with ctx.deps.running(ctx) as call:
         await call.start()
         text = await ctx.deps.turn.files.read(path, line=line, limit=limit + 1)
-        shown, rest = _some_lines(text, limit)
+        shown, rest = _some_lines(without_keys(text), limit)
         await call.content(_fenced(shown))
         await call.output({"lines": len(shown.splitlines()), "more": rest})
         if rest:
@@ -145,7 +142,7 @@ async def search_files(
         await call.start()
         cwd, *additional = ctx.deps.turn.session.roots
         report = await search(Query(cwd, tuple(additional), pattern, path, glob, ignore_case))
-        text = _first_characters("\n".join(report.lines)) or "(No line matches.)"
+        text = _first_characters(without_keys("\n".join(report.lines))) or "(No line matches.)"
         if report.more:
             text += "\n(There are more: look for something rarer, or in a narrower place.)"
         await call.content(_fenced(text))
@@ -204,7 +201,7 @@ def own_tools() -> FunctionToolset[Work]:
 
 async def _change(work: Work, call: RunningTool, path: str, old: str | None, new: str) -> None:
     """Show the change, have it allowed, and make it, unless somebody else was faster."""
-    await call.diff(path, new, old)
+    await call.diff(path, without_keys(new), None if old is None else without_keys(old))
     await work.permit(call, "change files", freely_in=CODE)
     await call.start()
     if await _text_now(work, path) != old:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.agents.model.ignoring import Rules, glob_pattern, is_ignored, read_rules
-from holdfast.errors import MissingFileError
+from holdfast.errors import FileAccessError, MissingFileError
 from holdfast.workspace.roots import Roots
 
 SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -49,12 +49,16 @@ def listed(roots: Roots, path: str, glob: str | None) -> Listing:
     """What is in the folder `path`, or the files below it that match `glob`; WorkspaceError."""
     wanted = None if glob is None else glob_pattern(glob)
     paths: list[str] = []
-    with starting_at(roots, path) as start:
-        for found in below(start, deep=wanted is not None):
-            if wanted is None or (not found.path.endswith("/") and wanted.fullmatch(found.path)):
-                paths.append(found.path)
-            if len(paths) > MAX_LISTED:
-                return Listing(sorted(paths[:MAX_LISTED]), True)
+    try:
+        with starting_at(roots, path) as start:
+            for found in below(start, deep=wanted is not None):
+                is_file = not found.path.endswith("/")
+                if wanted is None or (is_file and wanted.fullmatch(found.path)):
+                    paths.append(found.path)
+                if len(paths) > MAX_LISTED:
+                    return Listing(sorted(paths[:MAX_LISTED]), True)
+    except OSError as error:
+        raise FileAccessError(f"cannot list {path!r}: {error.strerror}") from error
     return Listing(sorted(paths), False)
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from holdfast.agents.toolcall import RunningTool
     from holdfast.agents.turn import Turn
 
+RESULT_CHARACTERS = 48_000
+"""What a tool tells the model at most; more would crowd out the conversation."""
+
 REFUSED = (
     "The person did not allow this. Do not try to get the same done in another way; "
     "go on without it, or ask what they want instead."
