@@ -199,6 +199,7 @@ BAD_PARAMS = "error -32602"
 
 ALLOWED: dict[str, Report] = {
     "codex": {
+        "agentCapabilities.mcpCapabilities.sse": (False, True),
         "agentCapabilities.sessionCapabilities.delete": (None, {}),
         "relative cwd": ("made a session", BAD_PARAMS),
     },

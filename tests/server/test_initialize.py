@@ -79,7 +79,7 @@ async def test_auth_methods_prompt_capabilities_and_agent_info_are_as_the_agent_
     info = {"name": "scripted", "version": "1", "title": "The Agent", "build": 7}
     can = {
         "promptCapabilities": {"image": True, "_meta": {"max": 3}, "video": True},
-        "mcpCapabilities": {"http": True, "acp": True},
+        "mcpCapabilities": {"http": True, "sse": True, "acp": True},
         "auth": {"logout": {}},
         "_meta": {"vendor": {"deep": [1.50, "\u00e9"]}},
     }
@@ -90,6 +90,16 @@ async def test_auth_methods_prompt_capabilities_and_agent_info_are_as_the_agent_
         assert answer["agentInfo"] == info
         for name, value in can.items():
             assert answer["agentCapabilities"][name] == value
+
+
+async def test_mcp_over_http_and_sse_is_advertised_whatever_the_agent_takes(
+    journal: Path,
+) -> None:
+    can = {"mcpCapabilities": {"sse": False, "acp": True}}
+    async with editor(wrap_command(scripted_agent(capabilities=can)), journal=journal) as client:
+        answer = await client.initialize()
+        told = answer["agentCapabilities"]["mcpCapabilities"]
+        assert told == {"http": True, "sse": True, "acp": True}
 
 
 async def test_the_session_capabilities_are_the_agents_and_those_of_holdfast(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.editor import Refused, received, wrapped
+from tests.editor import DEADLINE, Refused, received, wrapped
 
 INVALID_PARAMS = -32602
 
@@ -73,8 +75,8 @@ SERVER = {"name": "files", "command": "/bin/cat", "args": [], "env": []}
         ({**SERVER, "args": "x"}, "args"),
         ({**SERVER, "env": [{"name": "A"}]}, "env"),
         ({"name": "files", "args": [], "env": []}, "command"),
-        ({"type": "http", "name": "files", "url": "http://x", "headers": []}, "http"),
-        ({"type": "sse", "name": "files", "url": "http://x", "headers": []}, "sse"),
+        ({"type": "http", "name": "files", "url": "x", "headers": []}, "url"),
+        ({"type": "sse", "name": "files", "headers": []}, "url"),
     ],
 )
 async def test_an_mcp_server_that_cannot_be_used_is_refused_by_its_name(
@@ -111,6 +113,23 @@ async def test_http_and_sse_servers_are_relayed_to_an_agent_that_takes_them(
         error = await client.refused("session/new", new(mcpServers=[broken]))
         assert "'web'" in error.message
         assert "headers" in error.message
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_a_server_that_the_agent_cannot_reach_is_put_behind_a_bridge_on_stdio(
+    journal: Path, tmp_path: Path, transport: str
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    headers = [{"name": "Authorization", "value": "Bearer t"}]
+    server = {"type": transport, "name": "web", "url": "https://x.test/mcp", "headers": headers}
+    async with wrapped(journal, log=str(log)) as client:
+        await client.new("/", mcpServers=[server])
+        (entry,) = received(log, "session/new")[0]["params"]["mcpServers"]
+        assert entry["name"] == "web"
+        assert "type" not in entry
+        assert entry["args"][-1] == "mcp-bridge"
+        assert "Bearer t" not in json.dumps([entry["command"], entry["args"]])
+        assert "Bearer t" in json.dumps(entry["env"])
 
 
 async def test_a_command_on_path_is_handed_on_absolute_and_nothing_else_is_changed(
@@ -257,3 +276,31 @@ async def test_a_new_session_without_an_id_is_an_error_and_leaves_nothing(journa
             error = await client.refused("session/new", new())
             assert error.code == -32603
         assert await client.sessions() == []
+
+
+async def test_the_bridge_that_the_agent_is_handed_reaches_the_server(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "agent.jsonl"
+    async with wrapped(journal, log=str(log)) as client:
+        server = {"type": "http", "name": "w", "url": "http://127.0.0.1:9/mcp", "headers": []}
+        await client.new("/", mcpServers=[server])
+        (entry,) = received(log, "session/new")[0]["params"]["mcpServers"]
+    env = os.environ | {pair["name"]: pair["value"] for pair in entry["env"]}
+    bridge = await asyncio.create_subprocess_exec(
+        entry["command"],
+        *entry["args"],
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t"}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    assert bridge.stdin is not None
+    assert bridge.stdout is not None
+    bridge.stdin.write(json.dumps(request).encode() + b"\n")
+    said = json.loads(await asyncio.wait_for(bridge.stdout.readline(), DEADLINE))
+    # Nobody listens there: that it says so is all that can be seen of its having tried.
+    assert "127.0.0.1:9" in said["error"]["message"]
+    await asyncio.wait_for(bridge.communicate(), DEADLINE)

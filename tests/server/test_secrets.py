@@ -68,7 +68,7 @@ async def test_values_of_env_and_headers_are_in_no_journal_log_or_error(
         {**STDIO, "env": [{"name": "A", "value": SECRET}, {"name": 5, "value": SECRET}]},
         {**STDIO, "env": {"TOKEN": SECRET}},
         {**STDIO, "env": SECRET},
-        {**HTTP, "type": "sse"},
+        {**HTTP, "type": "sse", "url": 7},
         {**HTTP, "headers": [{"name": "A", "value": [SECRET]}]},
     ],
 )

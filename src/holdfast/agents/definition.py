@@ -258,7 +258,10 @@ class AgentDefinition:
         return hook
 
     def on_close(self, hook: S) -> S:
-        """Decorate what is told when a session is closed, or the client leaves."""
+        """Decorate what is told when a session is closed, or the client leaves.
+
+        It is for letting go of what the author holds; what it says or stores is not kept.
+        """
         self.close_hooks.append(_coroutine(hook))
         return hook
 

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import os
 import sys
 from importlib.util import find_spec
+from typing import TypedDict, Unpack
 
 import click
 
 from holdfast import __version__
+from holdfast.cli.options import Option
+from holdfast.cli.run import RUN_OPTIONS
 from holdfast.errors import ModelError
-from holdfast.journal import default_location
 
 NAME = "holdfast"
 """What the sessions are kept under; it stays the same whichever model answers."""
+
+
+class Shared(TypedDict):
+    """The options that `holdfast run` has too; times in seconds, sizes in bytes."""
+
+    journal: str | None
+    mcp_timeout: float
+    cancel_grace: float
+    max_message: int
+    log_level: str
+    log_file: str | None
 
 
 @click.command(name="agent")
@@ -28,7 +41,6 @@ NAME = "holdfast"
     help="provider:model, such as openai:gpt-5; more than once to choose from several "
     "(HOLDFAST_MODEL).",
 )
-@click.option("--journal", metavar="URL", help="Where conversations are kept (HOLDFAST_JOURNAL).")
 @click.option(
     "--max-requests",
     metavar="NUMBER",
@@ -43,30 +55,13 @@ NAME = "holdfast"
     type=click.IntRange(min=1),
     help="Of a model that is not widely known.",
 )
-@click.option(
-    "--mcp-timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
-    default=10.0,
-    show_default=True,
-    help="For each MCP server to be ready.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    default="warning",
-    show_default=True,
-    help="What goes to stderr.",
-)
 def command(
     models: tuple[str, ...],
-    journal: str | None,
     max_requests: int,
     context_window: int | None,
-    mcp_timeout: float,
-    log_level: str,
+    **options: Unpack[Shared],
 ) -> None:
-    """Serve a coding agent on stdio, for an editor; it answers with a language model.
+    """Speak ACP on stdio with a coding agent on a language model, for an editor.
 
     It needs `pip install 'holdfast[model]'`, and the key of the model's provider in the
     environment variable that its SDK reads:
@@ -82,28 +77,39 @@ def command(
     """
     if not _is_installed("pydantic_ai"):
         raise ModelError("holdfast agent needs pydantic-ai: pip install 'holdfast[model]'")
+    from holdfast.agent import Agent
+    from holdfast.agents.model import coding
     from holdfast.transports.stdio import claim_stdio
 
     if sys.stdin.isatty():
         click.echo(
-            "holdfast agent speaks ACP on stdin and stdout: it is meant as an editor's agent "
-            "command",
+            "holdfast agent: this is an ACP agent and waits for an editor on stdin; "
+            "name this command in your editor's settings",
             err=True,
         )
     streams = claim_stdio()
-    # The libraries below log what they send, keys left out; it is still none of our business.
-    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    logging.getLogger("holdfast").setLevel(log_level.upper())
-    asyncio.run(
-        _serve(
-            streams,
-            journal or default_location(),
-            models,
-            max_requests=max_requests,
-            context_window=context_window,
-            mcp_timeout=mcp_timeout,
-        )
+    _log(options["log_level"], options["log_file"])
+    agent = Agent(NAME, version=__version__, title="holdfast agent")
+    coding(agent, models, max_requests=max_requests, context_window=context_window)
+    agent.run_on(
+        streams,
+        journal=options["journal"],
+        mcp_timeout=options["mcp_timeout"],
+        cancel_grace=options["cancel_grace"],
+        max_message=options["max_message"],
     )
+
+
+def _log(level: str, file: str | None) -> None:
+    try:
+        logging.basicConfig(
+            filename=None if file is None else os.path.expanduser(file),
+            format="%(asctime)s %(name)s %(levelname)s %(message)s",
+        )
+    except OSError as exc:
+        raise click.BadParameter(exc.strerror or "", param_hint="--log-file") from None
+    # Libraries below would log what they send, which is the person's.
+    logging.getLogger("holdfast").setLevel(level)
 
 
 def _is_installed(package: str) -> bool:
@@ -113,26 +119,19 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-async def _serve(
-    streams: tuple[int, int],
-    journal: str,
-    models: tuple[str, ...],
-    *,
-    max_requests: int,
-    context_window: int | None,
-    mcp_timeout: float,
-) -> None:
-    from holdfast.agents.definition import AgentDefinition
-    from holdfast.agents.inprocess import InProcessAgent
-    from holdfast.agents.model import coding
-    from holdfast.server.serving import serve, stop_at_signals
-    from holdfast.transports.pipes import PipeTransport
+def _shared(option: Option) -> click.Option:
+    def read(ctx: click.Context, param: click.Parameter, text: str | None) -> object:
+        if text is None:
+            return option.default
+        try:
+            return option.read(text)
+        except ValueError as exc:
+            raise click.BadParameter(str(exc)) from None
 
-    agent = AgentDefinition(NAME, version=__version__, title="holdfast agent")
-    coding(agent, models, max_requests=max_requests, context_window=context_window)
-    await serve(
-        PipeTransport(*streams),
-        journal,
-        lambda listener, opened: InProcessAgent(agent, listener, opened, mcp_timeout=mcp_timeout),
-        stop=stop_at_signals(),
+    default = "" if option.default is None else f"  [default: {option.default}]"
+    return click.Option(
+        [f"--{option.name}"], metavar=option.metavar, callback=read, help=option.help + default
     )
+
+
+command.params += map(_shared, RUN_OPTIONS)

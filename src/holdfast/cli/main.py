@@ -24,12 +24,15 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "wrap": Entry("wrap_command", "Speak ACP on stdio for an editor, in front of an agent."),
-    "run": Entry("run_command", "Speak ACP on stdio with an agent written in Python."),
-    "agent": Entry("agent_command", "Serve a coding agent on a language model, on stdio."),
+    "run": Entry(
+        "run_command", "Speak ACP on stdio for an editor, with an agent written in Python."
+    ),
+    "agent": Entry("agent_command", "Speak ACP on stdio with a coding agent on a language model."),
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),
     "delete": Entry("delete", "Delete sessions for good."),
     "doctor": Entry("doctor", "Check this installation, the journal and an agent."),
+    "mcp-bridge": Entry("mcp_bridge", "Speak MCP on stdio for a server behind a URL."),
     "demo": Entry("demo.command", "See it work: talk, kill -9, list, load, go on."),
 }
 """In the order of the help. None is imported before it is called."""

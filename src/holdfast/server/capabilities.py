@@ -11,13 +11,21 @@ ADDED = ("list", "resume", "close", "delete")
 
 
 def with_ours(answer: bytes) -> bytes:
-    """An `initialize` result with the session capabilities of holdfast; the rest as it came."""
+    """An `initialize` result with what holdfast adds to the capabilities; the rest as it came."""
     capabilities = _object(members(answer), "agentCapabilities")
     sessions = _object(members(capabilities), "sessionCapabilities")
     mine = members(sessions)
     missing = {name: b"{}" for name in ADDED if mine.get(name, b"null") == b"null"}
     capabilities = splice(
-        capabilities, {"loadSession": b"true", "sessionCapabilities": splice(sessions, missing)}
+        capabilities,
+        {
+            "loadSession": b"true",
+            "sessionCapabilities": splice(sessions, missing),
+            # What the agent cannot reach itself it is handed behind a bridge.
+            "mcpCapabilities": splice(
+                _object(members(capabilities), "mcpCapabilities"), {"http": b"true", "sse": b"true"}
+            ),
+        },
     )
     return splice(
         answer, {"protocolVersion": b"%d" % PROTOCOL_VERSION, "agentCapabilities": capabilities}

@@ -7,18 +7,15 @@ Roots"). Each refusal names the field, and the MCP server if it is about one.
 from __future__ import annotations
 
 import os
-import shutil
-
-import msgspec
-from msgspec import Struct
 
 from holdfast.errors import InvalidParamsError
 from holdfast.hub import Setup
+from holdfast.mcp import bridge_server, checked_server
 from holdfast.schema import (
     AgentCapabilities,
+    McpCapabilities,
     McpServerHttp,
     McpServerSse,
-    McpServerStdio,
     decode,
 )
 from holdfast.schema.sessions import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest
@@ -26,14 +23,15 @@ from holdfast.schema.splice import items, members, splice
 
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
 
-REMOTE_TRANSPORTS = ("http", "sse")
+EVERY_TRANSPORT = McpCapabilities(http=True, sse=True)
+"""What clients are told: an agent that lacks one of them is handed a bridge."""
 
 
 def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities) -> Setup:
     """The setup in the params of session/new, load or resume; raises InvalidParamsError.
 
     No field is invented or dropped; only an MCP `command` that had to be looked up on PATH is
-    made absolute.
+    made absolute, and a server that the agent cannot reach is put behind a bridge.
     """
     given = members(params).get("mcpServers", b"null")
     # The servers are looked at one by one, so that a refusal can say which it is about.
@@ -66,53 +64,12 @@ def _with_checked_servers(params: bytes, servers: list[bytes], can: AgentCapabil
 
 
 def _checked_server(raw: bytes, place: int, can: AgentCapabilities) -> bytes:
-    field = f"mcpServers[{place}]"
-    if not raw.startswith(b"{"):
-        raise InvalidParamsError(f"{field}: an object is required", field=field)
-    parts = members(raw)
-    name = _text(parts, "name", field, f"MCP server {place}")
-    who = f"MCP server {name!r}"
-    transport = _text(parts, "type", field, who) if "type" in parts else "stdio"
-    if transport in REMOTE_TRANSPORTS:
-        mcp = can.mcp_capabilities
-        if not (mcp.http if transport == "http" else mcp.sse):
-            raise InvalidParamsError(
-                f"{field}: {who}: this agent does not take MCP servers over {transport}",
-                field=f"{field}.type",
-            )
-        _decoded(McpServerHttp if transport == "http" else McpServerSse, raw, field, who)
-        _text(parts, "url", field, who)
-        return raw
-    if transport != "stdio":
-        return raw  # newer than this release: the agent may know it
-    _decoded(McpServerStdio, raw, field, who)
-    command = _text(parts, "command", field, who)
-    if os.path.isabs(command):
-        return raw
-    found = None if os.sep in command else shutil.which(command)
-    if found is None:
-        raise InvalidParamsError(
-            f"{field}.command: {who}: {command!r} is neither an absolute path nor on PATH",
-            field=f"{field}.command",
-        )
-    return splice(raw, {"command": msgspec.json.encode(os.path.abspath(found))})
-
-
-def _decoded(kind: type[Struct], raw: bytes, field: str, who: str) -> None:
-    try:
-        decode(kind, raw)
-    except InvalidParamsError as exc:
-        inner = field + (exc.field or "").removeprefix("$")
-        raise InvalidParamsError(f"{field}: {who}: {exc}", field=inner) from None
-
-
-def _text(parts: dict[str, bytes], member: str, field: str, who: str) -> str:
-    try:
-        value = msgspec.json.decode(parts[member], type=str)
-    except (KeyError, msgspec.MsgspecError):
-        value = ""
-    if not value:
-        raise InvalidParamsError(
-            f"{field}.{member}: {who}: a non-empty string is required", field=f"{field}.{member}"
-        )
-    return value
+    """The entry as the agent is to get it; behind a bridge if the agent cannot reach the server."""
+    entry = checked_server(raw, place, EVERY_TRANSPORT)
+    kind = members(entry).get("type")
+    mcp = can.mcp_capabilities
+    if kind == b'"http"' and not mcp.http:
+        return bridge_server(decode(McpServerHttp, entry).value)
+    if kind == b'"sse"' and not mcp.sse:
+        return bridge_server(decode(McpServerSse, entry).value)
+    return entry

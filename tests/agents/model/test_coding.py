@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai.exceptions import ContentFilterError, ModelHTTPError, ModelRequestRejectedError
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelRequestRejectedError,
+)
 from pydantic_ai.messages import BinaryContent, UserPromptPart
+from pydantic_ai.models.openai import OpenAIResponsesModel
+from pydantic_ai.providers.openai import OpenAIProvider
 
 import holdfast
 from holdfast.agents.model import coding
@@ -26,6 +34,7 @@ from holdfast.schema import (
 )
 from holdfast.testing import Client, ClientSession, Told, connect
 from tests.agents.model.scripted import Call, Script, Think, call
+from tests.interop.model_endpoint import ModelEndpoint
 
 
 def statuses(told: Told) -> list[str]:
@@ -551,6 +560,22 @@ async def test_a_conversation_can_be_summed_up() -> None:
     assert script.given(2)[:-1] == ["user: count", "model: one", "user: on", "model: two"]
 
 
+async def test_what_is_too_long_to_be_summed_up_is_halved_first() -> None:
+    too_long = ModelHTTPError.for_category(
+        ModelContextWindowExceededError, status_code=400, model_name="scripted", body=None
+    )
+    script = Script("one", "two", too_long, too_long, "We counted.")
+    async with connect(script.agent()) as client:
+        session = await client.new_session()
+        await session.prompt("count")
+        await session.prompt("on")
+        with pytest.raises(RemoteError, match="the conversation is too long; try /compact"):
+            await session.prompt("x" * 100)
+        assert "We counted." in (await session.prompt("/compact")).text
+    assert script.given(-2)[:2] == ["user: count", "model: one"]
+    assert script.given(-1)[:3] == ["user: on", "model: two", f"user: {'x' * 100}"]
+
+
 async def test_there_is_nothing_to_sum_up_in_the_beginning() -> None:
     script = Script()
     async with connect(script.agent()) as client:
@@ -638,6 +663,23 @@ async def test_models_can_be_chosen_by_option_and_by_command() -> None:
         await session.set_option("model", "scripted")
         assert (await session.prompt("who?")).text == "first again"
     assert second.given()[:2] == ["user: who?", "model: I am first"]
+
+
+@pytest.mark.parametrize(
+    ("level", "sent"),
+    [("default", None), ("off", {"effort": "none"}), ("low", {"effort": "low", "summary": "auto"})],
+)
+async def test_how_much_the_model_thinks_can_be_chosen(
+    journal: Path, model: ModelEndpoint, level: str, sent: dict[str, str] | None
+) -> None:
+    service = OpenAIResponsesModel("gpt-5.1", provider=OpenAIProvider(model.url, "key"))
+    agent = holdfast.Agent("coder", version="1")
+    coding(agent, [service])
+    async with connect(agent, journal=journal) as client:
+        session = await client.new_session()
+        await session.set_option("thinking", level)
+        await session.prompt("hi")
+    assert json.loads(model.requests[0]).get("reasoning") == sent
 
 
 async def test_a_prompt_of_nothing_is_still_answered() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,9 @@ import pytest
 
 from tests.agents.model.service import answering, saying
 from tests.editor import Editor, editor
-from tests.interop.model_endpoint import ModelEndpoint, running
+from tests.interop.model_endpoint import ModelEndpoint
 
 KEY = "sk-not-to-be-seen-anywhere"
-
-
-@pytest.fixture
-def model() -> Iterator[ModelEndpoint]:
-    with running() as endpoint:
-        yield endpoint
 
 
 def started(
@@ -128,11 +122,7 @@ async def test_commands_run_in_the_terminal_of_the_client(
         await client.initialize(terminal=True)
         await client.prompt(await client.new(tmp_path), "USE_TOOL:shell CMD=ls")
         await client.until_text("DONE: the tool said: from the client\n(exit code 0)")
-        asked = [
-            message["method"]
-            for message in client.messages
-            if "id" in message and "method" in message
-        ]
+        calls = [it for it in client.messages if "id" in it and "method" in it]
     asked = [it["method"] for it in calls]
     created = calls[asked.index("terminal/create")]["params"]
     assert created["command"] == "/bin/sh"
@@ -217,6 +207,13 @@ async def test_a_service_that_is_not_there_is_named(journal: Path, tmp_path: Pat
         prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "hi"}]}
         error = await client.refused("session/prompt", prompt)
     assert "openai-chat:stand-in: no answer: Connection error" in error.message
+
+
+def test_options_that_cannot_be_used_are_named() -> None:
+    command = [sys.executable, "-m", "holdfast", "agent", "--model", "x:y", "--mcp-timeout", "soon"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2
+    assert "--mcp-timeout" in done.stderr
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 RETRIES = 5
 """How often in a row a model may call a tool with arguments that it does not take."""
 
-
 NOT_ABOUT_IT = (
     ModelAuthenticationError,
     ModelContextWindowExceededError,
@@ -151,18 +150,20 @@ class _Progress:
     async def asking(self, request: ModelRequest) -> None:
         """Keep a request before it is sent: if we are killed, the model hears of it again."""
         self.before_request = self._memory.steps
-        await self._memory.keep([request])
+        self._memory.add([request])
         self._kept += 1
+        await self._memory.save()
 
     async def answered(self) -> None:
         """Keep what there is since."""
-        new = self.run.new_messages()[self._kept :]
-        await self._memory.keep(new)
-        self._kept += len(new)
+        self.keep_rest()
+        await self._memory.save()
 
     def keep_rest(self) -> None:
-        """Keep what a run that has ended in whatever way leaves, half an answer included."""
-        self._memory.add(self.run.new_messages()[self._kept :])
+        """Have kept what there is since, half an answer included, at the end of the turn."""
+        new = self.run.new_messages()[self._kept :]
+        self._memory.add(new)
+        self._kept += len(new)
 
 
 def _is_offered(ctx: RunContext[Work], tool: ToolDefinition) -> bool:

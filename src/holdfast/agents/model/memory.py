@@ -59,13 +59,12 @@ class Memory:
             found += await self._unfinished(found)
         return mended(found)
 
-    async def keep(self, messages: Sequence[ModelMessage]) -> None:
-        """Journal these messages now."""
-        self.add(messages)
+    async def save(self) -> None:
+        """Wait until what was added is in the journal."""
         await self._store.save()
 
     def add(self, messages: Sequence[ModelMessage]) -> None:
-        """Have these messages journalled, at the end of the turn if not before."""
+        """Have these messages journalled with what comes next, or at the end of the turn."""
         if messages:
             self._store.append(KEY, _dumped(messages))
             self.steps += 1
