@@ -21,6 +21,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidParamsError,
     MethodNotFoundError,
+    UnknownSessionError,
 )
 from holdfast.schema import (
     AUTHENTICATE,
@@ -224,6 +225,8 @@ class InProcessAgent:
     async def _resume(self, params: bytes) -> bytes:
         await self._require_sign_in()
         session_id = decode(_SessionParams, params).value.session_id
+        if await self._journal.session_of(self.key, session_id) != session_id:
+            raise UnknownSessionError(session_id)  # the journal is all this agent remembers
         if (known := self._sessions.get(session_id)) is not None:
             await self._leave(known)
         session = self._session(session_id, params)

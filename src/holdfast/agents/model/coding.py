@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.agents.model.models import Models
 from holdfast.agents.model.modes import ASK, CODE, DEFAULT, LEVELS, MODEL, PLAN, THINKING
-from holdfast.errors import ModelError
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -107,8 +106,8 @@ class Coder:
             await asyncio.wait(tasks)
 
     async def _load(self, session: AuthoredSession) -> None:
-        await self._replying()
-        with suppress(ModelError):  # told when it is needed
+        with suppress(Exception):  # whatever it is, it is told when the model is needed
+            await self._replying()
             await self.models.get(self._chosen(session))
 
     async def _replying(self) -> Replying:

@@ -7,6 +7,7 @@ once a session is open.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, cast
 
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from holdfast.agents.authored import AuthoredSession
     from holdfast.agents.model.models import Models
     from holdfast.agents.turn import Turn
+
+log = logging.getLogger(__name__)
 
 TITLED = "titled"
 """In the session's store: the model has named the session, and will not again."""
@@ -80,6 +83,8 @@ async def _title(session: AuthoredSession, model: Model, messages: list[ModelMes
             session.store[TITLED] = True
             await session.outbox.put(encode(SessionInfoUpdate(title=title)))
             await session.store.save()
+    except Exception as error:  # the top of a task; a session does without a title of its own
+        log.warning("session %s: no title: %s", session.id, type(error).__name__)
     finally:
         session.state.pop(TITLING, None)
 
