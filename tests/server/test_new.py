@@ -303,4 +303,6 @@ async def test_the_bridge_that_the_agent_is_handed_reaches_the_server(
     said = json.loads(await asyncio.wait_for(bridge.stdout.readline(), DEADLINE))
     # Nobody listens there: that it says so is all that can be seen of its having tried.
     assert "127.0.0.1:9" in said["error"]["message"]
+    bridge.stdin.close()
     await asyncio.wait_for(bridge.communicate(), DEADLINE)
+    assert bridge.returncode == 0

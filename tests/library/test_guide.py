@@ -1,0 +1,111 @@
+"""Every code block of docs/library.md, run. A section's blocks are one program."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import holdfast
+from holdfast.testing import connect
+from tests.library.conftest import mcp_server
+
+GUIDE = Path(__file__).parents[2] / "docs" / "library.md"
+SECTION = re.compile(r"^## (.+?)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TRY = re.compile(r"^<!-- try: (.+?) => (.+?) -->$", re.MULTILINE)
+
+
+class Section(NamedTuple):
+    """A part of the guide: its code, and what its agent answers to what."""
+
+    title: str
+    code: str
+    tries: list[tuple[str, str]]
+
+
+def sections() -> list[Section]:
+    """Those with code, in order."""
+    found = []
+    for title, text in SECTION.findall(GUIDE.read_text(encoding="utf-8")):
+        blocks = [code for language, code in BLOCK.findall(text) if language == "python"]
+        if blocks:
+            found.append(Section(title, "\n".join(blocks), TRY.findall(text)))
+    return found
+
+
+def run(section: Section) -> dict[str, Any]:
+    """The names a section's program defines."""
+    names: dict[str, Any] = {"__name__": "guide"}
+    with holdfast.Agent.imported():
+        exec(compile(section.code, f"{GUIDE.name}: {section.title}", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("section", sections(), ids=lambda section: section.title)
+async def test_the_agent_of_a_section_answers_as_it_says(section: Section, work: Path) -> None:
+    agent = run(section)["agent"]
+    assert isinstance(agent, holdfast.Agent)
+    (work / "notes.txt").write_text("a weed in here\n")
+    servers = [mcp_server()] if "turn.mcp" in section.code else []
+    async with connect(agent) as client:
+        session = await client.new_session(work, mcp_servers=servers)
+        for text, answer in section.tries:
+            assert (await session.prompt(text)).text.strip() == answer.strip()
+
+
+@pytest.mark.parametrize("section", sections(), ids=lambda section: section.title)
+async def test_the_tests_of_a_section_pass(section: Section) -> None:
+    names = run(section)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    assert bool(tests) == (section.title == "Test it")
+    for test in tests:
+        assert inspect.iscoroutinefunction(test)
+        await test()
+
+
+@pytest.mark.parametrize("section", sections(), ids=lambda section: section.title)
+def test_the_code_of_a_section_is_typed(section: Section, tmp_path: Path) -> None:
+    if section.title not in ("Five lines", "Ask first", "MCP servers", "Test it"):
+        pytest.skip("some are enough: mypy takes seconds")
+    file = tmp_path / "guide.py"
+    file.write_text(section.code)
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_settings_are_json() -> None:
+    blocks = [code for language, code in BLOCK.findall(GUIDE.read_text()) if language == "json"]
+    assert [list(json.loads(code)) for code in blocks] == [["agent_servers"]]
+
+
+def test_the_commands_run(tmp_path: Path) -> None:
+    first = sections()[0]
+    (tmp_path / "agent.py").write_text(first.code)
+    blocks = [code for language, code in BLOCK.findall(GUIDE.read_text()) if language == "console"]
+    commands = [line.removeprefix("$ ") for code in blocks for line in code.splitlines()]
+    assert commands == ["holdfast run agent.py"]
+    for command in commands:
+        _, *arguments = command.split()
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", *arguments, "--journal", "journal.db"],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_every_section_has_code_that_is_tried() -> None:
+    titles = [section.title for section in sections()]
+    assert len(titles) == 10
+    for section in sections():
+        assert section.tries or "test_" in section.code
