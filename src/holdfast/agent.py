@@ -65,8 +65,8 @@ class Agent(AgentDefinition):
 
         `journal` is a path or URL; by default `HOLDFAST_JOURNAL`, else a file in the user's data
         folder. `mcp_timeout`, in seconds, is what each MCP server of a session has to be ready;
-        `cancel_grace` what a cancelled turn has to end; `max_message` is in bytes. What the
-        agent's code prints goes to stderr: stdout belongs to the protocol. DeclarationError when
+        `cancel_grace` what a cancelled turn has to end; `max_message` is in bytes. What is
+        printed from now on goes to stderr: stdout belongs to the protocol. DeclarationError when
         there is no prompt coroutine.
         """
         self.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked

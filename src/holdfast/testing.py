@@ -105,6 +105,8 @@ if TYPE_CHECKING:
     )
     from holdfast.schema.methods import Method
 
+__all__ = ["Client", "ClientSession", "Result", "Told", "connect"]
+
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -506,6 +508,7 @@ async def connect(
     says instead what it offers, and `answers` what it answers to other methods. `permission` is
     how the person answers. `journal` is a path, by default one in a folder of its own.
     """
+    agent.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked
     with tempfile.TemporaryDirectory(prefix="holdfast-test-") as folder:
         client = Client(
             agent,

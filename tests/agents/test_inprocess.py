@@ -44,13 +44,13 @@ def choosing() -> holdfast.Agent:
 
 def values(session: ClientSession) -> dict[str, Any]:
     """Option id to value, as the answer that opened the session has them."""
-    return {option.id: current(option) for option in session.options}
+    return {known(option).id: known(option).current_value for option in session.options}
 
 
-def current(option: SessionConfigOption) -> str | bool:
-    """The value an option has."""
+def known(option: SessionConfigOption) -> SessionConfigSelect | SessionConfigBoolean:
+    """An option of a type we know."""
     assert isinstance(option, SessionConfigSelect | SessionConfigBoolean)
-    return option.current_value
+    return option
 
 
 async def test_modes_and_options_are_in_the_answer_to_new() -> None:
@@ -78,7 +78,7 @@ async def test_a_mode_and_its_option_are_one_choice_whoever_makes_it() -> None:
         await session.set_mode("code")
         assert (await session.prompt("")).text.startswith("code {'mode': 'code'")
         options = await session.set_option("mode", "ask")
-        assert current(options[0]) == "ask"
+        assert known(options[0]).current_value == "ask"
         assert (await session.prompt("")).text.startswith("ask {'mode': 'ask'")
         result = await session.prompt("mode code")
         assert [update["currentModeId"] for update in result.of("current_mode_update")] == ["code"]

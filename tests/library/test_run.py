@@ -1,0 +1,170 @@
+"""`holdfast run`, `agent.run()`, and what an editor sees of either."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.editor import editor
+
+ECHO = """
+import holdfast
+
+if __name__ != "__main__":
+    print("printed while it is imported")
+agent = holdfast.Agent("echo", version="1.0")
+
+@agent.prompt
+async def echo(turn: holdfast.Turn) -> None:
+    print("printed in a turn")
+    await turn.say(turn.text)
+
+agent.run()
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """An agent that prints."""
+    path = tmp_path / "my_agent.py"
+    path.write_text(ECHO)
+    return path
+
+
+def holdfast(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "holdfast", *arguments]
+
+
+def failed(*arguments: str, cwd: Path) -> tuple[int, str]:
+    """The exit code of `holdfast run`, and what it said on stderr; nothing is on stdout."""
+    done = subprocess.run(
+        holdfast("run", *arguments),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+async def hears_itself(command: list[str], journal: Path) -> None:
+    """The agent behind `command` answers, and nothing but ACP is on its stdout.
+
+    `journal` is where HOLDFAST_JOURNAL points to.
+    """
+    async with editor(command, journal=journal) as client:
+        hello = await client.initialize()
+        assert hello["agentInfo"] == {"name": "echo", "version": "1.0"}
+        session_id = await client.new()
+        await client.prompt(session_id, "hello")
+        assert client.text() == "hello"
+        assert await client.leave() == 0
+        assert b"printed in a turn" in client.stderr
+
+
+async def test_an_agent_is_run_as_a_program(file: Path, journal: Path) -> None:
+    await hears_itself([sys.executable, str(file)], journal)
+
+
+@pytest.mark.parametrize("name", ["", ":agent"])
+async def test_an_agent_is_run_by_its_file(file: Path, journal: Path, name: str) -> None:
+    await hears_itself(holdfast("run", f"{file}{name}"), journal)
+
+
+async def test_an_agent_is_run_by_its_module(
+    file: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(file.parent), prepend=":")
+    await hears_itself(holdfast("run", "my_agent:agent"), journal)
+
+
+async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Path) -> None:
+    journal, log = tmp_path / "other.db", tmp_path / "log"
+    options = ["--journal", str(journal), "--log-file", str(log), "--log-level=info"]
+    limits = ["--mcp-timeout", "2.5", "--cancel-grace=1", "--max-message", "1M"]
+    command = holdfast("run", *options, str(file), *limits)
+    await hears_itself(command, tmp_path / "unused.db")
+    made = os.listdir(tmp_path)
+    assert {"other.db", "log"} <= set(made)
+    assert "unused.db" not in made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "why"),
+    [
+        ((), 2, "one agent is wanted"),
+        (("a", "b"), 2, "one agent is wanted"),
+        (("my_agent", "--what"), 2, "option --what not recognized"),
+        (("my_agent", "--mcp-timeout", "no"), 2, "a number of seconds above 0"),
+        (("missing.py",), 5, "missing.py cannot be imported"),
+        (("missing_module",), 5, "No module named 'missing_module'"),
+        (("my_agent.py:other",), 5, "my_agent.py has nothing called 'other'"),
+        (("my_agent.py:echo",), 5, "has a function called 'echo': a holdfast.Agent is wanted"),
+        (("broken.py",), 5, "ZeroDivisionError"),
+        (("silent.py",), 5, "answers no prompts"),
+    ],
+)
+def test_what_cannot_be_run_is_told(
+    file: Path, arguments: tuple[str, ...], code: int, why: str
+) -> None:
+    (file.parent / "broken.py").write_text("1 / 0\n")
+    (file.parent / "silent.py").write_text(
+        'import holdfast\nagent = holdfast.Agent("silent", version="1")\n'
+    )
+    exit_code, stderr = failed(*arguments, cwd=file.parent)
+    assert (exit_code, why in stderr) == (code, True), stderr
+
+
+def test_the_help_names_every_option(tmp_path: Path) -> None:
+    done = subprocess.run(holdfast("run", "--help"), capture_output=True, text=True, check=True)
+    for option in ("--journal", "--mcp-timeout", "--cancel-grace", "--log-file"):
+        assert option in done.stdout
+
+
+async def test_a_journal_that_cannot_be_opened_is_told_to_the_editor(
+    file: Path, tmp_path: Path
+) -> None:
+    torn = tmp_path / "torn.db"
+    torn.write_bytes(b"this is no journal, whatever its name" * 100)
+    async with editor(holdfast("run", str(file)), journal=torn) as client:
+        refused = await client.refused("initialize", {"protocolVersion": 1})
+        assert "not a" in refused.message
+    assert torn.read_bytes().startswith(b"this is no journal")
+
+
+def test_a_terminal_is_told_that_an_editor_is_wanted(file: Path, journal: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, str(file)],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "HOLDFAST_JOURNAL": str(journal)},
+    )
+    os.close(theirs)
+    try:
+        assert process.stderr is not None
+        assert b"waits for an editor on stdin" in process.stderr.readline()
+    finally:
+        os.close(ours)  # it leaves with its terminal
+        process.communicate(timeout=20)
+    assert process.returncode in (0, -signal.SIGHUP)
+
+
+def test_importing_the_package_imports_neither_the_library_nor_what_is_optional() -> None:
+    code = (
+        "import sys, holdfast; early = set(sys.modules); holdfast.Agent;"
+        "heavy = {'mcp', 'pydantic', 'click', 'rich', 'starlette', 'httpx2', 'anyio'};"
+        "print(sorted(heavy & set(sys.modules)), 'asyncio' in early,"
+        " 'holdfast.workspace.files' in sys.modules, 'holdfast.agents.process' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] False False False"
