@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.errors import AgentStartError
 from holdfast.transports.launch import Launched, launch
 
@@ -175,6 +176,8 @@ import holdfast.transports.launch
 heavy = {"asyncio", "subprocess", "typing", "re", "socket", "logging", "msgspec", "tempfile"}
 print(sorted(heavy & set(sys.modules)))
 """
+    # Without site, which may import what it likes; so the package is named by its folder.
     command = [sys.executable, "-S", "-c", code]
-    done = subprocess.run(command, capture_output=True, timeout=20, check=True)
+    env = {"PYTHONPATH": str(Path(holdfast.__file__).parent.parent)}
+    done = subprocess.run(command, capture_output=True, timeout=20, check=True, env=env)
     assert done.stdout == b"[]\n"

@@ -8,7 +8,7 @@ end of the step of the event loop that said them.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
 
@@ -38,22 +38,22 @@ class Outbox:
         self._runs: list[tuple[str, list[bytes]]] = [(UPDATE, self._updates)]
         self._bytes = 0
         self._is_open = False
-        self._at_work = False
-        self._committing: asyncio.Task[None] | None = None
+        self._due: asyncio.Handle | None = None
+        self._committing: asyncio.Task[Any] | None = None
         self._failure: HoldfastError | None = None
 
     def open(self) -> None:
         """The client knows the session: what is held back may leave."""
         self._is_open = True
-        self._begin()
+        self._wait_for_more()
 
     def add(self, raw: bytes) -> bool:
         """Say `raw`, an update object; True when it is time to `breathe`."""
         updates = self._updates
         updates.append(raw)
         self._bytes += len(raw)
-        if self._committing is None:
-            self._begin()
+        if self._due is None:
+            self._wait_for_more()
         return self._bytes >= BATCH_BYTES or len(updates) >= BATCH_UPDATES
 
     async def put(self, *raws: bytes) -> None:
@@ -72,8 +72,8 @@ class Outbox:
             self._runs += [(kind, [raw]), (UPDATE, self._updates)]
         else:
             self._runs.insert(-1, (kind, [raw]))
-        if self._committing is None:
-            self._begin()
+        if self._due is None:
+            self._wait_for_more()
 
     async def breathe(self) -> None:
         """Wait until there is room, and let others run; raises what a commit failed with."""
@@ -85,32 +85,47 @@ class Outbox:
 
         Cancelling this cancels no commit.
         """
+        self._begin()
         if self._committing is not None:
             await asyncio.wait([self._committing])
         self._raise()
 
     async def finish(self) -> None:
         """`flush` for a caller whom nobody cancels: spares the switch to another task."""
-        if self._committing is not None and not self._at_work:
-            self._committing.cancel()  # it has not begun
+        if self._committing is None and self._is_open:
+            self._stop_waiting()
+            self._committing = asyncio.current_task()
             await self._commit()
         await self.flush()
 
+    def _wait_for_more(self) -> None:
+        """Commit at the end of this step of the event loop, unless somebody does before."""
+        if self._is_open and self._committing is None and self._holds_any:
+            self._due = asyncio.get_running_loop().call_soon(self._begin)
+
     def _begin(self) -> None:
-        if self._is_open and (self._updates or len(self._runs) > 1):
+        self._stop_waiting()
+        if self._is_open and self._committing is None and self._holds_any:
             self._committing = asyncio.create_task(self._commit(), name="commit updates")
 
+    def _stop_waiting(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
     async def _commit(self) -> None:
-        self._at_work = True
         try:
-            while self._updates or len(self._runs) > 1:
+            while self._holds_any:
                 for kind, raws in self._take():
                     await self._listener.on_updates(self._session_id, kind, raws)
         except HoldfastError as exc:
             self._failure = exc
         finally:
-            self._at_work = False
             self._committing = None
+
+    @property
+    def _holds_any(self) -> bool:
+        return bool(self._updates) or len(self._runs) > 1
 
     def _take(self) -> list[tuple[str, list[bytes]]]:
         runs, self._updates, self._bytes = self._runs, [], 0
