@@ -72,14 +72,8 @@ class Agent(AgentDefinition):
         self.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked
         if self._is_imported:
             return  # by `holdfast run`, which runs it with options of its own
-        if sys.stdin is not None and sys.stdin.isatty():
-            print(  # noqa: T201 — to whoever tries it by hand
-                f"{self.name}: this is an ACP agent and waits for an editor on stdin; "
-                "name this command in your editor's settings",
-                file=sys.stderr,
-            )
         self.run_on(
-            claim_stdio(),
+            claimed_stdio(self.name),
             journal=journal,
             mcp_timeout=mcp_timeout,
             cancel_grace=cancel_grace,
@@ -132,3 +126,14 @@ class Agent(AgentDefinition):
             cancel_grace=cancel_grace,
             limit=max_message,
         )
+
+
+def claimed_stdio(name: str) -> tuple[int, int]:
+    """Our stdin and stdout for the protocol; tells whoever tries `name` by hand what it is."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        print(  # noqa: T201 — to a person at a terminal
+            f"{name}: this is an ACP agent and waits for an editor on stdin; "
+            "name this command in your editor's settings",
+            file=sys.stderr,
+        )
+    return claim_stdio()

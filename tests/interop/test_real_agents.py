@@ -212,6 +212,7 @@ ALLOWED: dict[str, Report] = {
     },
     "deepagents": {
         "agentCapabilities.loadSession": (False, True),
+        "agentCapabilities.mcpCapabilities": (None, {"http": True, "sse": True}),
         "agentCapabilities.sessionCapabilities": (
             None,
             {"list": {}, "resume": {}, "close": {}, "delete": {}},

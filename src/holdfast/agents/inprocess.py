@@ -13,10 +13,10 @@ from holdfast.agents.authored import AuthoredSession
 from holdfast.agents.history import History
 from holdfast.agents.incidents import as_remote, guarded
 from holdfast.agents.running import RunningTurn
+from holdfast.agents.signing import SignIn
 from holdfast.agents.slash import SlashCommands
 from holdfast.agents.speech import fresh_id
 from holdfast.errors import (
-    AuthRequiredError,
     DeclarationError,
     HoldfastError,
     InvalidParamsError,
@@ -36,7 +36,6 @@ from holdfast.schema import (
     SET_SESSION_MODE,
     AgentAuthCapabilities,
     AgentCapabilities,
-    AuthenticateRequest,
     AuthMethodAgent,
     CloseSessionRequest,
     Implementation,
@@ -99,7 +98,7 @@ class InProcessAgent:
         self._journal = journal
         self._mcp_timeout = mcp_timeout
         self._client = InitializeRequest(protocol_version=PROTOCOL_VERSION)
-        self._signed_in = False
+        self._sign_in = SignIn(definition)
         self._sessions: dict[str, AuthoredSession] = {}
         self._turns: dict[str, RunningTurn] = {}
         self._telling: set[asyncio.Task[None]] = set()
@@ -109,8 +108,8 @@ class InProcessAgent:
             CLOSE_SESSION.name: self._close,
             SET_SESSION_MODE.name: self._set_mode,
             SET_SESSION_CONFIG_OPTION.name: self._set_option,
-            AUTHENTICATE.name: self._authenticate,
-            LOGOUT.name: self._logout,
+            AUTHENTICATE.name: self._sign_in.authenticate,
+            LOGOUT.name: self._sign_in.log_out,
         }
 
     # -- agents.Agent ---------------------------------------------------------------------
@@ -172,7 +171,7 @@ class InProcessAgent:
             if self._turns.get(session.id) is turn:
                 del self._turns[session.id]
             if turn.wants_sign_in:
-                self._signed_in = False
+                self._sign_in.lost()
             await on_answer(answer)
 
         self._turns[session.id] = turn
@@ -216,14 +215,14 @@ class InProcessAgent:
         return await guarded(answer())
 
     async def _new(self, params: bytes) -> bytes:
-        await self._require_sign_in()
+        await self._sign_in.require()
         session = self._session(fresh_id("sess"), params)
         session.commands = SlashCommands(self.definition, session.outbox, None)
         opened = await self._open(session, self.definition.new_hooks)
         return splice(opened, {"sessionId": encode(session.id)})
 
     async def _resume(self, params: bytes) -> bytes:
-        await self._require_sign_in()
+        await self._sign_in.require()
         session_id = decode(_SessionParams, params).value.session_id
         if await self._journal.session_of(self.key, session_id) != session_id:
             raise UnknownSessionError(session_id)  # the journal is all this agent remembers
@@ -337,32 +336,6 @@ class InProcessAgent:
             raise InvalidParamsError(
                 f"sessionId: {session_id!r} is not open", field="sessionId"
             ) from None
-
-    # -- signing in -----------------------------------------------------------------------
-
-    async def _authenticate(self, params: bytes) -> bytes:
-        method_id = decode(AuthenticateRequest, params).value.method_id
-        for method in self.definition.auth_methods:
-            if method.id == method_id:
-                await guarded(method.handler())
-                self._signed_in = True
-                return b"{}"
-        raise InvalidParamsError(f"methodId: no way to sign in is {method_id!r}", field="methodId")
-
-    async def _logout(self, params: bytes) -> bytes:
-        if self.definition.logout_handler is None:
-            raise MethodNotFoundError(LOGOUT.name)
-        await guarded(self.definition.logout_handler())
-        self._signed_in = False
-        return b"{}"
-
-    async def _require_sign_in(self) -> None:
-        if self._signed_in or not self.definition.auth_methods:
-            return
-        asked = self.definition.signed_in_handler
-        self._signed_in = asked is not None and await guarded(asked())
-        if not self._signed_in:
-            raise AuthRequiredError("sign in first: see authMethods")
 
 
 class _SessionParams(msgspec.Struct, rename="camel"):

@@ -74,7 +74,8 @@ class Store(MutableMapping[str, Any]):
     async def save(self) -> None:
         """Wait until everything that was set is in the journal; raises JournalError.
 
-        The end of a turn does it too.
+        The end of a turn does it too. What a hook sets while a session opens is written once the
+        session is open; this does not wait for it there.
         """
         await self._outbox.flush()
 

@@ -208,7 +208,7 @@ class TurnCommands:
             command=command.command,
             args=command.args,
             env=tuple(EnvVariable(name=name, value=value) for name, value in command.env.items()),
-            cwd=await self._session.files.folder(command.cwd or "."),
+            cwd=await self._folder(command.cwd),
             output_byte_limit=command.output_bytes,
         )
         try:
@@ -218,6 +218,11 @@ class TurnCommands:
         except RemoteError as exc:
             raise TerminalStartError(f"the client cannot run {command.command!r}: {exc}") from exc
         return ClientCommand(created.terminal_id, self._session.id, self._listener)
+
+    async def _folder(self, cwd: str | None) -> str:
+        if cwd is None:
+            return self._session.cwd  # in the client's own words
+        return await self._session.files.folder(cwd)
 
     async def _start_here(self, command: Command) -> RunningCommand:
         terminals = self._session.terminals

@@ -41,19 +41,21 @@ RUN_OPTIONS = (
 
 def run(arguments: list[str]) -> int:
     """Serve until the editor leaves; the exit code. `arguments` follow `run`."""
-    from holdfast.transports.stdio import claim_stdio
+    from holdfast.agent import claimed_stdio
 
     try:
         target, options = _read(arguments)
-        streams = claim_stdio()  # what the agent's module prints disturbs nobody
+        streams = claimed_stdio(target)  # what the agent's module prints disturbs nobody
         _log(options)
         agent = load_agent(target)
     except UsageError as exc:
         print(f"holdfast run: {exc}", file=sys.stderr)
         return Exit.USAGE
     except HoldfastError as exc:
-        cause = exc.__cause__
-        logging.getLogger("holdfast").error("%s", exc, exc_info=cause)
+        # A traceback says where the agent's own code failed; of a name that leads nowhere it
+        # would only show ours.
+        theirs = None if isinstance(exc.__cause__, ImportError | OSError) else exc.__cause__
+        logging.getLogger("holdfast").error("%s", exc, exc_info=theirs)
         return Exit.AGENT
     agent.run_on(
         streams,
