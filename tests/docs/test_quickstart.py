@@ -1,0 +1,71 @@
+"""docs/quickstart.md: its console blocks work as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.editor import wrapped
+
+PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
+COMMANDS = re.findall(r"^\$ holdfast (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+async def kept(journal: Path) -> str:
+    """A session in the journal; its id."""
+    async with wrapped(journal) as client:
+        session = await client.new()
+        await client.prompt(session, {"say": "hello"})
+        return session
+
+
+def holdfast(command: str, journal: Path, session: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the page on this journal; the id on the page stands for the session."""
+    words = [session if word == "3f9a" else word for word in shlex.split(command)]
+    words = [sys.executable if word == "python" else word for word in words]
+    if "sqlite:////tmp/other.db" in words:
+        words[words.index("sqlite:////tmp/other.db")] = f"sqlite:///{journal}"
+    if words[0] == "delete":
+        words.append("--yes")  # there is no terminal to ask on
+    env = os.environ | {"HOLDFAST_JOURNAL": str(journal)}
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *words],
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_page_has_its_commands() -> None:
+    assert [command.split()[0] for command in COMMANDS] == [
+        "demo",
+        "doctor",
+        "list",
+        "list",
+        "show",
+        "show",
+        "delete",
+        "list",
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_a_command_of_the_quickstart_works(command: str, journal: Path) -> None:
+    session = await kept(journal)
+    done = holdfast(command, journal, session)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    if command.startswith("list"):
+        assert session[:4] in done.stdout
+    if "--json" in command:
+        lines = [msgspec.json.decode(line) for line in done.stdout.splitlines()]
+        assert lines
