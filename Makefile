@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Half a minute of tests, spread over the cores there are.
 JOBS ?= auto
+CODE := src tests bench examples
 
 .PHONY: demo test format lint types check interop bench docs clean
 
@@ -14,12 +15,12 @@ test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) -m "not interop" $(PYTEST)
 
 format: $(VENV)/.installed
-	$(BIN)/ruff format src tests bench
-	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
 
 lint: $(VENV)/.installed
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
 
 types: $(VENV)/.installed
 	$(BIN)/mypy

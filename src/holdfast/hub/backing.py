@@ -173,6 +173,8 @@ class Backing:
 
     async def known_as(self) -> str | None:
         """The id by which the agent has known the conversation; None when it never did."""
+        if self.agent.reads_journal:
+            return self._session.id
         known = await self._journal.downstream(self._session.id)
         if known and await self._journal.session_of(self.agent.key, known) == self._session.id:
             return known

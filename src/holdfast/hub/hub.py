@@ -42,6 +42,10 @@ from holdfast.schema.splice import splice
 log = logging.getLogger(__name__)
 
 
+CLOSE_TIMEOUT = 10.0
+"""Seconds an agent has to answer `session/close`; the session is closed here all the same."""
+
+
 class Hub:
     """See the module. Use it as `async with hub.open():`; leaving ends the agent and all turns."""
 
@@ -334,14 +338,23 @@ class Hub:
             await self._journal.session(session_id)  # UnknownSessionError when there is none
             return
         agent_session = session.backing.agent_session if session.backing.is_ready else None
-        await self._leave(session)
+        if self.agent.reads_journal:
+            # Its last words are part of the session; those of a program go to nobody.
+            await session.turns.aclose()
+            await self._close_at_agent(session_id, agent_session)
+            await self._leave(session)
+        else:
+            await self._leave(session)
+            await self._close_at_agent(session_id, agent_session)
+
+    async def _close_at_agent(self, session_id: str, agent_session: str | None) -> None:
         if agent_session is None or self.agent.capabilities.session_capabilities.close is None:
             return
         try:
-            params = encode({"sessionId": agent_session})
-            await self.agent.ask(CLOSE_SESSION.name, params)
-        except HoldfastError as exc:
-            log.warning("session %s: not closed at the agent: %s", session_id, exc)
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await self.agent.ask(CLOSE_SESSION.name, encode({"sessionId": agent_session}))
+        except (HoldfastError, TimeoutError) as exc:
+            log.warning("session %s: not closed at the agent: %r", session_id, exc)
 
     async def _leave(self, session: Session) -> None:
         """No request finds it from now on; who loads it again waits until it is closed."""

@@ -72,8 +72,9 @@ def notice(title: str, description: str, severity: str = "info") -> bytes:
 
 def notice_as_message(raw: bytes) -> bytes:
     """A notice of ours for a client that does not take notices: a message that says who speaks."""
-    said = msgspec.json.decode(raw, type=dict[str, object])
-    text = f"[holdfast] {said['title']}. {said['description']}\n\n"
+    said = msgspec.json.decode(raw, type=_Notice)
+    speaker = said.meta.get(NOTICE, _Speaker()).speaker
+    text = f"[{speaker}] {'. '.join(filter(None, (said.title, said.description)))}\n\n"
     return msgspec.json.encode(
         {
             "sessionUpdate": "agent_message_chunk",
@@ -81,6 +82,18 @@ def notice_as_message(raw: bytes) -> bytes:
             "_meta": {NOTICE: True},
         }
     )
+
+
+class _Speaker(msgspec.Struct):
+    """Whose notice it is: an agent's of the library, by its name, or ours."""
+
+    speaker: str = msgspec.field(default="holdfast", name="from")
+
+
+class _Notice(msgspec.Struct):
+    title: str
+    description: str = ""
+    meta: dict[str, _Speaker] = msgspec.field(default_factory=dict, name="_meta")
 
 
 def first_words(state: SessionState) -> str | None:

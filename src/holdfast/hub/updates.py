@@ -75,7 +75,7 @@ def update_in(params: bytes) -> bytes:
 
 def for_session(session: Session, kind: str, raws: Sequence[bytes]) -> Sequence[bytes]:
     """Those that are to be published: while the agent repeats itself or is overdue, not all."""
-    if not session.backing.muted and not session.turns.overdue:
+    if kind not in ("update", "params") or not (session.backing.muted or session.turns.overdue):
         return raws
     passing: list[bytes] = []
     for raw in raws:
