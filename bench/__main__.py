@@ -20,6 +20,8 @@ MEASUREMENTS = (
     "listing",
     "memory",
     "disk",
+    "library",
+    "mcp_servers",
 )
 """Modules of this package, each with a function `figures`, in the order of the table."""
 

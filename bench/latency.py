@@ -36,7 +36,7 @@ def figures(run: Run) -> Iterator[Figure]:
         )
         prompts = run.size(800, 200)
         taken = run.in_turns(
-            {name: partial(_round_trip, wire, prompts) for name, wire in wires.items()}
+            {name: partial(round_trip, wire, prompts) for name, wire in wires.items()}
         )
         yield Figure(
             "latency added to a prompt and its answer",
@@ -59,11 +59,11 @@ def _one_way(wire: Wire, number: int) -> float:
     return median(taken)
 
 
-def _round_trip(wire: Wire, number: int) -> float:
-    """The median of `number` prompts that are answered at once; microseconds."""
+def round_trip(wire: Wire, number: int, *, updates: int = 0) -> float:
+    """The median of `number` prompts, answered at once or behind `updates`; microseconds."""
     taken = []
     for _ in range(number):
-        line = wire.prompt_line("flood 0")
+        line = wire.prompt_line(f"flood {updates}")
         began = perf_counter()
         wire.write(line)
         for _ in wire.until_answer():

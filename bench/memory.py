@@ -28,7 +28,7 @@ def figures(run: Run) -> Iterator[Figure]:
             session_with(wrap(scripted_agent(), journal)) as wrapped,
             session_with(python_sdk("agent")) as agent,
         ):
-            _wait_until_settled(journal, wrapped)
+            wait_until_settled(journal, wrapped)
             ours = psutil.Process(wrapped.process.pid)
             guardian = [child for child in ours.children() if "sh" in child.name()]
             alone.append(_resident(ours))
@@ -39,11 +39,16 @@ def figures(run: Run) -> Iterator[Figure]:
     yield Figure("the same with its guardian", "MiB", guarded, peer, agents, goal)
 
 
+def idle_memory(wire: Wire) -> float:
+    """MiB that the program at the other end keeps."""
+    return _resident(psutil.Process(wire.process.pid))
+
+
 def _resident(process: psutil.Process) -> float:
     return process.memory_info().rss / MIB
 
 
-def _wait_until_settled(path: Path, wire: Wire) -> None:
+def wait_until_settled(path: Path, wire: Wire) -> None:
     """Until the turn is compacted, a second after its end: that needs memory too."""
 
     async def messages() -> int:

@@ -38,6 +38,16 @@ def typescript_sdk(run: Run, script: str) -> Command:
     return [*node(), os.fspath(place / name)]
 
 
+def library() -> Command:
+    """An agent on holdfast, as its author starts it."""
+    return [sys.executable, os.fspath(PEERS / "library_agent.py")]
+
+
+def mcp_server(how: str, *rest: str) -> Command:
+    """An MCP server that costs next to nothing: `good SECONDS`, `silent`, `noise` or `leaves`."""
+    return [sys.executable, "-I", "-S", os.fspath(PEERS / "mcp_server.py"), how, *rest]
+
+
 def wrap(agent: Command, journal: Path) -> Command:
     """`holdfast wrap` as it is installed beside this Python."""
     script = Path(sys.executable).parent / "holdfast"

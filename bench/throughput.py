@@ -23,8 +23,8 @@ def figures(run: Run) -> Iterator[Figure]:
         for how, what in (("flood", "in large writes"), ("single", "a write each")):
             taken = run.in_turns(
                 {
-                    "wrap": partial(_rate, wrapped, how, many),
-                    "proxy": partial(_rate, proxied, how, few),
+                    "wrap": partial(rate, wrapped, how, many),
+                    "proxy": partial(rate, proxied, how, few),
                 }
             )
             yield Figure(
@@ -38,7 +38,8 @@ def figures(run: Run) -> Iterator[Figure]:
             )
 
 
-def _rate(wire: Wire, how: str, number: int) -> float:
+def rate(wire: Wire, how: str, number: int) -> float:
+    """Updates a second in a turn of `number` updates."""
     began = perf_counter()
     # How many the agent sent: who lags a megabyte behind gets chunks of one message joined.
     wire.prompt(f"{how} {number}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -12,6 +13,7 @@ from time import perf_counter
 from types import TracebackType
 
 from bench.programs import Command
+from holdfast.journal.location import VARIABLE
 
 END_SECONDS = 20.0
 FOLDER = "/tmp"
@@ -21,11 +23,14 @@ FOLDER = "/tmp"
 class Wire:
     """One agent at the other end of two pipes."""
 
-    def __init__(self, command: Command, stderr: Path | None = None) -> None:
-        self.started = perf_counter()
+    def __init__(
+        self, command: Command, stderr: Path | None = None, journal: Path | None = None
+    ) -> None:
+        env = None if journal is None else {**os.environ, VARIABLE: os.fspath(journal)}
         self._stderr = open(stderr, "wb") if stderr else None  # noqa: SIM115
+        self.started = perf_counter()
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=env
         )
         self._last_id = 0
         self.session_id = ""
@@ -118,11 +123,10 @@ class Wire:
         self.call("initialize", {"protocolVersion": 1, "clientCapabilities": capabilities})
         return perf_counter() - self.started
 
-    def new_session(self) -> str:
-        """Open a session for `prompt`."""
-        self.session_id = str(
-            self.call("session/new", {"cwd": FOLDER, "mcpServers": []})["sessionId"]
-        )
+    def new_session(self, servers: Sequence[dict[str, object]] = ()) -> str:
+        """Open a session for `prompt`, with these MCP servers."""
+        params: dict[str, object] = {"cwd": FOLDER, "mcpServers": list(servers)}
+        self.session_id = str(self.call("session/new", params)["sessionId"])
         return self.session_id
 
     def prompt_line(self, words: str) -> bytes:
@@ -145,9 +149,11 @@ class Wire:
 
 
 @contextmanager
-def session_with(command: Command, stderr: Path | None = None) -> Iterator[Wire]:
+def session_with(
+    command: Command, stderr: Path | None = None, journal: Path | None = None
+) -> Iterator[Wire]:
     """A program with an open session in which one turn is over already."""
-    with Wire(command, stderr) as wire:
+    with Wire(command, stderr, journal) as wire:
         wire.initialize()
         wire.new_session()
         wire.prompt("flood 500")

@@ -1,4 +1,7 @@
-"""An agent on the official Python SDK; a prompt says how many updates to send (`flood N`)."""
+"""An agent on the official Python SDK; a prompt says how many updates to send (`flood N`).
+
+The last one ends in "!".
+"""
 
 # mypy: disable-error-code="abstract, override"
 # Only what is measured is implemented; the SDK asks for no more at run time.
@@ -26,8 +29,10 @@ class SdkAgent(acp.Agent):
         return acp.NewSessionResponse(session_id="sdk-0123456789abcdef")
 
     async def prompt(self, prompt: Any, session_id: str, **_: Any) -> acp.PromptResponse:
-        for _number in range(int(prompt[0].text.split()[1])):
-            await self._client.session_update(session_id, acp.update_agent_message_text(TEXT))
+        number = int(prompt[0].text.split()[1])
+        for sent in range(1, number + 1):
+            text = TEXT if sent < number else f"{TEXT}!"
+            await self._client.session_update(session_id, acp.update_agent_message_text(text))
         return acp.PromptResponse(stop_reason="end_turn")
 
 

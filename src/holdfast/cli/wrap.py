@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
-import socket
 import sys
 from pathlib import Path
 from typing import cast
@@ -15,11 +13,8 @@ from msgspec import Struct
 
 from holdfast.agents import ProcessAgent
 from holdfast.cli.options import WRAP_OPTIONS, UsageError, read_options
-from holdfast.errors import HoldfastError
-from holdfast.hub import Hub
-from holdfast.journal import Journal, SqliteJournal, default_location
-from holdfast.rpc import NotificationReceived, Peer, RequestReceived, Transport, connected
-from holdfast.server import Connection
+from holdfast.journal import default_location
+from holdfast.server.serving import serve, stop_at_signals
 from holdfast.transports.launch import Launched
 from holdfast.transports.pipes import PipeTransport
 from holdfast.transports.stderr import Relay
@@ -105,29 +100,15 @@ def _start_logging(settings: WrapSettings) -> None:
 async def _serve(
     settings: WrapSettings, launched: Launched | None, streams: tuple[int, int]
 ) -> None:
-    transport = PipeTransport(*streams)
-    stop = _signalled()
-    try:
-        journal = SqliteJournal.open(settings.journal)
-    except HoldfastError as exc:
-        await _refuse(transport, exc, stop, launched)
-        return
-    try:
-        await _serve_with(journal, transport, settings, launched, stop)
-    finally:
-        await journal.aclose()
+    async def give_up() -> None:
+        if launched is not None:
+            # In a thread: an agent may take its time to end, and the client does not wait for it.
+            await asyncio.to_thread(launched.abandon)
 
-
-async def _serve_with(
-    journal: Journal,
-    transport: Transport,
-    settings: WrapSettings,
-    launched: Launched | None,
-    stop: asyncio.Event,
-) -> None:
-    hub = Hub(
-        journal,
-        lambda listener: ProcessAgent(
+    await serve(
+        PipeTransport(*streams),
+        settings.journal,
+        lambda listener, _: ProcessAgent(
             settings.command,
             listener,
             launched=launched,
@@ -135,48 +116,8 @@ async def _serve_with(
             limit=settings.max_message,
             stderr_log=settings.log_file,
         ),
-        owner=f"{socket.gethostname()}:{os.getpid()}",
+        stop=stop_at_signals(),
         cancel_grace=settings.cancel_grace,
+        limit=settings.max_message,
+        give_up=give_up,
     )
-    async with hub.open():
-        connection = Connection(hub, transport, limit=settings.max_message)
-        async with connected(connection.peer) as pump:
-            await _first(pump, stop)
-
-
-async def _refuse(
-    transport: Transport, error: HoldfastError, stop: asyncio.Event, launched: Launched | None
-) -> None:
-    """Without a journal nothing of what holdfast promises holds: say so to whatever is asked."""
-    log.error("%s", error)
-    # In a thread: an agent may take its time to end, and the client is not to wait for that.
-    ending = asyncio.to_thread(launched.abandon) if launched is not None else asyncio.sleep(0)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(ending, name="end agent")
-        async with connected(Peer(transport, _Refusal(error), name="client")) as pump:
-            await _first(pump, stop)
-
-
-class _Refusal:
-    def __init__(self, error: HoldfastError) -> None:
-        self._error = error
-
-    async def on_request(self, request: RequestReceived) -> bytes:
-        raise self._error
-
-    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        return None
-
-
-def _signalled() -> asyncio.Event:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
-
-
-async def _first(pump: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Wait for the end of the client, or of us."""
-    stopped = asyncio.create_task(stop.wait(), name="signal")
-    await asyncio.wait({pump, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
@@ -41,7 +41,7 @@ async def serve(
     stop: asyncio.Event,
     cancel_grace: float = CANCEL_GRACE,
     limit: int = MAX_MESSAGE,
-    give_up: Callable[[], Awaitable[None]] | None = None,
+    give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
     """Serve until the client leaves or `stop` is set; then end the agent and all turns.
 
@@ -80,19 +80,15 @@ async def _refuse(
     transport: Transport,
     error: HoldfastError,
     stop: asyncio.Event,
-    give_up: Callable[[], Awaitable[None]] | None,
+    give_up: Callable[[], Coroutine[None, None, None]] | None,
 ) -> None:
     """Without a journal nothing of what holdfast promises holds: say so to whatever is asked."""
     log.error("%s", error)
     async with asyncio.TaskGroup() as tasks:
         if give_up is not None:  # beside it: the client is not to wait for the agent's end
-            tasks.create_task(_await(give_up), name="end agent")
+            tasks.create_task(give_up(), name="end agent")
         async with connected(Peer(transport, _Refusal(error), name="client")) as pump:
             await _first(pump, stop)
-
-
-async def _await(work: Callable[[], Awaitable[None]]) -> None:
-    await work()
 
 
 class _Refusal:

@@ -1,0 +1,129 @@
+"""An agent on holdfast beside agents on the official SDKs, as a client meets them.
+
+Ours journals every prompt and every update before it sends anything; theirs keep nothing. There is
+no way to run ours without a journal, so there is no figure for that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from compileall import compile_dir
+from contextlib import ExitStack
+from functools import partial
+
+import holdfast
+from bench.latency import round_trip
+from bench.memory import idle_memory, wait_until_settled
+from bench.programs import Command, library, python_sdk, typescript_sdk
+from bench.run import Run
+from bench.table import Figure, Goal
+from bench.throughput import rate
+from bench.wire import Wire, session_with
+
+OURS, PYTHON, TYPESCRIPT = "holdfast", "Python SDK", "TypeScript SDK"
+PAIR_TURNS = 3
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """Start, throughput, round trip, memory."""
+    agents = {
+        OURS: library(),
+        PYTHON: python_sdk("agent"),
+        TYPESCRIPT: typescript_sdk(run, "agent"),
+    }
+    # As an installed package is; an editable one in a place where Python may not write is not.
+    compile_dir(os.path.dirname(holdfast.__file__), quiet=1)
+    yield from _starts(run, agents)
+    yield from _rates(run, agents)
+    yield from _round_trips(run, agents)
+    yield from _memory(run, agents)
+
+
+def _starts(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
+    ways: dict[str, Callable[[], float]] = {
+        name: partial(_start, agent) for name, agent in agents.items()
+    }
+    for measure in ways.values():
+        measure()  # the caches of the file system, and the journal
+    taken = run.in_turns(ways)
+    # Six and two times as fast.
+    for peer, bound in ((PYTHON, 1 / 6), (TYPESCRIPT, 1 / 2)):
+        goal = Goal(round(bound, 3), ratio=True)
+        name = "library agent: cold start to the answer to initialize"
+        yield Figure(name, "ms", taken[OURS], peer, taken[peer], (goal,))
+
+
+def _start(agent: Command) -> float:
+    with Wire(agent) as wire:
+        return wire.initialize() * 1e3
+
+
+def _rates(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
+    """Ours as fast as a reader of bytes takes it; so theirs, and theirs with their own client."""
+    many, few = run.size(100_000, 30_000), run.size(10_000, 4_000)
+    with ExitStack() as stack:
+        wires = {name: stack.enter_context(session_with(agent)) for name, agent in agents.items()}
+        ways: dict[str, Callable[[], float]] = {
+            name: partial(rate, wire, "flood", many if name == OURS else few)
+            for name, wire in wires.items()
+        }
+        pair = f"{PYTHON} pair"
+        ways[pair] = partial(_pair_rate, agents[PYTHON], few)
+        taken = run.in_turns(ways)
+    for peer, goals in (
+        (pair, (Goal(4, ratio=True, at_least=True),)),
+        (f"{PYTHON}", ()),
+        (f"{TYPESCRIPT}", ()),
+    ):
+        yield Figure(
+            "library agent: throughput to a byte reader, journalled",
+            "updates/s",
+            taken[OURS],
+            peer,
+            taken[peer],
+            goals,
+            higher_is_better=True,
+        )
+
+
+def _pair_rate(agent: Command, number: int) -> float:
+    command = [*python_sdk("client"), "rate", str(number), str(PAIR_TURNS), *agent]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    rates: list[float] = json.loads(done.stdout)
+    return max(rates)
+
+
+def _round_trips(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
+    prompts = run.size(800, 200)
+    with ExitStack() as stack:
+        wires = {name: stack.enter_context(session_with(agent)) for name, agent in agents.items()}
+        for updates, what in ((0, "no updates"), (1, "one update")):
+            taken = run.in_turns(
+                {
+                    name: partial(round_trip, wire, prompts, updates=updates)
+                    for name, wire in wires.items()
+                }
+            )
+            for peer, goals in ((PYTHON, (Goal(0.6, ratio=True),)), (TYPESCRIPT, ())):
+                name = f"library agent: prompt round trip, {what}"
+                yield Figure(name, "us", taken[OURS], peer, taken[peer], goals)
+
+
+def _memory(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
+    taken: dict[str, list[float]] = {name: [] for name in agents}
+    for _ in range(run.rounds):
+        journal = run.fresh("journal.db")
+        with ExitStack() as stack:
+            wires = {
+                name: stack.enter_context(session_with(agent, journal=journal))
+                for name, agent in agents.items()
+            }
+            wait_until_settled(journal, wires[OURS])
+            for name, wire in wires.items():
+                taken[name].append(idle_memory(wire))
+    for peer, goals in ((PYTHON, (Goal(0.7, ratio=True),)), (TYPESCRIPT, ())):
+        name = "library agent: resident memory when idle"
+        yield Figure(name, "MiB", taken[OURS], peer, taken[peer], goals)
