@@ -121,9 +121,12 @@ def __getattr__(name: str) -> object:
 
 def _imported(module: str) -> object:
     """Import without looking for garbage, of which an import makes none: that saves a tenth."""
+    from holdfast.transports.late_tls import load_asyncio
+
     collects = gc.isenabled()
     gc.disable()
     try:
+        load_asyncio()
         return import_module(module)
     finally:
         if collects:

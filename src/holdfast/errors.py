@@ -146,7 +146,7 @@ class IncidentError(HoldfastError):
     """An author's code raised; `incident` is what the log knows the exception by."""
 
     def __init__(self, incident: str) -> None:
-        super().__init__("internal error")
+        super().__init__(f"internal error (incident {incident})")
         self.incident = incident
 
     @property
@@ -340,8 +340,10 @@ class CursorError(JournalError):
 
 
 class LeaseLostError(JournalError):
-    """Another process owns the session now; nothing was written."""
+    """Another process owns the session now, or it was deleted; nothing was written."""
 
-    def __init__(self, session_id: str) -> None:
-        super().__init__(f"session {session_id!r} is owned by another holdfast process now")
+    def __init__(self, session_id: str, *, deleted: bool = False) -> None:
+        why = "was deleted meanwhile" if deleted else "is owned by another holdfast process now"
+        super().__init__(f"session {session_id!r} {why}")
         self.session_id = session_id
+        self.deleted = deleted

@@ -29,23 +29,28 @@ def command(ctx: click.Context, session_ids: tuple[str, ...], sure: bool, journa
     """
     if not sure and not sys.stdin.isatty():
         ctx.fail("there is no terminal to ask on; say --yes to delete")
-    if not asyncio.run(_delete(journal, session_ids, sure=sure)):
+    found = asyncio.run(_found(journal, session_ids))
+    # Asked outside of any event loop, which would keep a Ctrl-C to itself until it is too late.
+    if not sure and not click.confirm(f"Delete {counted(len(found), 'session')}?", err=True):
+        click.echo("Nothing was deleted.", err=True)
         ctx.exit(Exit.ERROR)
+    asyncio.run(_delete(journal, found))
+    click.echo(f"Deleted {counted(len(found), 'session')}.")
 
 
-async def _delete(location: str, session_ids: tuple[str, ...], *, sure: bool) -> bool:
-    """Whether they were deleted; False when the person thought better of it."""
+async def _found(location: str, session_ids: tuple[str, ...]) -> list[str]:
+    """The ids that are meant, each of them shown to the person."""
     async with opened(location) as journal:
         rows = {(row := await journal.resolve(given)).session_id: row for given in session_ids}
         for row in rows.values():
             click.echo(await _described(journal, row), err=True)
-        if not sure and not click.confirm(f"Delete {counted(len(rows), 'session')}?", err=True):
-            click.echo("Nothing was deleted.", err=True)
-            return False
-        for session_id in rows:
+    return list(rows)
+
+
+async def _delete(location: str, session_ids: list[str]) -> None:
+    async with opened(location) as journal:
+        for session_id in session_ids:
             await journal.delete(session_id)
-        click.echo(f"Deleted {counted(len(rows), 'session')}.")
-    return True
 
 
 async def _described(journal: Journal, row: SessionRow) -> str:

@@ -15,6 +15,7 @@ from holdfast.cli.look import console, cut, folder, on_one_line, shortened
 from holdfast.cli.when import age, iso
 from holdfast.errors import AmbiguousIdError
 from holdfast.journal import Journal, ListFilter, ListKey, SessionRow
+from holdfast.journal.location import journal_path
 from holdfast.journal.sessions import now_ms
 
 PAGE = 200
@@ -34,6 +35,12 @@ GAP = 2
 
 LEAST = 12
 """Columns that a folder and a title keep on a narrow terminal."""
+
+
+BEGIN = (
+    "Sessions begin when your editor starts its agent with `holdfast wrap -- CMD`; "
+    "`holdfast demo` shows how that goes."
+)
 
 
 @click.command(name="list")
@@ -69,7 +76,7 @@ def command(
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
     if not exists(journal):
-        click.echo(_no_sessions(wanted), err=True)
+        click.echo(f"There is no journal yet at {journal_path(journal)}. {BEGIN}", err=True)
         return
     asyncio.run(_list(journal, wanted, limit, as_json=as_json))
 
@@ -210,7 +217,4 @@ def _no_sessions(wanted: ListFilter) -> str:
     which = " ".join(filter(None, filters))
     if which:
         return f"No sessions {which}. `holdfast list` shows those of all folders and agents."
-    return (
-        "No sessions yet. They begin when your editor starts its agent with "
-        "`holdfast wrap -- CMD`; `holdfast demo` shows how that goes."
-    )
+    return f"No sessions yet. {BEGIN}"

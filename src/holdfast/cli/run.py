@@ -41,6 +41,9 @@ RUN_OPTIONS = (
 
 def run(arguments: list[str]) -> int:
     """Serve until the editor leaves; the exit code. `arguments` follow `run`."""
+    from holdfast.transports.late_tls import load_asyncio
+
+    load_asyncio()
     from holdfast.agent import claimed_stdio
 
     try:

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 
 from holdfast.errors import AgentStartError
+from holdfast.transports.late_tls import load_asyncio
 from holdfast.transports.launch import Launched, launch
 
 
@@ -14,9 +15,10 @@ def start_wrap(arguments: list[str]) -> int:
     """Start the command behind `--` and then import the rest; `arguments` follow `wrap`."""
     place = arguments.index("--")
     options, command = arguments[:place], arguments[place + 1 :]
-    if command and "--help" not in options and sys.stdin is not None and sys.stdin.isatty():
+    wants_help = "--help" in options or "-h" in options
+    if command and not options and sys.stdin is not None and sys.stdin.isatty():
         _become(command)
-    if "--help" in options:
+    if wants_help:
         from holdfast.cli.main import cli
 
         cli(["wrap", "--help"], prog_name="holdfast")
@@ -27,22 +29,10 @@ def start_wrap(arguments: list[str]) -> int:
     from holdfast.transports.stdio import claim_stdio
 
     streams = claim_stdio()  # from here on nothing that prints disturbs the protocol
-    _load_asyncio_without_tls()
+    load_asyncio()
     from holdfast.cli.wrap import wrap
 
     return wrap(options, command, launched, streams)
-
-
-def _load_asyncio_without_tls() -> None:
-    """Import asyncio as on a Python that was built without ssl.
-
-    Nothing that `wrap` does speaks TLS, and OpenSSL is a sixth of the memory of an idle process.
-    """
-    sys.modules["ssl"] = None  # type: ignore[assignment]
-    try:
-        import asyncio.sslproto  # noqa: F401 — all of asyncio, which asks for ssl only here
-    finally:
-        del sys.modules["ssl"]
 
 
 def _become(command: list[str]) -> None:

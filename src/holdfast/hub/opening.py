@@ -47,7 +47,7 @@ async def mend(session: Session) -> None:
     """A turn that a crash cut off is marked, and its open tool calls are closed as failed."""
     why = "interrupted: holdfast was ended in this turn"
     marks = [failed_tool(tool, why) for tool in session.settings.open_tools]
-    if session.row.title is None:
+    if session.settings.title is None:
         title = first_words(await session.state(through=session.last_seq))
         marks += [] if title is None else [title_update(title)]
     await session.publish("update", [*marks, interrupted_update()])

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from time import time
 
+from msgspec import UNSET
+
 from holdfast.agents import Agent
 from holdfast.errors import ConnectionLostError, JournalError, UnknownSessionError
 from holdfast.hub.attachment import WORDS, Attachment, Client
@@ -79,7 +81,7 @@ class Session:
         self._journal = journal
         self._lease = lease
         self._writing = asyncio.Lock()
-        self.untitled = not row.prompted and row.title is None
+        self.untitled = not row.prompted and settings.title is None
         self._active = 0
         self._touched = 0
         self._untold: list[tuple[str, bytes]] = []
@@ -121,16 +123,19 @@ class Session:
             self.untitled = False
             await self._journal.touch(self._lease, title=self.settings.title)
 
-    async def prompted(self, at: int | None = None) -> None:
+    async def prompted(self, at: int | None = None, title: str | None = None) -> None:
         """A prompt came: the session is worth listing, and first in the list.
 
         `at` is when, in ms since the epoch, None for now. Not written at every prompt: within a
-        second of the last one `rest` does it.
+        second of the last one `rest` does it. `title` stands in the list until a turn is over.
         """
         self._active = now() if at is None else at
         if self._touched + TOUCH_MS < self._active:
             self._touched = self._active
-            await self._journal.touch(self._lease, updated_at=self._active, prompted=True)
+            shown = UNSET if title is None or not self.untitled else title
+            await self._journal.touch(
+                self._lease, updated_at=self._active, prompted=True, title=shown
+            )
 
     def turn_over(self) -> None:
         """The last turn of the queue has ended."""

@@ -192,7 +192,7 @@ class Turns:
         try:
             await self.mend()
             await self._session.publish("prompt", [turn.prompt], turn.author)
-            await self._session.prompted()
+            await self._session.prompted(title=first_line(turn.prompt))
         except JournalError as exc:
             await self.fail(exc)
         except asyncio.CancelledError:

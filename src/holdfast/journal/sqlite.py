@@ -125,7 +125,7 @@ class SqliteJournal:
     async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
         with self._transaction() as connection:
             if not sessions.expire(connection, lease, now_ms() + round(seconds * 1000)):
-                raise LeaseLostError(lease.session_id)
+                raise self._lost(lease)
 
     async def release(self, lease: Lease) -> None:
         with self._transaction() as connection:
@@ -151,7 +151,7 @@ class SqliteJournal:
         if self._hurried:
             self._wait_for(self._busy_seconds)
         if done != 1:
-            raise LeaseLostError(lease.session_id)
+            raise self._lost(lease)
         lease.next_seq = last + 1
         self._has_grown(len(raw) + _COMMIT_BYTES)
         return Segment(first, last, kind, at, raw)
@@ -254,6 +254,15 @@ class SqliteJournal:
             raise self._failure(error) from error
         if self._hurried:
             self._wait_for(self._busy_seconds)
+
+    def _lost(self, lease: Lease) -> LeaseLostError:
+        """Who holds the session instead: another process, or nobody, for it was deleted."""
+        found = self._look(
+            lambda db: db.execute(
+                "SELECT 1 FROM sessions WHERE number = ?", (lease.number,)
+            ).fetchone()
+        )
+        return LeaseLostError(lease.session_id, deleted=found is None)
 
     def _failure(self, error: sqlite3.Error) -> JournalError:
         """What to raise for an error of SQLite's.

@@ -85,6 +85,8 @@ class Story:
         enough = _Until(stage, ENOUGH)
         one.audience = enough
         turn = asyncio.create_task(one.prompt(self._session, SECOND))
+        # Its end is looked at below; not when the person has had enough and pressed Ctrl-C.
+        turn.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         async with asyncio.timeout(WAIT_SECONDS):
             await asyncio.wait(
                 {turn, asyncio.create_task(enough.said.wait())},
