@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -59,8 +60,17 @@ class CommandLine:
         )
         return Finished(done.returncode, done.stdout, done.stderr)
 
-    def on_terminal(self, *arguments: str, columns: int = 100, typed: bytes = b"") -> Finished:
-        """Run it on a terminal of its own, into which `typed` has been typed."""
+    def on_terminal(
+        self,
+        *arguments: str,
+        columns: int = 100,
+        typed: bytes = b"",
+        interrupted_at: bytes | None = None,
+    ) -> Finished:
+        """Run it on a terminal of its own, into which `typed` has been typed.
+
+        With `interrupted_at` it gets a Ctrl-C as soon as it has said this.
+        """
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         with subprocess.Popen(
@@ -72,7 +82,12 @@ class CommandLine:
         ) as process:
             os.close(theirs)
             os.write(ours, typed)
-            out = _read_to_end(ours)
+            out = b""
+            while interrupted_at is not None and interrupted_at not in out:
+                out += os.read(ours, 65536)
+            if interrupted_at is not None:
+                process.send_signal(signal.SIGINT)
+            out += _read_to_end(ours)
             os.close(ours)
             return Finished(process.wait(SECONDS), out)
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
+from tests.editor import Refused, wrapped
 
 
 @pytest.fixture
@@ -51,3 +52,23 @@ def test_on_a_terminal_it_asks(holdfast: CommandLine) -> None:
 def test_one_id_that_fits_nothing_keeps_them_all(holdfast: CommandLine) -> None:
     assert holdfast.run("delete", "--yes", "aa-1", "zz").code == 3
     assert len(ids(holdfast)) == 2
+
+
+@pytest.mark.usefixtures("two")
+def test_ctrl_c_at_the_question_deletes_nothing(holdfast: CommandLine) -> None:
+    done = holdfast.on_terminal("delete", "aa-1", interrupted_at=b"Delete 1 session?")
+    assert done.code != 0
+    assert "Delete 1 session?" in done.out
+    assert "Deleted" not in done.out
+    assert len(ids(holdfast)) == 2
+
+
+async def test_a_session_deleted_while_it_is_open_says_so_at_the_next_prompt(
+    journal: Path, holdfast: CommandLine
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        await client.prompt(session, {"say": "a"})
+        assert holdfast.run("delete", session, "--yes").code == 0
+        with pytest.raises(Refused, match="deleted"):
+            await client.prompt(session, {"say": "b"})

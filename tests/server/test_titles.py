@@ -133,3 +133,17 @@ async def test_a_first_turn_that_a_crash_cut_off_has_a_title_once_it_is_loaded(
     async with wrapped(journal) as client:
         await client.load(session)
         assert str(await title(client)).startswith('[{"say": "a"}')
+
+
+async def test_a_session_whose_first_turn_a_crash_cut_off_is_listed_with_its_first_line(
+    journal: Path,
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.new()
+        client.begin_prompt(session, {"say": "half"}, {"until": "cancel ignored"})
+        await client.until_text("half")
+        await client.kill()
+    async with wrapped(journal) as client:
+        (listed,) = await client.sessions()
+        assert listed["sessionId"] == session
+        assert listed["title"].startswith('[{"say": "half"}')
