@@ -2,11 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Half a minute of tests, spread over the cores there are.
+# Some minutes of tests, most of them with real processes, spread over the cores there are.
 JOBS ?= auto
 CODE := src tests bench examples
 
-.PHONY: demo test format lint types check interop bench docs clean
+.PHONY: demo test format lint types check interop bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/holdfast demo

@@ -82,10 +82,7 @@ class Wire:
         """Ask and wait for the result; what comes before it is passed over."""
         self.ask(method, params)
         *_, answer = self.until_answer()
-        message = json.loads(answer)
-        if "error" in message:
-            raise RuntimeError(f"{method}: {message['error']}")
-        result: dict[str, object] = message["result"]
+        result: dict[str, object] = json.loads(answer)["result"]
         return result
 
     def until_answer(self) -> Iterator[bytes]:
@@ -113,7 +110,11 @@ class Wire:
         if b'"id":%d' % self._last_id not in line:
             return False
         message = json.loads(line)
-        return message.get("id") == self._last_id and "method" not in message
+        if message.get("id") != self._last_id or "method" in message:
+            return False
+        if "error" in message:  # what fails is quick: it must not pass for a figure
+            raise RuntimeError(f"{self.process.args!r}: {message['error']}")
+        return True
 
     # -- ACP ------------------------------------------------------------------------------
 

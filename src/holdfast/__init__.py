@@ -6,7 +6,6 @@ not wait for the library.
 
 from __future__ import annotations
 
-import gc
 from importlib import import_module
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
@@ -120,17 +119,12 @@ def __getattr__(name: str) -> object:
 
 
 def _imported(module: str) -> object:
-    """Import without looking for garbage, of which an import makes none: that saves a tenth."""
+    from holdfast.transports.imports import importing
     from holdfast.transports.late_tls import load_asyncio
 
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    with importing():
         load_asyncio()
         return import_module(module)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def __dir__() -> list[str]:

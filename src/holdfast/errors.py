@@ -2,7 +2,6 @@
 
     HoldfastError
     ├── PeerError                  the other side of a connection broke a rule
-    │   ├── ParseError             a line that is not JSON                       -32700
     │   ├── InvalidRequestError    JSON, but not a JSON-RPC message, or too early -32600
     │   ├── MethodNotFoundError    nobody here answers that method               -32601
     │   └── InvalidParamsError     parameters that break the protocol            -32602
@@ -70,12 +69,6 @@ class HoldfastError(Exception):
 
 class PeerError(HoldfastError):
     """The other side of a connection broke a rule of JSON-RPC or ACP."""
-
-
-class ParseError(PeerError):
-    """A line that is not JSON in UTF-8."""
-
-    code = PARSE_ERROR
 
 
 class InvalidRequestError(PeerError):

@@ -11,7 +11,7 @@ from holdfast.journal import NewSession, SqliteJournal
 Raw = tuple[str, bytes]
 """Kind and bytes of a journal entry."""
 
-DIFF = {"type": "diff", "path": "/work/hello.py", "oldText": "hi\n", "newText": "hello\n"}
+DIFF = {"type": "diff", "path": "/home/me/hello.py", "oldText": "hi\n", "newText": "hello\n"}
 
 
 def prompt(text: str) -> Raw:
@@ -59,7 +59,7 @@ def remember(
     session_id: str,
     *entries: Raw,
     agent: str = "scripted",
-    cwd: str = "/work",
+    cwd: str = "/home/me",
     title: str | None = None,
     at: int | None = None,
 ) -> None:

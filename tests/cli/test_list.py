@@ -52,7 +52,7 @@ def test_json_has_exactly_the_documented_facts(holdfast: CommandLine) -> None:
     assert json.loads(line) == {
         "sessionId": "aaaaaaaa-1",
         "agent": "scripted",
-        "cwd": "/work",
+        "cwd": "/home/me",
         "title": "First",
         "createdAt": "2026-01-01T00:00:00.000Z",
         "updatedAt": "2026-01-01T00:00:00.000Z",

@@ -21,7 +21,7 @@ plan: ● Change the greeting
 agent: I will change **it**.
 
 tool: ● Edit hello.py  edit · completed
-    /work/hello.py
+    /home/me/hello.py
     - hi
     + hello
 
@@ -42,7 +42,7 @@ def told(journal: Path) -> Path:
 def test_any_prefix_that_fits_one_session_shows_its_transcript(holdfast: CommandLine) -> None:
     done = holdfast.run("show", "0b")
     head, _, conversation = done.out.partition("\n\n")
-    assert head.startswith("Greeting\nsession 0b5e-1\nscripted in /work\n")
+    assert head.startswith("Greeting\nsession 0b5e-1\nscripted in /home/me\n")
     assert conversation == TRANSCRIPT
 
 

@@ -94,9 +94,13 @@ class Outbox:
         """`flush` for a caller whom nobody cancels: spares the switch to another task."""
         if self._committing is None and self._is_open:
             self._stop_waiting()
-            self._committing = asyncio.current_task()
-            await self._commit()
-        await self.flush()
+            if self._holds_any:
+                self._committing = asyncio.current_task()
+                await self._commit()
+        if self._committing is not None or self._holds_any:
+            await self.flush()
+        else:
+            self._raise()
 
     def _wait_for_more(self) -> None:
         """Commit at the end of this step of the event loop, unless somebody does before."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, cast
 from holdfast.cli.exits import Exit
 from holdfast.cli.options import WRAP_OPTIONS, Option, UsageError
 from holdfast.errors import DeclarationError, HoldfastError
+from holdfast.transports.imports import importing
+from holdfast.transports.late_tls import load_asyncio
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -41,10 +43,9 @@ RUN_OPTIONS = (
 
 def run(arguments: list[str]) -> int:
     """Serve until the editor leaves; the exit code. `arguments` follow `run`."""
-    from holdfast.transports.late_tls import load_asyncio
-
-    load_asyncio()
-    from holdfast.agent import claimed_stdio
+    with importing():
+        load_asyncio()
+        from holdfast.agent import claimed_stdio
 
     try:
         target, options = _read(arguments)

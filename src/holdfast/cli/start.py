@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 
 from holdfast.errors import AgentStartError
+from holdfast.transports.imports import importing
 from holdfast.transports.late_tls import load_asyncio
 from holdfast.transports.launch import Launched, launch
 
@@ -29,8 +30,9 @@ def start_wrap(arguments: list[str]) -> int:
     from holdfast.transports.stdio import claim_stdio
 
     streams = claim_stdio()  # from here on nothing that prints disturbs the protocol
-    load_asyncio()
-    from holdfast.cli.wrap import wrap
+    with importing():
+        load_asyncio()
+        from holdfast.cli.wrap import wrap
 
     return wrap(options, command, launched, streams)
 

@@ -64,7 +64,7 @@ class Turn:
         self.recorded = False
         self.left_agent = asyncio.Event()
         self._end: Ended | HoldfastError | None = None
-        self._over = asyncio.Event()
+        self._told = asyncio.Event()
 
     @property
     def over(self) -> bool:
@@ -74,11 +74,11 @@ class Turn:
     def end(self, end: Ended | HoldfastError) -> None:
         """It is over: so it ended, or this is why nobody can tell how."""
         self._end = end
-        self._over.set()
+        self._told.set()
 
     async def ended(self) -> Ended:
         """How it ended; cancelling this does not touch the turn."""
-        await self._over.wait()
+        await self._told.wait()
         if isinstance(self._end, Ended):
             return self._end
         assert self._end is not None
@@ -135,7 +135,7 @@ class Turns:
             self._wind_down(self._abandon(turn))
             raise
 
-    def _over(self, turn: Turn, end: Ended | HoldfastError) -> None:
+    def _conclude(self, turn: Turn, end: Ended | HoldfastError) -> None:
         turn.end(end)
         self._queue.remove(turn)
         if not self._queue:
@@ -178,7 +178,7 @@ class Turns:
                 await self._end(turn, answer)
             except Exception as exc:  # whatever went wrong, a client that waits is answered
                 if not turn.over:
-                    self._over(turn, exc if isinstance(exc, HoldfastError) else incident(exc))
+                    self._conclude(turn, exc if isinstance(exc, HoldfastError) else incident(exc))
 
         self._backing.agent.begin(PROMPT.name, params, answered)
         self._at_agent = turn
@@ -237,7 +237,7 @@ class Turns:
                 await self._end_badly(turn, answer)
         except JournalError as exc:
             if not turn.over:
-                self._over(turn, exc)
+                self._conclude(turn, exc)
 
     async def _end_well(self, turn: Turn, result: bytes) -> None:
         if not result.startswith(b"{"):
@@ -256,7 +256,7 @@ class Turns:
     async def _finish(self, turn: Turn, entry: bytes, outcome: Answer) -> None:
         segment = await self._session.publish("turn_end", [entry])
         if not turn.over:
-            self._over(turn, Ended(segment.last_seq, outcome))
+            self._conclude(turn, Ended(segment.last_seq, outcome))
 
     async def _gone(self, turn: Turn, error: HoldfastError) -> None:
         """If the agent itself has ended, what it asked and what it worked at is over."""
@@ -309,7 +309,7 @@ class Turns:
             return
         turn.cancelled = True
         self._failed = error
-        self._over(turn, error)
+        self._conclude(turn, error)
         self._session.questions.cancel()
         await self._stop_agent()
 

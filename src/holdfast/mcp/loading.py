@@ -41,7 +41,7 @@ def _load(done: Future[None]) -> None:
                 logger.setLevel(logging.CRITICAL)
         import_module("holdfast.mcp.linking")
     except ImportError as exc:
-        reason = f"MCP servers need the package `mcp`: pip install 'holdfast[mcp]' ({exc})"
+        reason = f"MCP servers need the package `mcp`: pip install 'mcp>=2.3,<3' ({exc})"
         done.set_exception(FaultError(reason))
     except BaseException as exc:
         done.set_exception(exc)
