@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ class Setup(Struct, frozen=True):
 
 def check_folder(known: str, asked: str) -> None:
     """A session keeps its working directory (spec v1, session setup); InvalidParamsError."""
-    if known != asked and Path(known).resolve() != Path(asked).resolve():
+    if known != asked and os.path.realpath(known) != os.path.realpath(asked):
         raise InvalidParamsError(
             f"cwd: this session belongs to {known!r}, not to {asked!r}", field="cwd"
         )

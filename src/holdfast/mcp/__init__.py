@@ -1,25 +1,32 @@
 """Connections to the MCP servers a session names.
 
-Begin with `Servers`, then `Connection`. What needs the SDK (`linking`, `streams`, `guarding`) is
-imported when the first connection is made; the rest costs little to import.
+Begin with `Servers`, then `Connection`. Names are imported when they are asked for: most sessions
+name no server. What needs the SDK (`linking`, `streams`, `guarding`) is imported when the first
+connection is made.
 """
 
-from holdfast.mcp.bridge import bridge_server
-from holdfast.mcp.connection import DEADLINE, Connection
-from holdfast.mcp.facing import Answerer, Facing
-from holdfast.mcp.pool import Servers
-from holdfast.mcp.reconnecting import Closed, Connecting, Failed, Idle, Lost, Ready, State
-from holdfast.mcp.results import (
-    CallResult,
-    MadePrompt,
-    Progress,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    Resource,
-    Tool,
-)
-from holdfast.mcp.servers import Server, checked_server, named_servers
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the rest
+if TYPE_CHECKING:
+    from holdfast.mcp.bridge import bridge_server
+    from holdfast.mcp.connection import DEADLINE, Connection
+    from holdfast.mcp.facing import Answerer, Facing
+    from holdfast.mcp.pool import Servers
+    from holdfast.mcp.reconnecting import Closed, Connecting, Failed, Idle, Lost, Ready, State
+    from holdfast.mcp.results import (
+        CallResult,
+        MadePrompt,
+        Progress,
+        Prompt,
+        PromptArgument,
+        PromptMessage,
+        Resource,
+        Tool,
+    )
+    from holdfast.mcp.servers import Server, checked_server, named_servers
 
 __all__ = [
     "DEADLINE",
@@ -47,3 +54,36 @@ __all__ = [
     "checked_server",
     "named_servers",
 ]
+
+_MODULES = {
+    "Answerer": "facing",
+    "CallResult": "results",
+    "Closed": "reconnecting",
+    "Connecting": "reconnecting",
+    "Connection": "connection",
+    "DEADLINE": "connection",
+    "Facing": "facing",
+    "Failed": "reconnecting",
+    "Idle": "reconnecting",
+    "Lost": "reconnecting",
+    "MadePrompt": "results",
+    "Progress": "results",
+    "Prompt": "results",
+    "PromptArgument": "results",
+    "PromptMessage": "results",
+    "Ready": "reconnecting",
+    "Resource": "results",
+    "Server": "servers",
+    "Servers": "pool",
+    "State": "reconnecting",
+    "Tool": "results",
+    "bridge_server": "bridge",
+    "checked_server": "servers",
+    "named_servers": "servers",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -10,7 +10,8 @@ import os
 
 from holdfast.errors import InvalidParamsError
 from holdfast.hub import Setup
-from holdfast.mcp import bridge_server, checked_server
+from holdfast.mcp.bridge import bridge_server
+from holdfast.mcp.servers import checked_server
 from holdfast.schema import (
     AgentCapabilities,
     McpCapabilities,
