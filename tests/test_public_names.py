@@ -32,9 +32,9 @@ PUBLIC = {
         ToolCall default_location
     """,
     "holdfast.mcp": """
-        DEADLINE Answerer CallResult Closed Connecting Connection Facing Failed Idle Lost
-        MadePrompt Progress Prompt PromptArgument PromptMessage Ready Resource Server Servers
-        State Tool bridge_server checked_server named_servers
+        DEADLINE Answerer CallResult Channel Closed Connecting Connection Facing Failed Idle Lost
+        MadePrompt McpServerAcp Progress Prompt PromptArgument PromptMessage Ready Resource Server
+        Servers State Tool bridge_server checked_server named_servers
     """,
     "holdfast.rpc": """
         MAX_MESSAGE Event MalformedReceived NotificationReceived Peer Protocol Receiver

@@ -290,7 +290,7 @@ async def test_an_http_server_is_connected(journal: Path) -> None:
 async def test_http_and_sse_are_advertised(journal: Path) -> None:
     async with talking(journal, introduced=False) as client:
         can = (await client.initialize())["agentCapabilities"]
-        assert can["mcpCapabilities"] == {"http": True, "sse": True}
+        assert can["mcpCapabilities"] == {"http": True, "sse": True, "acp": True}
         refused = await client.refused(
             "session/new",
             {"cwd": "/", "mcpServers": [{"type": "pigeon", "name": "far", "url": "x"}]},

@@ -63,9 +63,13 @@ if TYPE_CHECKING:
     from holdfast.agents.interface import Listener
     from holdfast.agents.serving import SessionServers
     from holdfast.journal import Journal
+    from holdfast.mcp import Channel
     from holdfast.rpc.peer import OnAnswer
 
 log = logging.getLogger(__name__)
+
+MCP_MESSAGE = "mcp/message"
+"""What MCP over ACP travels in. UNSTABLE: it is not in the stable schema."""
 
 MCP_TIMEOUT = 10.0
 """Seconds each MCP server of a session has to be ready, unless configured."""
@@ -102,6 +106,7 @@ class InProcessAgent:
         self._sessions: dict[str, AuthoredSession] = {}
         self._turns: dict[str, RunningTurn] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._channel: Channel | None = None
         self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             NEW_SESSION.name: self._new,
             RESUME_SESSION.name: self._resume,
@@ -121,7 +126,7 @@ class InProcessAgent:
     async def initialize(self, params: bytes) -> bytes:
         self._client = decode(InitializeRequest, params).value
         definition = self.definition
-        return encode(
+        answer = encode(
             InitializeResponse(
                 protocol_version=PROTOCOL_VERSION,
                 agent_capabilities=self.capabilities,
@@ -134,6 +139,7 @@ class InProcessAgent:
                 ),
             )
         )
+        return _with_mcp_over_acp(answer)
 
     async def ensure(self) -> None:
         """It runs as long as this process does."""
@@ -182,6 +188,8 @@ class InProcessAgent:
             session_id = msgspec.json.decode(params, type=_SessionParams).session_id
             if (turn := self._turns.get(session_id)) is not None:
                 turn.cancel()
+        elif method == MCP_MESSAGE and self._channel is not None and self._channel.hear(params):
+            pass  # for a request of ours to a server of the client's
         elif (handler := self.definition.notifications.get(method)) is not None:
             told = handler(msgspec.json.decode(params or b"{}"))
             # Beside the lane that everything from the client comes in by: nobody waits for it.
@@ -254,15 +262,18 @@ class InProcessAgent:
         if given.strip() in (b"[]", b"null"):
             return None
         from holdfast.agents.serving import SessionServers
-        from holdfast.mcp import named_servers
+        from holdfast.mcp import Channel, named_servers
 
+        if self._channel is None:  # one for all sessions: its requests are told apart by their ids
+            self._channel = Channel(self._listener.on_request)
         return SessionServers(
             session,
             self._listener,
-            named_servers(given, self.capabilities.mcp_capabilities),
+            named_servers(given, self.capabilities.mcp_capabilities, acp=True),
             name=self.definition.name,
             version=self.definition.version,
             timeout=self._mcp_timeout,
+            channel=self._channel,
         )
 
     async def _open(self, session: AuthoredSession, hooks: list[SessionHook]) -> bytes:
@@ -348,6 +359,13 @@ async def _logged(work: Awaitable[object]) -> None:
         await guarded(work)
     except HoldfastError as exc:
         log.warning("%s", exc)
+
+
+def _with_mcp_over_acp(answer: bytes) -> bytes:
+    """The `initialize` result with `mcpCapabilities.acp`, which only the unstable schema has."""
+    capabilities = members(answer)["agentCapabilities"]
+    mcp = splice(members(capabilities)["mcpCapabilities"], {"acp": b"true"})
+    return splice(answer, {"agentCapabilities": splice(capabilities, {"mcpCapabilities": mcp})})
 
 
 def _capabilities(definition: AgentDefinition) -> AgentCapabilities:

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from holdfast.agents.authored import AuthoredSession
     from holdfast.agents.interface import Listener
     from holdfast.agents.turn import Turn
-    from holdfast.mcp import CallResult, Connection, Progress, Prompt, Server, Servers, Tool
+    from holdfast.mcp import (
+        CallResult,
+        Channel,
+        Connection,
+        Progress,
+        Prompt,
+        Server,
+        Servers,
+        Tool,
+    )
     from holdfast.schema import ToolKind
 
 log = logging.getLogger(__name__)
@@ -38,6 +47,7 @@ class SessionServers:
         name: str,
         version: str,
         timeout: float,
+        channel: Channel,
     ) -> None:
         from holdfast.mcp import Facing, Servers
 
@@ -57,6 +67,7 @@ class SessionServers:
             deadline=timeout,
             on_failure=self._failed,
             on_change=self._changed,
+            channel=channel,
         )
 
     def start(self) -> None:

@@ -59,7 +59,8 @@ class Hub:
     ) -> None:
         self.clients: list[Client] = []
         self.routes = Routes(lambda: self.agent.generation)
-        self.agent = make_agent(Relay(self.routes, self.clients))
+        self.providers: dict[str, Client] = {}  # of MCP servers over ACP, by `serverId`
+        self.agent = make_agent(Relay(self.routes, self.clients, self.providers))
         self.listing = Listing(journal, self.agent)
         self._journal = journal
         self._owner = owner

@@ -41,13 +41,17 @@ log = logging.getLogger(__name__)
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """What any person attached may answer; everything else is for the client that prompted."""
 
+MCP_MESSAGE = "mcp/message"
+"""Of MCP over ACP, which is unstable: for the client that named the server of this `serverId`."""
+
 
 class Relay:
     """The hub's ear at the agent (agents.Listener)."""
 
-    def __init__(self, routes: Routes, clients: list[Client]) -> None:
+    def __init__(self, routes: Routes, clients: list[Client], providers: dict[str, Client]) -> None:
         self._routes = routes
         self._clients = clients
+        self._providers = providers
 
     # -- told -----------------------------------------------------------------------------
 
@@ -88,6 +92,8 @@ class Relay:
     # -- asked ----------------------------------------------------------------------------
 
     async def on_request(self, method: str, params: bytes) -> bytes:
+        if method == MCP_MESSAGE and (server_id := _server_id(params)) is not None:
+            return await self._ask_provider(server_id, params)
         agent_session = _session_id(params)
         session = self._routes.find(agent_session)
         if session is None:
@@ -102,12 +108,28 @@ class Relay:
             raise MethodNotFoundError(method)
         return await session.questions.ask(method, _under_our_id(params, session), audience)
 
+    async def _ask_provider(self, server_id: str, params: bytes) -> bytes:
+        if (provider := self._providers.get(server_id)) is None:
+            raise ConnectionLostError(f"no client here provides MCP server {server_id!r}")
+        return await provider.ask(MCP_MESSAGE, params)
+
     async def _ask_anybody(self, method: str, params: bytes) -> bytes:
         """A request outside of the sessions we know goes to the client that is here."""
         for client in self._clients:
             if _can(client, method, params):
                 return await client.ask(method, params)
         raise MethodNotFoundError(method)
+
+
+def _server_id(params: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(params or b"{}", type=_McpParams).serverId
+    except msgspec.MsgspecError:
+        return None
+
+
+class _McpParams(Struct):
+    serverId: str | None = None
 
 
 class _SessionParams(Struct):

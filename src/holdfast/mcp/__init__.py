@@ -12,6 +12,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the rest
 if TYPE_CHECKING:
     from holdfast.mcp.bridge import bridge_server
+    from holdfast.mcp.channel import Channel
     from holdfast.mcp.connection import DEADLINE, Connection
     from holdfast.mcp.facing import Answerer, Facing
     from holdfast.mcp.pool import Servers
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
         Resource,
         Tool,
     )
-    from holdfast.mcp.servers import Server, checked_server, named_servers
+    from holdfast.mcp.servers import McpServerAcp, Server, checked_server, named_servers
 
 __all__ = [
     "DEADLINE",
     "Answerer",
     "CallResult",
+    "Channel",
     "Closed",
     "Connecting",
     "Connection",
@@ -40,6 +42,7 @@ __all__ = [
     "Idle",
     "Lost",
     "MadePrompt",
+    "McpServerAcp",
     "Progress",
     "Prompt",
     "PromptArgument",
@@ -58,6 +61,7 @@ __all__ = [
 _MODULES = {
     "Answerer": "facing",
     "CallResult": "results",
+    "Channel": "channel",
     "Closed": "reconnecting",
     "Connecting": "reconnecting",
     "Connection": "connection",
@@ -67,6 +71,7 @@ _MODULES = {
     "Idle": "reconnecting",
     "Lost": "reconnecting",
     "MadePrompt": "results",
+    "McpServerAcp": "servers",
     "Progress": "results",
     "Prompt": "results",
     "PromptArgument": "results",

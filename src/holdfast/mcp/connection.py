@@ -24,6 +24,7 @@ from holdfast.mcp.results import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.mcp.channel import Channel
     from holdfast.mcp.facing import Facing
     from holdfast.mcp.servers import Server
     from holdfast.schema import BlobResourceContents, TextResourceContents
@@ -44,7 +45,7 @@ class Connection:
     A server that failed or went away is tried again, once, each time it is used. `cwd` is where
     its program starts; `deadline` is in seconds. `on_failure` is told once when the server cannot
     be connected to, and again only after it could be; `on_change` that it lists other `tools`,
-    `resources` or `prompts` than before.
+    `resources` or `prompts` than before. `channel` leads to a server over ACP.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Connection:
         deadline: float = DEADLINE,
         on_failure: Callable[[Connection], None] | None = None,
         on_change: Callable[[Connection, str], None] | None = None,
+        channel: Channel | None = None,
     ) -> None:
         self.name = server.name
         self._deadline = deadline
@@ -68,6 +70,7 @@ class Connection:
             deadline=deadline,
             on_failure=self._failed,
             on_change=self._changed,
+            channel=channel,
         )
         self._tools = Listing("tools", Tool)
         self._resources = Listing("resources", Resource)

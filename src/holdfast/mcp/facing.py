@@ -13,7 +13,8 @@ MCP has them. What it raises becomes an error that the server gets."""
 
 
 class Facing(Struct, frozen=True):
-    """The roots are absolute paths; what has no answerer is not offered, and refused when asked.
+    """The roots are absolute paths. What has no answerer is not offered, and refused when asked;
+    so are roots when there are none.
 
     `name` and `version` say who we are.
     """

@@ -202,7 +202,7 @@ def _session(
     return ClientSession(
         dispatcher=dispatcher,
         message_handler=on_message,
-        list_roots_callback=list_roots,
+        list_roots_callback=list_roots if facing.roots else None,
         sampling_callback=None if facing.sampling is None else sample,
         elicitation_callback=None if facing.elicitation is None else elicit,
         client_info=types.Implementation(name=facing.name, version=facing.version),

@@ -13,6 +13,7 @@ from holdfast.mcp.connection import DEADLINE, Connection
 from holdfast.mcp.reconnecting import Failed, Lost, Ready
 
 if TYPE_CHECKING:
+    from holdfast.mcp.channel import Channel
     from holdfast.mcp.facing import Facing
     from holdfast.mcp.results import Prompt, Tool
     from holdfast.mcp.servers import Server
@@ -35,6 +36,7 @@ class Servers:
     """The servers of one session, by name; nothing begins before `start`, or their first use.
 
     `cwd` is the session's, and the working directory of their programs; `deadline` in seconds.
+    `channel` leads to those over ACP.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Servers:
         deadline: float = DEADLINE,
         on_failure: OnFailure | None = None,
         on_change: OnChange | None = None,
+        channel: Channel | None = None,
     ) -> None:
         self._on_failure = on_failure
         self._on_change = on_change
@@ -57,6 +60,7 @@ class Servers:
                 deadline=deadline,
                 on_failure=self._failed,
                 on_change=self._changed,
+                channel=channel,
             )
             for server in servers
         }

@@ -7,16 +7,18 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast.errors import McpAnswerError, McpConnectError, McpError, McpLostError
 from holdfast.mcp.faults import AnswerError, FaultError, LostError, UnsentError
 from holdfast.mcp.loading import load_sdk
 from holdfast.mcp.program import Program
 from holdfast.mcp.redaction import Redaction
+from holdfast.mcp.servers import McpServerAcp
 from holdfast.schema import McpServerStdio
 
 if TYPE_CHECKING:
+    from holdfast.mcp.channel import Channel
     from holdfast.mcp.facing import Facing
     from holdfast.mcp.linking import Link
     from holdfast.mcp.results import Progress
@@ -74,7 +76,7 @@ class Reconnecting:
 
     `cwd` is where its program starts; `deadline` is in seconds. `on_failure` is told once when the
     server cannot be connected to, and again only after it could be; `on_change` what the server
-    lists anew: `tools`, `resources`, `prompts`.
+    lists anew: `tools`, `resources`, `prompts`. `channel` leads to a server over ACP.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Reconnecting:
         deadline: float,
         on_failure: Callable[[], None],
         on_change: Callable[[str], None],
+        channel: Channel | None = None,
     ) -> None:
         self.name = server.name
         self._server = server
@@ -94,6 +97,7 @@ class Reconnecting:
         self._deadline = deadline
         self._on_failure = on_failure
         self._on_change = on_change
+        self._channel = channel
         self._redact = Redaction(server)
         self._state: State = Idle()
         self._settled = asyncio.Event()
@@ -220,9 +224,12 @@ class Reconnecting:
         from holdfast.mcp.linking import keep_link
         from holdfast.mcp.streams import wire_to
 
+        facing = self._facing
+        if isinstance(self._server, McpServerAcp):  # it has no way to ask us anything
+            facing = structs.replace(facing, roots=(), sampling=None, elicitation=None)
         await keep_link(
-            wire_to(self._server, program, mine.over, self._deadline),
-            self._facing,
+            wire_to(self._server, program, mine.over, self._deadline, self._channel),
+            facing,
             self.name,
             seconds=self._deadline,
             up=lambda link: self._up(mine, link),

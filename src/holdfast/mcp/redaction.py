@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.mcp.servers import Server
-from holdfast.schema import McpServerStdio
+from holdfast.mcp.servers import McpServerAcp, Server
+from holdfast.schema import EnvVariable, HttpHeader, McpServerStdio
 
 MARK = "***"
 """What stands in the place of a secret."""
@@ -19,8 +19,7 @@ class Redaction:
     """Replaces the values of a server's `env` or `headers` in texts."""
 
     def __init__(self, server: Server) -> None:
-        given = server.env if isinstance(server, McpServerStdio) else server.headers
-        values = {pair.value.strip() for pair in given}
+        values = {pair.value.strip() for pair in _pairs(server)}
         parts = {part for value in values for part in value.split() if len(part) >= SHORTEST_PART}
         secrets = {value for value in values if len(value) >= SHORTEST} | parts
         # The longest first: a short one may be a part of it.
@@ -36,3 +35,9 @@ class Redaction:
         """`text` without secrets and line breaks, of at most `limit` characters."""
         clean = " ".join(self(text).split())
         return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def _pairs(server: Server) -> tuple[EnvVariable | HttpHeader, ...]:
+    if isinstance(server, McpServerAcp):
+        return ()
+    return server.env if isinstance(server, McpServerStdio) else server.headers

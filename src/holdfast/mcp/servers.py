@@ -21,9 +21,18 @@ from holdfast.schema import (
     McpServerStdio,
     decode,
 )
+from holdfast.schema.shapes import Extensible
 from holdfast.schema.splice import items, members, splice
 
-Server = McpServerStdio | McpServerHttp | McpServerSse
+
+class McpServerAcp(Extensible, frozen=True, tag="acp", tag_field="type"):
+    """A server that the client provides itself, over ACP. UNSTABLE: not in the stable schema."""
+
+    name: str
+    server_id: str
+
+
+Server = McpServerStdio | McpServerHttp | McpServerSse | McpServerAcp
 """An MCP server that can be connected to."""
 
 KINDS: dict[str, type[Server]] = {
@@ -38,19 +47,35 @@ TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJ
 URL_SCHEMES = ("http://", "https://")
 
 
-def named_servers(given: bytes, can: McpCapabilities) -> tuple[Server, ...]:
+def named_servers(given: bytes, can: McpCapabilities, *, acp: bool = False) -> tuple[Server, ...]:
     """The servers in the `mcpServers` of session/new, load or resume, for us to connect to.
 
-    `given` is that JSON array, or null. Raises InvalidParamsError, also for two of one name and
-    for one that is reached in a way newer than this release.
+    `given` is that JSON array, or null; with `acp` those over ACP are taken. Raises
+    InvalidParamsError, also for two of one name or `serverId`, and for one that is reached in a
+    way newer than this release.
     """
     if given.strip() in (b"", b"null"):
         return ()
-    servers = [_typed(raw, place, can) for place, raw in enumerate(items(given))]
+    servers = [_typed(raw, place, can, acp=acp) for place, raw in enumerate(items(given))]
     for place, server in enumerate(servers):
         if any(server.name == other.name for other in servers[:place]):
             raise _refused(_Field(place, server.name), "name", "another server has that name too")
+        ours = isinstance(server, McpServerAcp) and server.server_id
+        if ours and any(ours == getattr(other, "server_id", None) for other in servers[:place]):
+            raise _refused(_Field(place, server.name), "serverId", "another server has it too")
     return tuple(servers)
+
+
+def provided_ids(given: bytes) -> tuple[str, ...]:
+    """The `serverId` of each server over ACP in `mcpServers`, which is an array or null."""
+    if b'"acp"' not in given:
+        return ()
+    servers = [members(raw) for raw in items(given)]
+    found = [parts.get("serverId", b"0") for parts in servers if parts.get("type") == b'"acp"']
+    try:
+        return tuple(msgspec.json.decode(b"[" + b",".join(found) + b"]", type=list[str]))
+    except msgspec.MsgspecError:
+        return ()  # of an older draft, or not valid: for the agent to say
 
 
 def checked_server(raw: bytes, place: int, can: McpCapabilities) -> bytes:
@@ -81,8 +106,11 @@ def _refused(field: _Field, member: str, reason: str) -> InvalidParamsError:
     return InvalidParamsError(f"{path}: {field.who}: {reason}", field=path)
 
 
-def _typed(raw: bytes, place: int, can: McpCapabilities) -> Server:
+def _typed(raw: bytes, place: int, can: McpCapabilities, *, acp: bool) -> Server:
     kind, field = _kind(raw, place)
+    if kind == "acp" and acp:
+        _text(members(raw), "serverId", field)
+        return _decoded(McpServerAcp, raw, field)
     if kind not in KINDS:
         raise _refused(field, "type", f"this agent does not take MCP servers over {kind}")
     server = _checked(kind, raw, field, can)
@@ -110,7 +138,7 @@ def _checked(kind: str, raw: bytes, field: _Field, can: McpCapabilities) -> Serv
     server = _decoded(KINDS[kind], raw, field)
     if isinstance(server, McpServerStdio):
         _check_program(server, field)
-    else:
+    elif not isinstance(server, McpServerAcp):
         _check_address(server.url, field)
         for place, header in enumerate(server.headers):
             _check_header(header, place, field)

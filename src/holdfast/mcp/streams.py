@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import anyio
 import httpx2
@@ -22,8 +22,11 @@ from holdfast.errors import ConnectionLostError
 from holdfast.mcp.faults import FaultError
 from holdfast.mcp.guarding import MARK, GuardedClient, shown
 from holdfast.mcp.program import MAX_LINE, Program
-from holdfast.mcp.servers import Server
+from holdfast.mcp.servers import McpServerAcp, Server
 from holdfast.schema import McpServerHttp, McpServerSse, McpServerStdio
+
+if TYPE_CHECKING:
+    from holdfast.mcp.channel import Channel
 
 Reading = MemoryObjectReceiveStream[SessionMessage | Exception]
 Arriving = MemoryObjectSendStream[SessionMessage | Exception]
@@ -80,7 +83,7 @@ class ProgramWire(Wire):
         self._program = program
 
     def open(self) -> AbstractAsyncContextManager[tuple[Reading, Writing]]:
-        return _pumped(self._read, self._write)
+        return pumped(self._read, self._write)
 
     async def fault(self, otherwise: str) -> str:
         return await self._program.fault(await super().fault(otherwise))
@@ -152,7 +155,7 @@ class SseWire(Wire):
     async def open(self) -> AsyncIterator[tuple[Reading, Writing]]:
         async with GuardedClient(self._server, connect=self._connect) as client:
             self._client = client
-            async with _pumped(self._read, self._write) as streams:
+            async with pumped(self._read, self._write) as streams:
                 yield streams
 
     async def _read(self, arriving: Arriving) -> None:
@@ -221,7 +224,7 @@ class SseWire(Wire):
 
 
 @asynccontextmanager
-async def _pumped(
+async def pumped(
     read: Callable[[Arriving], Coroutine[object, object, None]],
     write: Callable[[Leaving], Coroutine[object, object, None]],
 ) -> AsyncIterator[tuple[Reading, Writing]]:
@@ -257,9 +260,23 @@ def _nothing() -> None:
     pass
 
 
-def wire_to(server: Server, program: Program | None, over: asyncio.Event, connect: float) -> Wire:
-    """The wire to `server`, whose `program` runs already if it is one; `connect` in seconds."""
+def wire_to(
+    server: Server,
+    program: Program | None,
+    over: asyncio.Event,
+    connect: float,
+    channel: Channel | None = None,
+) -> Wire:
+    """The wire to `server`, whose `program` runs already if it is one; `connect` in seconds.
+
+    `channel` leads to the client, for a server that it provides itself.
+    """
     match server:
+        case McpServerAcp():
+            from holdfast.mcp.over_acp import AcpWire  # which needs what is here
+
+            assert channel is not None
+            return AcpWire(server, channel, over)
         case McpServerHttp():
             return HttpWire(server, over, connect)
         case McpServerSse():

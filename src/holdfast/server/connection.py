@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidParamsError, InvalidRequestError
-from holdfast.hub import Attachment, Hub, Session
+from holdfast.hub import Attachment, Hub, Session, Setup
 from holdfast.hub.choices import opened_result, set_config_option, set_mode
 from holdfast.hub.options import without_booleans
+from holdfast.mcp.servers import provided_ids
 from holdfast.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived, Transport
 from holdfast.schema import (
     CANCEL,
@@ -39,7 +40,7 @@ from holdfast.schema import (
 )
 from holdfast.schema.splice import members, splice
 from holdfast.server.capabilities import with_ours
-from holdfast.server.setup import checked_setup
+from holdfast.server.setup import OpenRequest, checked_setup
 
 log = logging.getLogger(__name__)
 
@@ -116,24 +117,30 @@ class Connection:
         return with_ours(answer)
 
     async def _new(self, params: bytes) -> bytes:
-        setup = checked_setup(NewSessionRequest, params, self._hub.agent.capabilities)
+        setup = self._setup(NewSessionRequest, params)
         session, result = await self._hub.new(setup)
         self._open_behind_answer(await session.attach(self, after=0, live=False))
         return self._shown(result)
 
     async def _load(self, params: bytes) -> bytes:
-        setup = checked_setup(LoadSessionRequest, params, self._hub.agent.capabilities)
+        setup = self._setup(LoadSessionRequest, params)
         with self._opening(session_id := _session_id(params)):
             attachment = await self._hub.load(self, session_id, setup)
         self._open_behind_answer(attachment)
         return self._shown(opened_result(attachment.session))
 
     async def _resume(self, params: bytes) -> bytes:
-        setup = checked_setup(ResumeSessionRequest, params, self._hub.agent.capabilities)
+        setup = self._setup(ResumeSessionRequest, params)
         with self._opening(session_id := _session_id(params)):
             attachment = await self._hub.resume(self, session_id, setup)
         self._open_behind_answer(attachment)
         return self._shown(opened_result(attachment.session))
+
+    def _setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
+        setup = checked_setup(kind, params, self._hub.agent.capabilities)
+        for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
+            self._hub.providers[server_id] = self
+        return setup
 
     async def _list(self, params: bytes) -> bytes:
         request = decode(ListSessionsRequest, params).value
@@ -225,6 +232,9 @@ class Connection:
         """The client is gone: it is attached to nothing any more."""
         if self in self._hub.clients:
             self._hub.clients.remove(self)
+        for server_id, provider in tuple(self._hub.providers.items()):
+            if provider is self:
+                del self._hub.providers[server_id]
         await self._hub.detach(self)
 
 

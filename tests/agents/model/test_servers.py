@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic_ai.messages import BinaryContent, ToolReturnPart
 
-from holdfast.mcp import Server
-from holdfast.schema import McpServerHttp, McpServerSse, McpServerStdio
+from holdfast.schema import McpServer, McpServerHttp, McpServerSse, McpServerStdio
 from holdfast.testing import connect
 from tests.agents.model.scripted import Script, call
 from tests.mcp.conftest import EVERYTHING, FILESYSTEM, listening, on_stdio
@@ -22,7 +21,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["stdio", "http", "sse"])
-def everything(request: pytest.FixtureRequest) -> Iterator[Server]:
+def everything(request: pytest.FixtureRequest) -> Iterator[McpServer]:
     """The server `everything` on one of the transports."""
     if request.param == "stdio":
         yield on_stdio(EVERYTHING, "stdio")
@@ -34,7 +33,7 @@ def everything(request: pytest.FixtureRequest) -> Iterator[Server]:
             yield McpServerSse(name="everything", url=f"http://127.0.0.1:{port}/sse", headers=())
 
 
-async def test_a_model_uses_the_tools_of_a_server(everything: Server) -> None:
+async def test_a_model_uses_the_tools_of_a_server(everything: McpServer) -> None:
     script = Script(
         [
             call("everything__get-sum", a=2, b=3),
