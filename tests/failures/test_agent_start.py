@@ -233,3 +233,16 @@ async def test_an_agent_that_ignores_everything_is_gone_within_seconds_of_a_fail
         first = await until(lambda: below(client.process.pid))
         await refused(client)
         await gone(first)
+
+
+async def test_why_the_agent_could_not_be_started_is_in_the_log_too(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "holdfast.log"
+    command = wrap_command(["/no/such/agent"], "--log-file", str(log))
+    async with editor(command, journal=journal) as client:
+        with pytest.raises(Refused, match="/no/such/agent"):
+            await client.initialize()
+        await client.leave()
+    with log.open() as file:
+        assert "cannot start '/no/such/agent'" in file.read()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
@@ -16,16 +16,6 @@ GUTTER = 9
 
 MAX_WIDTH = 110
 """Columns of a line of prose beyond which the eye loses its place."""
-
-
-class Layout(Protocol):
-    """Puts down one thing after the other."""
-
-    def head(self, title: str, facts: Sequence[str]) -> None:
-        """What stands above the conversation."""
-
-    def put(self, painting: Painted) -> None:
-        """One scene of it."""
 
 
 class Plain:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from holdfast.errors import HoldfastError, InvalidParamsError, InvalidRequestError
+from holdfast.errors import AgentError, HoldfastError, InvalidParamsError, InvalidRequestError
 from holdfast.hub import Attachment, Hub, Session, Setup
 from holdfast.hub.choices import opened_result, set_config_option, set_mode
 from holdfast.hub.options import without_booleans
@@ -110,7 +110,11 @@ class Connection:
         if self._initialized:
             raise InvalidRequestError("initialize was answered already; it is sent once")
         self.capabilities = decode(InitializeRequest, params).value.client_capabilities
-        answer = await self._hub.initialize(params)
+        try:
+            answer = await self._hub.initialize(params)
+        except AgentError as exc:
+            log.error("%s", exc)  # also for whoever has only the log to look at
+            raise
         if not self._initialized:
             self._initialized = True
             self._hub.clients.append(self)
