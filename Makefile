@@ -9,7 +9,7 @@ CODE := src tests bench examples
 .PHONY: demo test format lint types check interop bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/holdfast demo
+	$(BIN)/acphold demo
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) -m "not interop" $(PYTEST)

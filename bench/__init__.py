@@ -1,4 +1,4 @@
-"""What holdfast costs and saves: each figure stands beside a peer's, measured in the same run.
+"""What acphold costs and saves: each figure stands beside a peer's, measured in the same run.
 
 `python -m bench` prints the table; `python -m bench --quick latency` one part of it, smaller.
 

@@ -1,4 +1,4 @@
-"""What is left of a real client's own top rate when holdfast stands in between."""
+"""What is left of a real client's own top rate when acphold stands in between."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from compileall import compile_dir
 from functools import partial
 
-import holdfast
+import acphold
 from bench.programs import Command, python_sdk, sdk_proxy, typescript_sdk, wrap
 from bench.run import Run, added
 from bench.table import Figure, Goal
@@ -18,7 +18,7 @@ def figures(run: Run) -> Iterator[Figure]:
     """One for each official SDK."""
     agents = {"Python SDK": python_sdk("agent"), "TypeScript SDK": typescript_sdk(run, "agent")}
     # As an installed package is; an editable one in a place where Python may not write is not.
-    compile_dir(os.path.dirname(holdfast.__file__), quiet=1)
+    compile_dir(os.path.dirname(acphold.__file__), quiet=1)
     for name, agent in agents.items():
         ways: dict[str, Callable[[], float]] = {
             "direct": partial(_milliseconds, agent),

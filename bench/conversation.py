@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 
-from holdfast.journal import Lease, NewSession, SqliteJournal
+from acphold.journal import Lease, NewSession, SqliteJournal
 
 WORDS = (
     "the",

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from acphold.journal import SqliteJournal
 from bench.conversation import keep, turns
 from bench.run import Run
 from bench.table import Figure, Goal
-from holdfast.journal import SqliteJournal
 
 BURST = 50
 

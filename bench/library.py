@@ -1,4 +1,4 @@
-"""An agent on holdfast beside agents on the official SDKs, as a client meets them.
+"""An agent on acphold beside agents on the official SDKs, as a client meets them.
 
 Ours journals every prompt and every update before it sends anything; theirs keep nothing. There is
 no way to run ours without a journal, so there is no figure for that.
@@ -14,7 +14,7 @@ from compileall import compile_dir
 from contextlib import ExitStack
 from functools import partial
 
-import holdfast
+import acphold
 from bench.latency import round_trip
 from bench.memory import idle_memory, wait_until_settled
 from bench.programs import Command, library, python_sdk, typescript_sdk
@@ -23,7 +23,7 @@ from bench.table import Figure, Goal
 from bench.throughput import rate
 from bench.wire import Wire, session_with
 
-OURS, PYTHON, TYPESCRIPT = "holdfast", "Python SDK", "TypeScript SDK"
+OURS, PYTHON, TYPESCRIPT = "acphold", "Python SDK", "TypeScript SDK"
 PAIR_TURNS = 3
 
 
@@ -35,7 +35,7 @@ def figures(run: Run) -> Iterator[Figure]:
         TYPESCRIPT: typescript_sdk(run, "agent"),
     }
     # As an installed package is; an editable one in a place where Python may not write is not.
-    compile_dir(os.path.dirname(holdfast.__file__), quiet=1)
+    compile_dir(os.path.dirname(acphold.__file__), quiet=1)
     yield from _starts(run, agents)
     yield from _rates(run, agents)
     yield from _round_trips(run, agents)

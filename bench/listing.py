@@ -11,11 +11,11 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+from acphold.journal import ListFilter, ListKey, SqliteJournal
 from bench.programs import scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal
 from bench.wire import FOLDER, Wire
-from holdfast.journal import ListFilter, ListKey, SqliteJournal
 
 PAGE = 50
 REPEATS = 200

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psutil
 
+from acphold.journal import SqliteJournal
 from bench.programs import python_sdk, scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal
 from bench.wire import Wire, session_with
-from holdfast.journal import SqliteJournal
 
 MIB = 1 << 20
 SETTLE_SECONDS = 15.0

@@ -39,7 +39,7 @@ def typescript_sdk(run: Run, script: str) -> Command:
 
 
 def library() -> Command:
-    """An agent on holdfast, as its author starts it."""
+    """An agent on acphold, as its author starts it."""
     return [sys.executable, os.fspath(PEERS / "library_agent.py")]
 
 
@@ -49,8 +49,8 @@ def mcp_server(how: str, *rest: str) -> Command:
 
 
 def wrap(agent: Command, journal: Path) -> Command:
-    """`holdfast wrap` as it is installed beside this Python."""
-    script = Path(sys.executable).parent / "holdfast"
+    """`acphold wrap` as it is installed beside this Python."""
+    script = Path(sys.executable).parent / "acphold"
     if not script.exists():
         raise SystemExit(f"no {script}: `pip install -e .` first, or `make bench`")
     return [os.fspath(script), "wrap", "--journal", os.fspath(journal), "--", *agent]

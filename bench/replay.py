@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
+from acphold.journal import SqliteJournal
 from bench.conversation import keep, turns
 from bench.programs import PEERS, Command, python_sdk, scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal
 from bench.wire import FOLDER, Wire
-from holdfast.journal import SqliteJournal
 
 SESSION = "a-long-conversation"
 

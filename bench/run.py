@@ -57,8 +57,8 @@ def new_run(*, quick: bool, folder: Path | None = None) -> Iterator[Run]:
 
     Programs that are started in the block keep their journals there too, whoever forgets to say.
     """
-    place = Path(mkdtemp(prefix="holdfast-bench-", dir=folder))
-    os.environ["HOLDFAST_JOURNAL"] = str(place / "journal.db")
+    place = Path(mkdtemp(prefix="acphold-bench-", dir=folder))
+    os.environ["ACPHOLD_JOURNAL"] = str(place / "journal.db")
     try:
         yield Run(place, quick, count())
     finally:

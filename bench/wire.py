@@ -12,8 +12,8 @@ from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 
+from acphold.journal.location import VARIABLE
 from bench.programs import Command
-from holdfast.journal.location import VARIABLE
 
 END_SECONDS = 20.0
 FOLDER = "/tmp"

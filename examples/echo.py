@@ -1,12 +1,12 @@
-"""The smallest agent: it says what it is told. Try it: `holdfast run examples/echo.py`."""
+"""The smallest agent: it says what it is told. Try it: `acphold run examples/echo.py`."""
 
-import holdfast
+import acphold
 
-agent = holdfast.Agent("echo", version="1.0")
+agent = acphold.Agent("echo", version="1.0")
 
 
 @agent.prompt
-async def echo(turn: holdfast.Turn) -> None:
+async def echo(turn: acphold.Turn) -> None:
     await turn.say(turn.text)
 
 

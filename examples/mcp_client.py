@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 
-import holdfast
+import acphold
 
-agent = holdfast.Agent("mcp-client", version="1.0", title="MCP client")
+agent = acphold.Agent("mcp-client", version="1.0", title="MCP client")
 
 
 @agent.prompt
-async def use(turn: holdfast.Turn) -> None:
+async def use(turn: acphold.Turn) -> None:
     match turn.text.split(maxsplit=3):
         case ["tools"]:
             for tool in await turn.mcp.tools():
@@ -29,13 +29,13 @@ async def use(turn: holdfast.Turn) -> None:
             await call(turn, server, tool_name, rest[0] if rest else "{}")
         case ["read", server, uri]:
             for contents in await turn.mcp[server].read_resource(uri):
-                if isinstance(contents, holdfast.TextResourceContents):
+                if isinstance(contents, acphold.TextResourceContents):
                     await turn.say(contents.text)
         case _:
             await turn.say(turn.text)  # what a server made of one of its prompts, for instance
 
 
-async def call(turn: holdfast.Turn, server: str, name: str, text: str) -> None:
+async def call(turn: acphold.Turn, server: str, name: str, text: str) -> None:
     try:
         arguments = json.loads(text)
     except ValueError as error:
@@ -45,7 +45,7 @@ async def call(turn: holdfast.Turn, server: str, name: str, text: str) -> None:
         return
     try:
         result = await turn.mcp.call(server, name, arguments)
-    except holdfast.McpError as error:
+    except acphold.McpError as error:
         await turn.say(str(error))
     else:
         await turn.say(result.text)

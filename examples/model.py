@@ -1,10 +1,9 @@
-"""A model behind an agent, with pydantic-ai: `pip install 'holdfast[model]'`.
+"""A model behind an agent, with pydantic-ai: `pip install pydantic-ai-slim`.
 
     python examples/model.py openai:gpt-5      any model that pydantic-ai knows
 
 Without a name it runs offline, on a function that plays the model. The model's own messages are
-kept in the session's store, so that a loaded session goes on where it was. For a coding agent
-that is more than an example, see `holdfast agent`.
+kept in the session's store, so that a loaded session goes on where it was.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-import holdfast
+import acphold
 
-agent = holdfast.Agent("model", version="1.0", title="A model")
+agent = acphold.Agent("model", version="1.0", title="A model")
 
 
 async def play(
@@ -49,15 +48,15 @@ async def play(
             yield word
 
 
-model: Agent[holdfast.Turn, str] = Agent(
+model: Agent[acphold.Turn, str] = Agent(
     sys.argv[1] if len(sys.argv) > 1 else FunctionModel(stream_function=play),
-    deps_type=holdfast.Turn,
+    deps_type=acphold.Turn,
     defer_model_check=True,
 )
 
 
 @model.tool
-async def read_file(run: RunContext[holdfast.Turn], path: str) -> str:
+async def read_file(run: RunContext[acphold.Turn], path: str) -> str:
     """Read a text file of the project."""
     turn = run.deps
     async with turn.tool(f"Read {path}", kind="read", locations=[path]):
@@ -65,7 +64,7 @@ async def read_file(run: RunContext[holdfast.Turn], path: str) -> str:
 
 
 @agent.prompt
-async def answer(turn: holdfast.Turn) -> None:
+async def answer(turn: acphold.Turn) -> None:
     kept = turn.session.store.get("messages", [])
     history = ModelMessagesTypeAdapter.validate_python(kept)
     async with model.run_stream(turn.text, deps=turn, message_history=history) as run:

@@ -7,9 +7,9 @@ is involved: its only opinion is that lines end where their text ends, and are n
 
 from __future__ import annotations
 
-import holdfast
+import acphold
 
-agent = holdfast.Agent("reviewer", version="1.0", title="File reviewer")
+agent = acphold.Agent("reviewer", version="1.0", title="File reviewer")
 agent.mode("review", "Review", "Say what could be better, change nothing")
 agent.mode("fix", "Fix", "Mend what can be mended, with permission")
 agent.option(
@@ -22,7 +22,7 @@ agent.option(
 
 
 @agent.prompt
-async def review(turn: holdfast.Turn) -> None:
+async def review(turn: acphold.Turn) -> None:
     names = turn.text.split()
     if not names:
         await turn.say("Name the files I should look at, one or several.")
@@ -36,10 +36,10 @@ async def review(turn: holdfast.Turn) -> None:
     turn.session.store["reviewed"] = turn.session.store.get("reviewed", 0) + done
 
 
-async def show_plan(turn: holdfast.Turn, names: list[str], done: int) -> None:
+async def show_plan(turn: acphold.Turn, names: list[str], done: int) -> None:
     await turn.plan(
         [
-            holdfast.PlanEntry(
+            acphold.PlanEntry(
                 content=f"Review {name}",
                 priority="medium",
                 status="completed" if place < done else "pending",
@@ -49,12 +49,12 @@ async def show_plan(turn: holdfast.Turn, names: list[str], done: int) -> None:
     )
 
 
-async def review_file(turn: holdfast.Turn, name: str) -> None:
+async def review_file(turn: acphold.Turn, name: str) -> None:
     try:
         async with turn.tool(f"Read {name}", kind="read", locations=[name]) as call:
             text = await turn.files.read(name)  # the editor's unsaved text, if it has the file open
             await call.output({"lines": text.count("\n")})
-    except holdfast.WorkspaceError as error:
+    except acphold.WorkspaceError as error:
         await turn.say(f"- {error}\n")
         return
     width = int(turn.session.options["width"])
@@ -70,7 +70,7 @@ async def review_file(turn: holdfast.Turn, name: str) -> None:
         await turn.say(f"- {name} has lines that end in blanks; I could mend that in mode Fix\n")
 
 
-async def fix_file(turn: holdfast.Turn, name: str, text: str, mended: str) -> None:
+async def fix_file(turn: acphold.Turn, name: str, text: str, mended: str) -> None:
     call = turn.tool(f"Mend {name}", kind="edit", locations=[name])
     await call.diff(name, mended, text)
     if not await turn.allowed(f"Mend {name}?", tool=call, remember="mend"):
@@ -82,12 +82,12 @@ async def fix_file(turn: holdfast.Turn, name: str, text: str, mended: str) -> No
 
 
 @agent.command("count", "How many files were reviewed in this conversation")
-async def count(turn: holdfast.Turn, words: str) -> None:
+async def count(turn: acphold.Turn, words: str) -> None:
     await turn.say(f"{turn.session.store.get('reviewed', 0)} so far.")
 
 
 @agent.command("test", "Run a command, for instance the tests", hint="make test")
-async def test(turn: holdfast.Turn, words: str) -> None:
+async def test(turn: acphold.Turn, words: str) -> None:
     async with turn.tool(f"Run {words}", kind="execute", input={"command": words}) as call:
         if not await turn.allowed(f"Run {words}?", tool=call):
             return

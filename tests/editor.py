@@ -38,8 +38,8 @@ def scripted_agent(**options: Any) -> list[str]:
 
 
 def wrap_command(agent: Sequence[str], *options: str) -> list[str]:
-    """`holdfast wrap` in front of `agent`."""
-    return [sys.executable, "-m", "holdfast", "wrap", *options, "--", *agent]
+    """`acphold wrap` in front of `agent`."""
+    return [sys.executable, "-m", "acphold", "wrap", *options, "--", *agent]
 
 
 class Talker:
@@ -325,7 +325,7 @@ async def editor(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         limit=256 << 20,
-        env={**os.environ, "HOLDFAST_JOURNAL": str(journal), **(env or {})},
+        env={**os.environ, "ACPHOLD_JOURNAL": str(journal), **(env or {})},
         start_new_session=True,
         cwd=cwd,
         preexec_fn=before,

@@ -1,4 +1,4 @@
-"""An agent that does what the prompt says: a program, run behind `holdfast wrap` by tests.
+"""An agent that does what the prompt says: a program, run behind `acphold wrap` by tests.
 
     python scripted_agent.py '{"log": "/tmp/log.jsonl", …}'
 

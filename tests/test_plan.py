@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import holdfast
+import acphold
 
-SOURCE = Path(holdfast.__file__).parent
+SOURCE = Path(acphold.__file__).parent
 
 ROWS = {
     "errors": 1,
     "schema": 2,
     "rpc": 3,
+    "processes": 3,
     "transports": 4,
     "journal": 5,
     "workspace": 5,
@@ -22,12 +23,13 @@ ROWS = {
     "agents": 6,
     "hub": 7,
     "server": 8,
+    "library": 9,
     "client": 9,
-    "conformance": 9,
-    "web": 9,
-    "cli": 10,
-    "agent": 9,
-    "testing": 11,
+    "conformance": 10,
+    "imports": 10,
+    "testing": 10,
+    "web": 10,
+    "cli": 11,
     "__init__": 12,
     "__main__": 12,
 }
@@ -52,7 +54,7 @@ def import_edges(source: Path) -> Iterator[Edge]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for module in _modules(node):
                 parts = module.split(".")
-                if parts[0] == "holdfast" and len(parts) > 1:
+                if parts[0] == "acphold" and len(parts) > 1:
                     yield Edge(importer, parts[1])
 
 
@@ -60,8 +62,8 @@ def _modules(node: ast.AST) -> list[str]:
     match node:
         case ast.Import(names=names):
             return [name.name for name in names]
-        case ast.ImportFrom(module=module, names=names, level=0) if module == "holdfast":
-            return [f"holdfast.{name.name}" for name in names]
+        case ast.ImportFrom(module=module, names=names, level=0) if module == "acphold":
+            return [f"acphold.{name.name}" for name in names]
         case ast.ImportFrom(module=str(module), level=0):
             return [module]
         case ast.ImportFrom():

@@ -1,1 +1,1 @@
-"""Programs that are run beside holdfast: agents, clients and a proxy, mostly on official SDKs."""
+"""Programs that are run beside acphold: agents, clients and a proxy, mostly on official SDKs."""

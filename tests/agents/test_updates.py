@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.updates import Run, runs
-from holdfast.rpc import NotificationReceived
+from acphold.agents.updates import Run, runs
+from acphold.rpc import NotificationReceived
 
 
 def told(method: str, params: Any) -> NotificationReceived:

@@ -1,4 +1,4 @@
-"""`holdfast` as a person or a script runs it: real processes, piped or on a terminal."""
+"""`acphold` as a person or a script runs it: real processes, piped or on a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 SECONDS = 30.0
 """What any command may take."""
 
-HOLDFAST = (sys.executable, "-m", "holdfast")
+ACPHOLD = (sys.executable, "-m", "acphold")
 
 
 class Finished:
@@ -36,7 +36,7 @@ class Finished:
 
 
 class CommandLine:
-    """Runs `holdfast` with one journal."""
+    """Runs `acphold` with one journal."""
 
     def __init__(self, journal: Path) -> None:
         self.journal = journal
@@ -46,12 +46,12 @@ class CommandLine:
         """Ours, with this journal, and nothing that would change how things look."""
         unwanted = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"}
         kept = {name: value for name, value in os.environ.items() if name not in unwanted}
-        return {**kept, "HOLDFAST_JOURNAL": str(self.journal), "TERM": "xterm-256color"}
+        return {**kept, "ACPHOLD_JOURNAL": str(self.journal), "TERM": "xterm-256color"}
 
     def run(self, *arguments: str, **changed: str) -> Finished:
         """Run it without a terminal; `changed` are further variables of its environment."""
         done = subprocess.run(
-            [*HOLDFAST, *arguments],
+            [*ACPHOLD, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env={**self.environment, **changed},
@@ -74,7 +74,7 @@ class CommandLine:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         with subprocess.Popen(
-            [*HOLDFAST, *arguments],
+            [*ACPHOLD, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

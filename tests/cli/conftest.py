@@ -10,6 +10,6 @@ from tests.cli.command_line import CommandLine
 
 
 @pytest.fixture
-def holdfast(journal: Path) -> CommandLine:
-    """`holdfast` with the journal of the test."""
+def acphold(journal: Path) -> CommandLine:
+    """`acphold` with the journal of the test."""
     return CommandLine(journal)

@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from holdfast.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession, SqliteJournal
 
 Raw = tuple[str, bytes]
 """Kind and bytes of a journal entry."""

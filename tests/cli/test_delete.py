@@ -1,4 +1,4 @@
-"""`holdfast delete`: sessions gone for good."""
+"""`acphold delete`: sessions gone for good."""
 
 from __future__ import annotations
 
@@ -19,56 +19,56 @@ def two(journal: Path) -> Path:
     return journal
 
 
-def ids(holdfast: CommandLine) -> list[str]:
-    return [line.split()[0] for line in holdfast.run("list").out.splitlines()[1:]]
+def ids(acphold: CommandLine) -> list[str]:
+    return [line.split()[0] for line in acphold.run("list").out.splitlines()[1:]]
 
 
 @pytest.mark.usefixtures("two")
-def test_a_deleted_session_is_neither_listed_nor_shown(holdfast: CommandLine) -> None:
-    assert holdfast.run("delete", "aa", "--yes").out == "Deleted 1 session.\n"
-    assert ids(holdfast) == ["bb-2"]
-    assert holdfast.run("show", "aa-1").code == 3
+def test_a_deleted_session_is_neither_listed_nor_shown(acphold: CommandLine) -> None:
+    assert acphold.run("delete", "aa", "--yes").out == "Deleted 1 session.\n"
+    assert ids(acphold) == ["bb-2"]
+    assert acphold.run("show", "aa-1").code == 3
 
 
 @pytest.mark.usefixtures("two")
-def test_without_a_terminal_to_ask_on_it_wants_yes(holdfast: CommandLine) -> None:
-    done = holdfast.run("delete", "aa-1")
+def test_without_a_terminal_to_ask_on_it_wants_yes(acphold: CommandLine) -> None:
+    done = acphold.run("delete", "aa-1")
     assert done.code == 2
     assert "--yes" in done.err
-    assert len(ids(holdfast)) == 2
+    assert len(ids(acphold)) == 2
 
 
 @pytest.mark.usefixtures("two")
-def test_on_a_terminal_it_asks(holdfast: CommandLine) -> None:
-    refused = holdfast.on_terminal("delete", "aa-1", typed=b"n\n")
+def test_on_a_terminal_it_asks(acphold: CommandLine) -> None:
+    refused = acphold.on_terminal("delete", "aa-1", typed=b"n\n")
     assert (refused.code, "Delete 1 session?" in refused.out) == (1, True)
     assert "Greeting" in refused.out
-    assert len(ids(holdfast)) == 2
-    assert holdfast.on_terminal("delete", "aa-1", "bb-2", typed=b"y\n").code == 0
-    assert ids(holdfast) == []
+    assert len(ids(acphold)) == 2
+    assert acphold.on_terminal("delete", "aa-1", "bb-2", typed=b"y\n").code == 0
+    assert ids(acphold) == []
 
 
 @pytest.mark.usefixtures("two")
-def test_one_id_that_fits_nothing_keeps_them_all(holdfast: CommandLine) -> None:
-    assert holdfast.run("delete", "--yes", "aa-1", "zz").code == 3
-    assert len(ids(holdfast)) == 2
+def test_one_id_that_fits_nothing_keeps_them_all(acphold: CommandLine) -> None:
+    assert acphold.run("delete", "--yes", "aa-1", "zz").code == 3
+    assert len(ids(acphold)) == 2
 
 
 @pytest.mark.usefixtures("two")
-def test_ctrl_c_at_the_question_deletes_nothing(holdfast: CommandLine) -> None:
-    done = holdfast.on_terminal("delete", "aa-1", interrupted_at=b"Delete 1 session?")
+def test_ctrl_c_at_the_question_deletes_nothing(acphold: CommandLine) -> None:
+    done = acphold.on_terminal("delete", "aa-1", interrupted_at=b"Delete 1 session?")
     assert done.code != 0
     assert "Delete 1 session?" in done.out
     assert "Deleted" not in done.out
-    assert len(ids(holdfast)) == 2
+    assert len(ids(acphold)) == 2
 
 
 async def test_a_session_deleted_while_it_is_open_says_so_at_the_next_prompt(
-    journal: Path, holdfast: CommandLine
+    journal: Path, acphold: CommandLine
 ) -> None:
     async with wrapped(journal) as client:
         session = await client.new()
         await client.prompt(session, {"say": "a"})
-        assert holdfast.run("delete", session, "--yes").code == 0
+        assert acphold.run("delete", session, "--yes").code == 0
         with pytest.raises(Refused, match="deleted"):
             await client.prompt(session, {"say": "b"})

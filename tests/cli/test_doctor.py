@@ -1,4 +1,4 @@
-"""`holdfast doctor`: each thing that is wrong is found, and said with what to do."""
+"""`acphold doctor`: each thing that is wrong is found, and said with what to do."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ import pytest
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
 
-DEMO_AGENT = (sys.executable, "-m", "holdfast.cli.demo_agent")
+DEMO_AGENT = (sys.executable, "-m", "acphold.cli.demo_agent")
 
 
 def test_a_whole_journal_and_an_agent_that_answers_are_well(
-    holdfast: CommandLine, journal: Path
+    acphold: CommandLine, journal: Path
 ) -> None:
     remember(journal, "s", *CONVERSATION)
-    done = holdfast.run("doctor", "--", *DEMO_AGENT)
+    done = acphold.run("doctor", "--", *DEMO_AGENT)
     assert (done.code, done.err) == (0, "")
     assert "full-text search" in done.out
     assert "1 session" in done.out
     assert "it is whole" in done.out
     assert "mode 0600" in done.out
     assert "Demo agent 1 answered" in done.out
-    assert "holdfast adds: session/list, session/load, session/resume" in done.out
+    assert "acphold adds: session/list, session/load, session/resume" in done.out
     assert done.out.endswith("All is well\n")
 
 
-def test_a_journal_that_is_not_there_is_not_made(holdfast: CommandLine, journal: Path) -> None:
-    done = holdfast.run("doctor")
+def test_a_journal_that_is_not_there_is_not_made(acphold: CommandLine, journal: Path) -> None:
+    done = acphold.run("doctor")
     assert (done.code, "none yet at" in done.out) == (0, True)
     assert not journal.exists()
 
 
-def test_a_journal_that_others_can_read_is_a_problem(holdfast: CommandLine, journal: Path) -> None:
+def test_a_journal_that_others_can_read_is_a_problem(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "s", *CONVERSATION)
     journal.chmod(0o644)
-    done = holdfast.run("doctor")
+    done = acphold.run("doctor")
     assert done.code == 1
     assert f"chmod 600 {journal}" in done.out.replace("\n     ", " ")
 
 
-def test_a_damaged_journal_is_a_problem(holdfast: CommandLine, journal: Path) -> None:
+def test_a_damaged_journal_is_a_problem(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "s", *CONVERSATION)
     with journal.open("r+b") as file:
         file.seek(4096)
         file.write(os.urandom(journal.stat().st_size - 4096))
-    done = holdfast.run("doctor")
+    done = acphold.run("doctor")
     assert done.code == 1
     assert "✗" in done.out
 
 
-def test_a_file_that_is_no_journal_is_a_problem(holdfast: CommandLine, journal: Path) -> None:
+def test_a_file_that_is_no_journal_is_a_problem(acphold: CommandLine, journal: Path) -> None:
     journal.write_text("shopping list")
-    done = holdfast.run("doctor")
+    done = acphold.run("doctor")
     assert done.code == 1
-    assert "is not a holdfast journal" in " ".join(done.out.split())
+    assert "is not a acphold journal" in " ".join(done.out.split())
     assert journal.read_text() == "shopping list"
 
 
@@ -70,8 +70,8 @@ def test_a_file_that_is_no_journal_is_a_problem(holdfast: CommandLine, journal: 
     ],
 )
 def test_an_agent_that_does_not_answer_is_a_problem(
-    holdfast: CommandLine, command: list[str], words: str
+    acphold: CommandLine, command: list[str], words: str
 ) -> None:
-    done = holdfast.run("doctor", "--", *command)
+    done = acphold.run("doctor", "--", *command)
     assert done.code == 1
     assert words in " ".join(done.out.split())

@@ -1,4 +1,4 @@
-"""`holdfast list`: the sessions of the journal, newest first."""
+"""`acphold list`: the sessions of the journal, newest first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.list import HEADINGS, fitted
+from acphold.cli.list import HEADINGS, fitted
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember
 
@@ -24,31 +24,31 @@ def three(journal: Path) -> Path:
     return journal
 
 
-def listed(holdfast: CommandLine, *options: str) -> list[str]:
-    lines = holdfast.run("list", "--json", *options).out.splitlines()
+def listed(acphold: CommandLine, *options: str) -> list[str]:
+    lines = acphold.run("list", "--json", *options).out.splitlines()
     return [json.loads(line)["sessionId"] for line in lines]
 
 
 @pytest.mark.usefixtures("three")
-def test_the_newest_session_comes_first(holdfast: CommandLine) -> None:
-    assert listed(holdfast) == ["aaaaaaaa-2", "aaaaaaaa-1"]
+def test_the_newest_session_comes_first(acphold: CommandLine) -> None:
+    assert listed(acphold) == ["aaaaaaaa-2", "aaaaaaaa-1"]
 
 
 @pytest.mark.usefixtures("three")
-def test_sessions_that_were_never_prompted_are_listed_only_with_all(holdfast: CommandLine) -> None:
-    assert listed(holdfast, "--all") == ["aaaaaaaa-2", "cccccccc-3", "aaaaaaaa-1"]
+def test_sessions_that_were_never_prompted_are_listed_only_with_all(acphold: CommandLine) -> None:
+    assert listed(acphold, "--all") == ["aaaaaaaa-2", "cccccccc-3", "aaaaaaaa-1"]
 
 
 @pytest.mark.usefixtures("three")
-def test_filters_and_the_limit_narrow_the_list(holdfast: CommandLine) -> None:
-    assert listed(holdfast, "--cwd", "/else/") == ["aaaaaaaa-2"]
-    assert listed(holdfast, "--agent", "other", "--all") == ["cccccccc-3"]
-    assert listed(holdfast, "--limit", "1") == ["aaaaaaaa-2"]
+def test_filters_and_the_limit_narrow_the_list(acphold: CommandLine) -> None:
+    assert listed(acphold, "--cwd", "/else/") == ["aaaaaaaa-2"]
+    assert listed(acphold, "--agent", "other", "--all") == ["cccccccc-3"]
+    assert listed(acphold, "--limit", "1") == ["aaaaaaaa-2"]
 
 
 @pytest.mark.usefixtures("three")
-def test_json_has_exactly_the_documented_facts(holdfast: CommandLine) -> None:
-    line = holdfast.run("list", "--json").out.splitlines()[1]
+def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
+    line = acphold.run("list", "--json").out.splitlines()[1]
     assert json.loads(line) == {
         "sessionId": "aaaaaaaa-1",
         "agent": "scripted",
@@ -61,48 +61,48 @@ def test_json_has_exactly_the_documented_facts(holdfast: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("three")
-def test_without_a_terminal_the_table_is_aligned_and_plain(holdfast: CommandLine) -> None:
-    heading, second, first = holdfast.run("list").out.splitlines()
+def test_without_a_terminal_the_table_is_aligned_and_plain(acphold: CommandLine) -> None:
+    heading, second, first = acphold.run("list").out.splitlines()
     assert heading.split() == [*HEADINGS]
     assert second.index("Second") == first.index("First") == heading.index("TITLE")
 
 
 @pytest.mark.usefixtures("three")
-def test_the_ids_shown_are_the_shortest_that_fit_one_session_only(holdfast: CommandLine) -> None:
-    lines = holdfast.run("list", "--all").out.splitlines()[1:]
+def test_the_ids_shown_are_the_shortest_that_fit_one_session_only(acphold: CommandLine) -> None:
+    lines = acphold.run("list", "--all").out.splitlines()[1:]
     assert [line.split()[0] for line in lines] == ["aaaaaaaa-2", "cccccccc", "aaaaaaaa-1"]
 
 
 @pytest.mark.usefixtures("three")
-def test_on_a_terminal_the_table_has_colours_and_fits(holdfast: CommandLine) -> None:
-    shown = holdfast.on_terminal("list", columns=80)
+def test_on_a_terminal_the_table_has_colours_and_fits(acphold: CommandLine) -> None:
+    shown = acphold.on_terminal("list", columns=80)
     assert "\x1b[36maaaaaaaa-2" in shown.out
     assert max(map(len, shown.plain.splitlines())) <= 80
 
 
 @pytest.mark.usefixtures("three")
-def test_a_list_that_was_cut_says_so(holdfast: CommandLine) -> None:
-    assert "There are more" in holdfast.run("list", "--limit", "1").err
+def test_a_list_that_was_cut_says_so(acphold: CommandLine) -> None:
+    assert "There are more" in acphold.run("list", "--limit", "1").err
 
 
 def test_without_a_journal_a_hint_is_given_and_none_is_made(
-    holdfast: CommandLine, journal: Path
+    acphold: CommandLine, journal: Path
 ) -> None:
-    done = holdfast.run("list")
+    done = acphold.run("list")
     assert (done.code, done.out) == (0, "")
-    assert "holdfast wrap -- CMD" in done.err
+    assert "acphold wrap -- CMD" in done.err
     assert not journal.exists()
 
 
-def test_an_empty_journal_is_no_error(holdfast: CommandLine, journal: Path) -> None:
+def test_an_empty_journal_is_no_error(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "never-prompted")
-    done = holdfast.run("list", "--json")
+    done = acphold.run("list", "--json")
     assert (done.code, done.out) == (0, "")
 
 
-def test_a_title_cannot_play_tricks_on_the_terminal(holdfast: CommandLine, journal: Path) -> None:
+def test_a_title_cannot_play_tricks_on_the_terminal(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "s", prompt("x"), title="\x1b[31mred\x07\nand a line")
-    assert "\\x1b[31mred\\x07 and a line" in holdfast.run("list").out
+    assert "\\x1b[31mred\\x07 and a line" in acphold.run("list").out
 
 
 def test_a_narrow_terminal_shortens_folders_and_then_titles() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from holdfast.cli.look import counted, cut, folder, on_one_line, shortened, size, visible
+from acphold.cli.look import counted, cut, folder, on_one_line, shortened, size, visible
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 

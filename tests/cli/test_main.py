@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast import __version__
-from holdfast.cli.exits import MEANINGS, Exit, exit_code
-from holdfast.cli.main import COMMANDS, cli
-from holdfast.errors import AgentStartError, HoldfastError, UnknownSessionError
+from acphold import __version__
+from acphold.cli.exits import MEANINGS, Exit, exit_code
+from acphold.cli.main import COMMANDS, cli
+from acphold.errors import AcpholdError, AgentStartError, UnknownSessionError
 from tests.cli.command_line import CommandLine
 
 
@@ -44,8 +44,8 @@ def test_a_command_that_uses_a_journal_takes_its_url(name: str) -> None:
     assert "journal" in options or name in ("demo", "mcp-bridge")
 
 
-def test_the_help_names_every_command_and_every_exit_code(holdfast: CommandLine) -> None:
-    done = holdfast.run("--help")
+def test_the_help_names_every_command_and_every_exit_code(acphold: CommandLine) -> None:
+    done = acphold.run("--help")
     assert done.code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in done.out
@@ -59,44 +59,44 @@ def test_every_exit_code_has_a_meaning() -> None:
 
 def test_help_and_version_import_no_command() -> None:
     code = (
-        "import sys; from holdfast.cli.main import cli\n"
+        "import sys; from acphold.cli.main import cli\n"
         "cli(['--help'], standalone_mode=False)\n"
-        "heavy = {'rich', 'asyncio', 'msgspec', 'sqlite3', 'holdfast.cli.list'}\n"
+        "heavy = {'rich', 'asyncio', 'msgspec', 'sqlite3', 'acphold.cli.list'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_version_is_printed(holdfast: CommandLine) -> None:
-    assert holdfast.run("--version").out == f"holdfast {__version__}\n"
+def test_the_version_is_printed(acphold: CommandLine) -> None:
+    assert acphold.run("--version").out == f"acphold {__version__}\n"
 
 
-def test_an_unknown_command_is_a_usage_error(holdfast: CommandLine) -> None:
-    done = holdfast.run("lst")
+def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
+    done = acphold.run("lst")
     assert (done.code, "No such command 'lst'" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["list", "show", "delete"])
 def test_a_file_that_is_no_journal_is_one_line_on_stderr(
-    holdfast: CommandLine, journal: Path, name: str
+    acphold: CommandLine, journal: Path, name: str
 ) -> None:
     journal.write_text("shopping list")
     arguments = {"list": (), "show": ("x",), "delete": ("x", "--yes")}[name]
-    done = holdfast.run(name, *arguments)
+    done = acphold.run(name, *arguments)
     assert (done.code, done.out) == (4, "")
-    assert done.err.startswith(f"holdfast: {journal} is not a holdfast journal")
+    assert done.err.startswith(f"acphold: {journal} is not a acphold journal")
     assert done.err.count("\n") == 1
 
 
 def test_the_option_names_the_journal_before_the_variable_does(
-    holdfast: CommandLine, tmp_path: Path
+    acphold: CommandLine, tmp_path: Path
 ) -> None:
-    done = holdfast.run("show", "x", "--journal", str(tmp_path / "other.db"))
+    done = acphold.run("show", "x", "--journal", str(tmp_path / "other.db"))
     assert (done.code, "other.db" in done.err) == (4, True)
 
 
 def test_errors_have_the_exit_code_of_their_kind() -> None:
     assert exit_code(UnknownSessionError("x")) == Exit.NO_SESSION
     assert exit_code(AgentStartError("x")) == Exit.AGENT
-    assert exit_code(HoldfastError("x")) == Exit.ERROR
+    assert exit_code(AcpholdError("x")) == Exit.ERROR

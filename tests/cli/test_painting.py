@@ -7,9 +7,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.painting import block_text, painted
-from holdfast.cli.transcript import TurnOver
-from holdfast.journal.timeline import ToolCall
+from acphold.cli.painting import block_text, painted
+from acphold.cli.transcript import TurnOver
+from acphold.journal.timeline import ToolCall
 
 
 def tool(content: object, **fields: str) -> list[str]:

@@ -7,8 +7,8 @@ import io
 from rich.console import Console
 from rich.theme import Theme
 
-from holdfast.cli.look import STYLES
-from holdfast.cli.prose import Prose
+from acphold.cli.look import STYLES
+from acphold.cli.prose import Prose
 
 
 def laid_out(text: str) -> list[str]:

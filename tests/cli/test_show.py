@@ -1,4 +1,4 @@
-"""`holdfast show`: the transcript of a session."""
+"""`acphold show`: the transcript of a session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import HOLDFAST, SECONDS, CommandLine
+from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
 
 TRANSCRIPT = """\
@@ -39,22 +39,22 @@ def told(journal: Path) -> Path:
 
 
 @pytest.mark.usefixtures("told")
-def test_any_prefix_that_fits_one_session_shows_its_transcript(holdfast: CommandLine) -> None:
-    done = holdfast.run("show", "0b")
+def test_any_prefix_that_fits_one_session_shows_its_transcript(acphold: CommandLine) -> None:
+    done = acphold.run("show", "0b")
     head, _, conversation = done.out.partition("\n\n")
     assert head.startswith("Greeting\nsession 0b5e-1\nscripted in /home/me\n")
     assert conversation == TRANSCRIPT
 
 
 @pytest.mark.usefixtures("told")
-def test_on_a_terminal_it_is_in_colour_beside_a_gutter(holdfast: CommandLine) -> None:
-    shown = holdfast.on_terminal("show", "0b5e-1")
+def test_on_a_terminal_it_is_in_colour_beside_a_gutter(acphold: CommandLine) -> None:
+    shown = acphold.on_terminal("show", "0b5e-1")
     assert "\x1b[1;36m    you\x1b[0m  Make it friendlier" in shown.out
     assert "  agent  I will change it." in shown.plain  # Markdown, laid out
     assert "\x1b[32m+ hello" in shown.out
 
 
-def test_how_each_turn_ended_is_told(holdfast: CommandLine, journal: Path) -> None:
+def test_how_each_turn_ended_is_told(acphold: CommandLine, journal: Path) -> None:
     remember(
         journal,
         "s",
@@ -63,7 +63,7 @@ def test_how_each_turn_ended_is_told(holdfast: CommandLine, journal: Path) -> No
         *(prompt("3"), ended(error={"code": -32603, "message": "out of tokens"})),
         prompt("4"),
     )
-    turns = [line for line in holdfast.run("show", "s").out.splitlines() if "turn: " in line]
+    turns = [line for line in acphold.run("show", "s").out.splitlines() if "turn: " in line]
     assert [turn.partition(":")[2].split(":")[0].strip() for turn in turns] == [
         "interrupted",
         "cancelled",
@@ -74,9 +74,9 @@ def test_how_each_turn_ended_is_told(holdfast: CommandLine, journal: Path) -> No
 
 
 @pytest.mark.usefixtures("told")
-def test_json_is_every_journal_entry_on_a_line(holdfast: CommandLine) -> None:
+def test_json_is_every_journal_entry_on_a_line(acphold: CommandLine) -> None:
     entries = [
-        json.loads(line) for line in holdfast.run("show", "0b5e-1", "--json").out.split("\n")[:-1]
+        json.loads(line) for line in acphold.run("show", "0b5e-1", "--json").out.split("\n")[:-1]
     ]
     assert all(entry.keys() == {"seq", "kind", "at", "update"} for entry in entries)
     assert entries[0]["kind"] == "prompt"
@@ -85,31 +85,29 @@ def test_json_is_every_journal_entry_on_a_line(holdfast: CommandLine) -> None:
     assert entries[-1]["update"] == {"stopReason": "end_turn"}
 
 
-def test_half_a_surrogate_pair_is_shown_and_passed_on(holdfast: CommandLine, journal: Path) -> None:
+def test_half_a_surrogate_pair_is_shown_and_passed_on(acphold: CommandLine, journal: Path) -> None:
     chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83d!"}}'
     remember(journal, "s", prompt("x"), ("update", chunk), ended())
-    assert "agent: \N{REPLACEMENT CHARACTER}!" in holdfast.run("show", "s").out
-    assert '"text":"\\ud83d!"' in holdfast.run("show", "s", "--json").out
+    assert "agent: \N{REPLACEMENT CHARACTER}!" in acphold.run("show", "s").out
+    assert '"text":"\\ud83d!"' in acphold.run("show", "s", "--json").out
 
 
 def test_a_latin_terminal_gets_question_marks_and_no_traceback(
-    holdfast: CommandLine, journal: Path
+    acphold: CommandLine, journal: Path
 ) -> None:
     remember(journal, "s", prompt("日本"), ended())
-    done = holdfast.run("show", "s", PYTHONIOENCODING="latin-1", PYTHONUTF8="0")
+    done = acphold.run("show", "s", PYTHONIOENCODING="latin-1", PYTHONUTF8="0")
     assert (done.code, "you: ??" in done.out) == (0, True)
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(
-    holdfast: CommandLine, journal: Path
-) -> None:
+def test_a_reader_that_has_seen_enough_ends_it_quietly(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "s", prompt("x"), *[said("y" * 4000)] * 500)
     for option in ("--json", "--full"):
         with subprocess.Popen(
-            [*HOLDFAST, "show", "s", option],
+            [*ACPHOLD, "show", "s", option],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=holdfast.environment,
+            env=acphold.environment,
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -120,22 +118,22 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(
 
 
 def test_an_unknown_or_ambiguous_id_has_its_own_exit_code(
-    holdfast: CommandLine, journal: Path
+    acphold: CommandLine, journal: Path
 ) -> None:
     remember(journal, "ab-1", prompt("x"))
     remember(journal, "ab-2", prompt("x"))
-    unknown, ambiguous = holdfast.run("show", "zz"), holdfast.run("show", "ab")
+    unknown, ambiguous = acphold.run("show", "zz"), acphold.run("show", "ab")
     assert (unknown.code, ambiguous.code) == (3, 3)
-    assert unknown.err == "holdfast: no session id begins with 'zz'\n"
+    assert unknown.err == "acphold: no session id begins with 'zz'\n"
     assert "ab-1, ab-2" in ambiguous.err
 
 
 def test_long_output_of_a_tool_is_cut_unless_all_is_asked_for(
-    holdfast: CommandLine, journal: Path
+    acphold: CommandLine, journal: Path
 ) -> None:
     lines = "\n".join(f"line {number}" for number in range(100))
     output = {"type": "content", "content": {"type": "text", "text": lines}}
     tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "cat", "content": [output]}
     remember(journal, "s", prompt("x"), ("update", json.dumps(tool).encode()), ended())
-    assert "… 80 more lines; --full shows them" in holdfast.run("show", "s").out
-    assert "line 99" in holdfast.run("show", "s", "--full").out
+    assert "… 80 more lines; --full shows them" in acphold.run("show", "s").out
+    assert "line 99" in acphold.run("show", "s", "--full").out

@@ -7,9 +7,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.transcript import ModeChanged, Noticed, Planned, PlanStep, TurnOver, turn_scenes
-from holdfast.journal import Entry
-from holdfast.journal.timeline import Message, ToolCall
+from acphold.cli.transcript import ModeChanged, Noticed, Planned, PlanStep, TurnOver, turn_scenes
+from acphold.journal import Entry
+from acphold.journal.timeline import Message, ToolCall
 from tests.cli.conversation import CONVERSATION, Raw, ended, plan, prompt, said, update
 
 

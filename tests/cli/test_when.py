@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.when import age, iso
+from acphold.cli.when import age, iso
 
 SECOND = 1000
 DAY = 86_400 * SECOND

@@ -1,4 +1,4 @@
-"""`holdfast wrap` as a command: options, stdout, what it imports, and on a terminal."""
+"""`acphold wrap` as a command: options, stdout, what it imports, and on a terminal."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ HEAVY = {
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`holdfast` with these arguments and nothing to read."""
+    """`acphold` with these arguments and nothing to read."""
     return subprocess.run(
-        [sys.executable, "-m", "holdfast", *arguments],
+        [sys.executable, "-m", "acphold", *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -70,7 +70,7 @@ def test_a_value_that_cannot_be_used_is_told_in_a_sentence_with_exit_code_2(
     assert done.returncode == 2
     assert done.stdout == ""
     (sentence,) = done.stderr.splitlines()
-    assert sentence.startswith("holdfast wrap: ")
+    assert sentence.startswith("acphold wrap: ")
     assert all(word in sentence for word in words), sentence
 
 
@@ -79,7 +79,7 @@ def test_without_a_command_behind_the_dashes_it_says_how_to_write_it(arguments: 
     done = run(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "holdfast wrap -- " in done.stderr
+    assert "acphold wrap -- " in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -176,7 +176,7 @@ NOISE = """
 import ctypes, os, subprocess, sys, threading
 
 def noise():
-    while "holdfast.cli.wrap" not in sys.modules:
+    while "acphold.cli.wrap" not in sys.modules:
         pass
     libc = ctypes.CDLL(None)
     for number in range(300):
@@ -246,12 +246,12 @@ async def test_a_session_through_wrap_imports_nothing_heavy(journal: Path, tmp_p
         await client.sessions()
         assert await client.leave() == 0
     modules = set(found.read_text().split())
-    assert "holdfast.server.connection" in modules
+    assert "acphold.server.connection" in modules
     assert not HEAVY & modules
 
 
-def test_importing_holdfast_imports_nothing_heavy() -> None:
-    code = "import sys, holdfast; print(*sys.modules)"
+def test_importing_acphold_imports_nothing_heavy() -> None:
+    code = "import sys, acphold; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not HEAVY & set(done.stdout.split())
 
@@ -264,7 +264,7 @@ def on_terminal(*command: str) -> tuple[int, str]:
     ours, theirs = pty.openpty()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast", "wrap", "--", *command],
+            [sys.executable, "-m", "acphold", "wrap", "--", *command],
             stdin=theirs,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -15,7 +15,7 @@ import pytest
 from tests.editor import wrapped
 
 PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
-COMMANDS = re.findall(r"^\$ holdfast (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+COMMANDS = re.findall(r"^\$ acphold (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 async def kept(journal: Path) -> str:
@@ -26,7 +26,7 @@ async def kept(journal: Path) -> str:
         return session
 
 
-def holdfast(command: str, journal: Path, session: str) -> subprocess.CompletedProcess[str]:
+def acphold(command: str, journal: Path, session: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the page on this journal; the id on the page stands for the session."""
     words = [session if word == "3f9a" else word for word in shlex.split(command)]
     words = [sys.executable if word == "python" else word for word in words]
@@ -34,9 +34,9 @@ def holdfast(command: str, journal: Path, session: str) -> subprocess.CompletedP
         words[words.index("sqlite:////tmp/other.db")] = f"sqlite:///{journal}"
     if words[0] == "delete":
         words.append("--yes")  # there is no terminal to ask on
-    env = os.environ | {"HOLDFAST_JOURNAL": str(journal)}
+    env = os.environ | {"ACPHOLD_JOURNAL": str(journal)}
     return subprocess.run(
-        [sys.executable, "-m", "holdfast", *words],
+        [sys.executable, "-m", "acphold", *words],
         capture_output=True,
         text=True,
         env=env,
@@ -61,7 +61,7 @@ def test_the_page_has_its_commands() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 async def test_a_command_of_the_quickstart_works(command: str, journal: Path) -> None:
     session = await kept(journal)
-    done = holdfast(command, journal, session)
+    done = acphold(command, journal, session)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     if command.startswith("list"):

@@ -93,7 +93,7 @@ async def talking(example: str, journal: Path, *, files: bool = False) -> AsyncI
         cast(acp.Client, person),
         sys.executable,
         str(EXAMPLES / example),
-        env={**os.environ, "HOLDFAST_JOURNAL": str(journal)},
+        env={**os.environ, "ACPHOLD_JOURNAL": str(journal)},
     ) as (connection, _):
         fs = FileSystemCapabilities(read_text_file=files, write_text_file=files)
         await connection.initialize(

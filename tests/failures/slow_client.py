@@ -1,4 +1,4 @@
-"""A client that reads when it is told to, and a look at what holdfast holds meanwhile."""
+"""A client that reads when it is told to, and a look at what acphold holds meanwhile."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def slow_client(command: Sequence[str], journal: Path) -> AsyncIterator[Sl
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         limit=64 * 1024,
-        env={**os.environ, "HOLDFAST_JOURNAL": str(journal)},
+        env={**os.environ, "ACPHOLD_JOURNAL": str(journal)},
         start_new_session=True,
     )
     client = SlowClient(process)

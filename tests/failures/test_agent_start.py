@@ -238,7 +238,7 @@ async def test_an_agent_that_ignores_everything_is_gone_within_seconds_of_a_fail
 async def test_why_the_agent_could_not_be_started_is_in_the_log_too(
     journal: Path, tmp_path: Path
 ) -> None:
-    log = tmp_path / "holdfast.log"
+    log = tmp_path / "acphold.log"
     command = wrap_command(["/no/such/agent"], "--log-file", str(log))
     async with editor(command, journal=journal) as client:
         with pytest.raises(Refused, match="/no/such/agent"):

@@ -1,4 +1,4 @@
-"""The editor leaves, or holdfast is ended: the turn is cancelled, the journal closed, all gone."""
+"""The editor leaves, or acphold is ended: the turn is cancelled, the journal closed, all gone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from holdfast.journal import SqliteJournal
+from acphold.journal import SqliteJournal
 from tests.editor import Editor, editor, scripted_agent, wrap_command
 from tests.failures.processes import agent_pid, below, gone, methods, until, written_pid
 
@@ -63,7 +63,7 @@ ORDERLY: dict[str, Leave] = {
     "by SIGINT": signalled(signal.SIGINT),
     "by SIGHUP": signalled(signal.SIGHUP),
 }
-ANY = {**ORDERLY, "by SIGKILL of holdfast": signalled(signal.SIGKILL)}
+ANY = {**ORDERLY, "by SIGKILL of acphold": signalled(signal.SIGKILL)}
 
 
 @pytest.mark.parametrize("how", ORDERLY)

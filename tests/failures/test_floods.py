@@ -15,7 +15,7 @@ from tests.failures.processes import below, gone, methods, until
 from tests.failures.slow_client import MEBIBYTE, SlowClient, slow_client
 
 BOUND = 150 * MEBIBYTE
-"""What holdfast may hold while it is flooded; it begins with about 30 MiB."""
+"""What acphold may hold while it is flooded; it begins with about 30 MiB."""
 
 
 async def test_a_client_that_stops_reading_costs_bounded_memory_and_then_gets_all_exactly_once(

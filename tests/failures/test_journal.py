@@ -40,7 +40,7 @@ async def shown(journal: Path, session: str) -> str:
 
 
 def spoken(updates: list[dict[str, Any]]) -> str:
-    """What the agent said; what holdfast says itself is no part of a replay."""
+    """What the agent said; what acphold says itself is no part of a replay."""
     return "".join(
         update["content"]["text"]
         for update in updates
@@ -108,11 +108,11 @@ def overwritten(journal: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (text_file, "is not a holdfast journal"),
+        (text_file, "is not a acphold journal"),
         (other_database, "database of another program"),
         (folder, "is a folder"),
-        (newer, "update holdfast"),
-        (cut_short, "is not a holdfast journal"),
+        (newer, "update acphold"),
+        (cut_short, "is not a acphold journal"),
         (overwritten, "is damaged"),
     ],
 )
@@ -169,7 +169,7 @@ async def test_a_write_ahead_log_that_was_torn_loses_only_what_was_torn(journal:
     assert (await shown(journal, session)).startswith("first")
 
 
-@pytest.mark.parametrize("place", ["/dev/null/journal.db", "/proc/holdfast/journal.db"])
+@pytest.mark.parametrize("place", ["/dev/null/journal.db", "/proc/acphold/journal.db"])
 async def test_a_folder_that_cannot_be_made_is_told(place: str) -> None:
     async with editor(COMMAND, journal=place) as client:
         error = await refusal(client)
@@ -295,7 +295,7 @@ async def test_a_disk_that_fills_up_in_mid_turn_fails_the_turn_and_keeps_all_tha
         assert "disk" in caught.value.message
         said = spoken(client.updates()[place:])
         assert said.startswith("begin00000000x")
-        # What holdfast promises does not hold for another turn either: it is not begun.
+        # What acphold promises does not hold for another turn either: it is not begun.
         with pytest.raises(Refused, match="disk"):
             await client.prompt(session, {"say": "more"})
         assert "more" not in client.text()

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents import Agent, Listener
-from holdfast.errors import RemoteError
-from holdfast.hub import Hub, attachment
-from holdfast.journal import SqliteJournal
-from holdfast.rpc import MAX_MESSAGE
-from holdfast.rpc.peer import Answer, OnAnswer
-from holdfast.schema import AgentCapabilities, decode
-from holdfast.server import Connection
-from holdfast.transports.memory import MemoryTransport, memory_pair
+from acphold.agents import Agent, Listener
+from acphold.errors import RemoteError
+from acphold.hub import Hub, attachment
+from acphold.journal import SqliteJournal
+from acphold.rpc import MAX_MESSAGE
+from acphold.rpc.peer import Answer, OnAnswer
+from acphold.schema import AgentCapabilities, decode
+from acphold.server import Connection
+from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.editor import Talker
 
 
 class PuppetAgent:
-    """An agent (holdfast.agents.Agent) whose strings a test pulls."""
+    """An agent (acphold.agents.Agent) whose strings a test pulls."""
 
     def __init__(self, listener: Listener) -> None:
         self.key = "puppet"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import RemoteError
-from holdfast.hub import Session
-from holdfast.hub.attachment import LAG, PAGE
-from holdfast.hub.marks import notice
-from holdfast.rpc import NotificationReceived
+from acphold.errors import RemoteError
+from acphold.hub import Session
+from acphold.hub.attachment import LAG, PAGE
+from acphold.hub.marks import notice
+from acphold.rpc import NotificationReceived
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, shared, small_pages, until
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.hub import listing
+from acphold.hub import listing
 from tests.editor import received, wrapped
 from tests.hub.shared import shared
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ConnectionLostError
+from acphold.errors import ConnectionLostError
 from tests.hub.shared import Onlooker, shared
 
 MESSAGE = "mcp/message"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import MethodNotFoundError
+from acphold.errors import MethodNotFoundError
 from tests.editor import open_params
 from tests.hub.shared import Onlooker, Shared, shared, small_pages
 

@@ -15,7 +15,7 @@ TIMELINE = {*CHUNKS, *TOOLS, "plan"}
 """What belongs to a place in the conversation. The rest says how the session stands, and may
 cross a prompt that is on its way."""
 
-INTERRUPTED = {"holdfast/turn": "interrupted"}
+INTERRUPTED = {"acphold/turn": "interrupted"}
 
 
 def timeline(updates: Iterable[Json]) -> list[Json]:
@@ -46,7 +46,7 @@ def standing(updates: Iterable[Json]) -> list[Json]:
 
 
 def lasting(updates: Iterable[Json]) -> list[Json]:
-    """The updates without what holdfast says once, to whoever is there: that is in no replay."""
+    """The updates without what acphold says once, to whoever is there: that is in no replay."""
     return [update for update in updates if not _is_of_the_moment(update)]
 
 
@@ -112,4 +112,4 @@ def _ended(item: Json) -> Json:
 
 
 def _is_of_the_moment(update: Json) -> bool:
-    return update["sessionUpdate"] == "notice" or "holdfast/notice" in update.get("_meta", {})
+    return update["sessionUpdate"] == "notice" or "acphold/notice" in update.get("_meta", {})

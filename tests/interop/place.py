@@ -29,12 +29,12 @@ class Place:
 
     def environment(self, **more: str) -> dict[str, str]:
         """What the first process of a run is started with."""
-        return self.family.environment(HOLDFAST_JOURNAL=str(self._journal), **more)
+        return self.family.environment(ACPHOLD_JOURNAL=str(self._journal), **more)
 
     def wrapped(self, agent: Sequence[str]) -> list[str]:
-        """The command of `agent` behind `holdfast wrap`, with a recorder on either side."""
-        holdfast = [sys.executable, "-m", "holdfast", "wrap", "--"]
-        return recorded(self._at_client, *holdfast, *recorded(self._at_agent, *agent))
+        """The command of `agent` behind `acphold wrap`, with a recorder on either side."""
+        acphold = [sys.executable, "-m", "acphold", "wrap", "--"]
+        return recorded(self._at_client, *acphold, *recorded(self._at_agent, *agent))
 
     @asynccontextmanager
     async def client(self, command: Sequence[str], **env: str) -> AsyncIterator[Client]:
@@ -45,7 +45,7 @@ class Place:
                 yield client
 
     def wrong_lines(self) -> list[str]:
-        """What holdfast sent to the client, and to the agent, against the official schema."""
+        """What acphold sent to the client, and to the agent, against the official schema."""
         towards_client = (violations(run, "agent") for run in read_record(self._at_client))
         towards_agent = (violations(run, "client") for run in read_record(self._at_agent))
         return [wrong for runs in (towards_client, towards_agent) for run in runs for wrong in run]

@@ -110,7 +110,7 @@ def _shape(result: Json | str | None) -> object:
 
 
 def differences(without: Report, behind: Report) -> Report:
-    """What is different `behind` holdfast: path to the two values; None where one has none."""
+    """What is different `behind` acphold: path to the two values; None where one has none."""
     found: Report = {}
     for name in dict.fromkeys((*without, *behind)):
         was, now = without.get(name), behind.get(name)

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import psutil
 
-MARK = "HOLDFAST_INTEROP_MARK"
+MARK = "ACPHOLD_INTEROP_MARK"
 
 GONE_SECONDS = 8.0
-"""For everything to end after the client has left: holdfast gives an agent some seconds."""
+"""For everything to end after the client has left: acphold gives an agent some seconds."""
 
 Gone = (psutil.NoSuchProcess, psutil.AccessDenied)
 
@@ -23,7 +23,7 @@ Gone = (psutil.NoSuchProcess, psutil.AccessDenied)
 class Family:
     """Every process that carries the mark, and every one that such a process ever started.
 
-    The second kind is holdfast's guardian, which has an environment of its own; it is known from
+    The second kind is acphold's guardian, which has an environment of its own; it is known from
     when it was seen as a child.
     """
 

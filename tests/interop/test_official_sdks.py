@@ -1,6 +1,6 @@
-"""Clients and agents on the two official SDKs, with `holdfast wrap` between them.
+"""Clients and agents on the two official SDKs, with `acphold wrap` between them.
 
-The agents have no session support whatever; everything about sessions is holdfast's own.
+The agents have no session support whatever; everything about sessions is acphold's own.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
     client: Callable[[Sequence[str]], Command],
     other_client: Callable[[Sequence[str]], Command],
 ) -> None:
-    holdfast = place.wrapped(agent())
-    async with place.client(client(holdfast)) as first:
+    acphold = place.wrapped(agent())
+    async with place.client(client(acphold)) as first:
         session_id = await talk(first, place)
         whole_turn = len(first.updates(session_id))
         first.begin("session/prompt", prompt(session_id, "slow words"))
@@ -81,7 +81,7 @@ async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
     seen = first.updates(session_id)
     assert first.odd == []
 
-    async with place.client(client(holdfast)) as second:
+    async with place.client(client(acphold)) as second:
         replay = list(await load(second, place, session_id))
         whole = timeline(seen[:whole_turn])
         assert timeline(replay)[: len(whole)] == whole
@@ -96,7 +96,7 @@ async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
         await second.close_stdin()
     await place.family.gone()
 
-    async with place.client(other_client(holdfast)) as third:
+    async with place.client(other_client(acphold)) as third:
         again = await load(third, place, session_id)
         assert_same(second.updates(session_id), again)
         await third.close_stdin()
@@ -105,10 +105,10 @@ async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
 
 
 async def test_two_sessions_that_the_agent_gives_the_same_id_stay_apart(place: Place) -> None:
-    holdfast = place.wrapped(python_agent())
+    acphold = place.wrapped(python_agent())
     ids = []
     for said in ("apples", "oranges"):
-        async with place.client(python_client(holdfast)) as client:
+        async with place.client(python_client(acphold)) as client:
             await client.call("initialize", introduction())
             session_id = (await client.call("session/new", opening(place.work)))["sessionId"]
             await client.call("session/prompt", prompt(session_id, said))
@@ -116,7 +116,7 @@ async def test_two_sessions_that_the_agent_gives_the_same_id_stay_apart(place: P
             await place.family.kill()
     assert len(set(ids)) == 2, "each process of this agent begins at 0"
 
-    async with place.client(python_client(holdfast)) as client:
+    async with place.client(python_client(acphold)) as client:
         await client.call("initialize", introduction())
         listed = (await client.call("session/list", {}))["sessions"]
         assert [found["sessionId"] for found in listed] == ids[::-1]

@@ -1,4 +1,4 @@
-"""Real agents of others behind `holdfast wrap`, with a stand-in for their model."""
+"""Real agents of others behind `acphold wrap`, with a stand-in for their model."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def tool_order(agent: RealAgent, place: Place) -> str:
 async def test_an_agent_goes_on_with_a_conversation_in_whose_middle_all_was_killed(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
-    holdfast = place.wrapped(agent.command())
+    acphold = place.wrapped(agent.command())
     env = agent.prepare(place.home, model.url)
-    async with place.client(holdfast, **env) as first:
+    async with place.client(acphold, **env) as first:
         session_id = await begin(first, place)
         await first.call("session/prompt", prompt(session_id, tool_order(agent, place)))
         await reach_the_middle(first, session_id)
@@ -71,7 +71,7 @@ async def test_an_agent_goes_on_with_a_conversation_in_whose_middle_all_was_kill
     tools = [item for item in timeline(first.updates(session_id)) if "toolCallId" in item]
     assert [tool["status"] for tool in tools] == ["completed"]
 
-    async with place.client(holdfast, **env) as second:
+    async with place.client(acphold, **env) as second:
         replay = await come_back(second, place, session_id)
         assert_all_there(first.updates(session_id), replay)
         so_far = len(model.requests)
@@ -91,8 +91,8 @@ async def test_an_agent_goes_on_with_a_conversation_in_whose_middle_all_was_kill
 async def test_an_agent_that_dies_in_a_turn_is_started_again_and_ends_with_the_client(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
-    holdfast = place.wrapped(agent.command())
-    async with place.client(holdfast, **agent.prepare(place.home, model.url)) as client:
+    acphold = place.wrapped(agent.command())
+    async with place.client(acphold, **agent.prepare(place.home, model.url)) as client:
         session_id = await begin(client, place)
         await client.call("session/prompt", prompt(session_id, tool_order(agent, place)))
         turn = await reach_the_middle(client, session_id)
@@ -112,8 +112,8 @@ async def test_an_agent_that_dies_in_a_turn_is_started_again_and_ends_with_the_c
 async def test_a_session_that_is_open_is_loaded_again_and_takes_prompts_in_a_row(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
-    holdfast = place.wrapped(agent.command())
-    async with place.client(holdfast, **agent.prepare(place.home, model.url)) as client:
+    acphold = place.wrapped(agent.command())
+    async with place.client(acphold, **agent.prepare(place.home, model.url)) as client:
         session_id = await begin(client, place)
         await client.call("session/load", opening(place.work, session_id))
         turns = [
@@ -138,8 +138,8 @@ async def test_a_session_that_is_open_is_loaded_again_and_takes_prompts_in_a_row
 async def test_a_load_in_the_middle_of_a_turn_misses_nothing_and_doubles_nothing(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
-    holdfast = place.wrapped(agent.command())
-    async with place.client(holdfast, **agent.prepare(place.home, model.url)) as client:
+    acphold = place.wrapped(agent.command())
+    async with place.client(acphold, **agent.prepare(place.home, model.url)) as client:
         session_id = await begin(client, place)
         turn = await reach_the_middle(client, session_id)
         before = len(client.updates(session_id))
@@ -157,8 +157,8 @@ async def test_a_load_in_the_middle_of_a_turn_misses_nothing_and_doubles_nothing
 async def test_a_turn_that_an_agent_would_retry_for_minutes_ends_when_it_is_cancelled(
     place: Place, model: ModelEndpoint
 ) -> None:
-    holdfast = place.wrapped(OPENCODE.command())
-    async with place.client(holdfast, **OPENCODE.prepare(place.home, model.url)) as client:
+    acphold = place.wrapped(OPENCODE.command())
+    async with place.client(acphold, **OPENCODE.prepare(place.home, model.url)) as client:
         session_id = await begin(client, place)
         turn = client.begin("session/prompt", prompt(session_id, "FAIL now"))
         await client.until(lambda: turn.done() or bool(model.requests))
@@ -171,7 +171,7 @@ async def test_a_turn_that_an_agent_would_retry_for_minutes_ends_when_it_is_canc
 
 
 @pytest.mark.parametrize("agent", [CODEX, OPENCODE], ids=lambda agent: agent.name)
-async def test_a_session_made_without_holdfast_is_adopted(
+async def test_a_session_made_without_acphold_is_adopted(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
     env = agent.prepare(place.home, model.url)
@@ -180,14 +180,14 @@ async def test_a_session_made_without_holdfast_is_adopted(
         await alone.call("session/prompt", prompt(session_id, tool_order(agent, place)))
         await place.family.kill()
 
-    holdfast = place.wrapped(agent.command())
-    async with place.client(holdfast, **env) as first:
+    acphold = place.wrapped(agent.command())
+    async with place.client(acphold, **env) as first:
         replay = await come_back(first, place, session_id)
         assert "ALBATROSS" in text(replay, "user_message_chunk")
         assert "DONE" in text(replay)
         await first.call("session/prompt", prompt(session_id, "Which word was it?"))
         await place.family.kill()
-    async with place.client(holdfast, **env) as second:
+    async with place.client(acphold, **env) as second:
         again = await come_back(second, place, session_id)
         assert timeline(again) == timeline(first.updates(session_id))
         await second.close_stdin()
@@ -224,11 +224,11 @@ ALLOWED: dict[str, Report] = {
         "list": (None, 1),
     },
 }
-"""What may be different behind holdfast, by agent: without it, and with it."""
+"""What may be different behind acphold, by agent: without it, and with it."""
 
 
 @each_agent
-async def test_an_agent_does_what_it_does_without_holdfast_but_for_what_is_added(
+async def test_an_agent_does_what_it_does_without_acphold_but_for_what_is_added(
     agent: RealAgent, place: Place, other_place: Place, model: ModelEndpoint
 ) -> None:
     env = agent.prepare(other_place.home, model.url)

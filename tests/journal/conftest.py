@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from holdfast.journal import SqliteJournal
+from acphold.journal import SqliteJournal
 
 
 @pytest.fixture

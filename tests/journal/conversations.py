@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from holdfast.journal.entries import Entry, Segment
+from acphold.journal.entries import Entry, Segment
 
 Json = dict[str, object]
 
@@ -15,7 +15,7 @@ TEXTS = st.one_of(
     st.sampled_from(["a", "Hello ", "", "\n", '"', "né", "🙂", "x" * 20_000]),
     st.text(st.characters(codec="utf-8"), max_size=8),
 )
-MESSAGE_IDS = st.sampled_from([None, None, "m1", "m2", "holdfast-1"])
+MESSAGE_IDS = st.sampled_from([None, None, "m1", "m2", "acphold-1"])
 TOOL_IDS = st.sampled_from(["t1", "t2", "t3"])
 STATUSES = st.sampled_from(["pending", "in_progress", "completed", "failed", None, 7])
 PATHS = st.sampled_from(["/a.py", "/b.py"])

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.journal.compaction import compact
-from holdfast.journal.entries import Segment
-from holdfast.journal.fold import fold
-from holdfast.journal.replay import replay
+from acphold.journal.compaction import compact
+from acphold.journal.entries import Segment
+from acphold.journal.fold import fold
+from acphold.journal.replay import replay
 from tests.journal.conversations import (
     CONVERSATIONS,
     OPENED,

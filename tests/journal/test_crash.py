@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.journal import NewSession, SqliteJournal
+import acphold
+from acphold.journal import NewSession, SqliteJournal
 
 WRITER = """
 import asyncio, random, sys
-from holdfast.journal import SqliteJournal
+from acphold.journal import SqliteJournal
 
 async def main(path, seed):
     random.seed(seed)
@@ -38,7 +38,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 def acknowledged(path: Path, seed: int, appends: int) -> int:
     """Kill a writer after that many appends; the last number it acknowledged."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(acphold.__file__).parents[1])}
     command = [sys.executable, "-c", WRITER, str(path), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as writer:
         assert writer.stdout is not None

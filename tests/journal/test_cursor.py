@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import INVALID_PARAMS, CursorError
-from holdfast.journal import ListFilter, ListKey, cursor
+from acphold.errors import INVALID_PARAMS, CursorError
+from acphold.journal import ListFilter, ListKey, cursor
 
 SECRET = b"s" * 32
 KEYS = st.builds(ListKey, st.integers(0, 1 << 50), st.text(st.characters(codec="utf-8")))

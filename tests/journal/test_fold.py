@@ -7,8 +7,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.journal.entries import Entry
-from holdfast.journal.fold import (
+from acphold.journal.entries import Entry
+from acphold.journal.fold import (
     EMPTY,
     Message,
     SessionState,
@@ -18,7 +18,7 @@ from holdfast.journal.fold import (
     opened_setting,
     update_kind,
 )
-from holdfast.journal.settings import NO_SETTINGS
+from acphold.journal.settings import NO_SETTINGS
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -121,7 +121,7 @@ def test_a_prompt_is_a_message_of_its_own_and_its_echo_is_none() -> None:
             Entry(9, "prompt", 0, b'[{"type":"text","text":"there"}]'),
         ]
     )
-    assert said(state) == [("user", "holdfast-7", "Hi"), ("user", "holdfast-9", "there")]
+    assert said(state) == [("user", "acphold-7", "Hi"), ("user", "acphold-9", "there")]
     assert (state.turn, state.turns) == ("running", 2)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession, SqliteJournal
 
 
 async def test_the_newest_link_is_the_one_to_use(journal: SqliteJournal) -> None:

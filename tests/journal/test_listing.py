@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.journal import ListFilter, ListKey, NewSession, SessionRow, SqliteJournal
-from holdfast.journal.listing import page
-from holdfast.journal.opening import open_journal
+from acphold.journal import ListFilter, ListKey, NewSession, SessionRow, SqliteJournal
+from acphold.journal.listing import page
+from acphold.journal.opening import open_journal
 
 EVERYTHING = ListFilter(include_unprompted=True)
 

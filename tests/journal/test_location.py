@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import JournalUnavailableError
-from holdfast.journal.location import default_location, journal_path
+from acphold.errors import JournalUnavailableError
+from acphold.journal.location import default_location, journal_path
 
 
 def test_a_url_or_a_path_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_a_url_or_a_path_names_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert journal_path("/odd name?%20#.db") == "/odd name?%20#.db"
 
 
-@pytest.mark.parametrize("url", ["postgresql://db/holdfast", "postgres://db"])
+@pytest.mark.parametrize("url", ["postgresql://db/acphold", "postgres://db"])
 def test_postgresql_is_not_in_this_release(url: str) -> None:
     with pytest.raises(JournalUnavailableError, match="not in this release"):
         journal_path(url)
@@ -38,15 +38,15 @@ def test_what_names_no_file_is_refused(url: str) -> None:
 
 def test_the_default_is_in_the_users_folder_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.delenv("HOLDFAST_JOURNAL", raising=False)
+    monkeypatch.delenv("ACPHOLD_JOURNAL", raising=False)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
-    assert default_location() == "/home/me/.local/share/holdfast/journal.db"
+    assert default_location() == "/home/me/.local/share/acphold/journal.db"
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    assert default_location() == "/home/me/.local/share/holdfast/journal.db"
+    assert default_location() == "/home/me/.local/share/acphold/journal.db"
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert default_location() == "/home/me/Library/Application Support/holdfast/journal.db"
+    assert default_location() == "/home/me/Library/Application Support/acphold/journal.db"
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert default_location() == "/data/holdfast/journal.db"
-    monkeypatch.setenv("HOLDFAST_JOURNAL", "sqlite:///mine.db")
+    assert default_location() == "/data/acphold/journal.db"
+    monkeypatch.setenv("ACPHOLD_JOURNAL", "sqlite:///mine.db")
     assert default_location() == "sqlite:///mine.db"

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import (
+from acphold.errors import (
     JournalError,
     JournalUnavailableError,
     NewerJournalError,
     NotAJournalError,
 )
-from holdfast.journal import NewSession, Segment, SqliteJournal
-from holdfast.journal.migrations import VERSION
+from acphold.journal import NewSession, Segment, SqliteJournal
+from acphold.journal.migrations import VERSION
 
 RAW = b'{"sessionUpdate":"from_the_future"}'
 NOBODY = 65534
@@ -91,7 +91,7 @@ def read_only(folder: Path) -> Iterator[None]:
 @pytest.mark.parametrize("content", [b"# Notes\n", b"x" * 5000, b"SQLite format 3\0", b"\0" * 200])
 def test_a_file_that_is_no_database_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    refused(path, NotAJournalError, "not a holdfast journal", "--journal")
+    refused(path, NotAJournalError, "not a acphold journal", "--journal")
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
@@ -111,7 +111,7 @@ async def test_a_journal_of_a_later_release_is_refused(path: Path) -> None:
     database.execute("PRAGMA user_version = 99")
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
-    refused(path, NewerJournalError, "version 99", f"up to {VERSION}", "update holdfast")
+    refused(path, NewerJournalError, "version 99", f"up to {VERSION}", "update acphold")
 
 
 async def test_a_later_release_that_is_still_at_work_is_noticed(path: Path) -> None:
@@ -137,8 +137,8 @@ def test_a_folder_that_cannot_be_made_is_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(JournalUnavailableError, match="file/journal"):
         SqliteJournal.open(tmp_path / "file" / "journal.db")
-    with pytest.raises(JournalUnavailableError, match="/proc/holdfast"):
-        SqliteJournal.open("/proc/holdfast/journal.db")
+    with pytest.raises(JournalUnavailableError, match="/proc/acphold"):
+        SqliteJournal.open("/proc/acphold/journal.db")
 
 
 def test_without_create_no_journal_is_made(path: Path) -> None:

@@ -6,10 +6,10 @@ import json
 
 from hypothesis import given, settings
 
-from holdfast.journal.entries import Entry, Segment
-from holdfast.journal.fold import fold
-from holdfast.journal.joining import CHUNK_CHARACTERS
-from holdfast.journal.replay import Replayed, replay
+from acphold.journal.entries import Entry, Segment
+from acphold.journal.fold import fold
+from acphold.journal.joining import CHUNK_CHARACTERS
+from acphold.journal.replay import Replayed, replay
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -71,7 +71,7 @@ def test_joined_chunks_stay_within_their_bound() -> None:
     assert len(sent) == 4
 
 
-def test_what_holdfast_does_not_know_passes_byte_for_byte() -> None:
+def test_what_acphold_does_not_know_passes_byte_for_byte() -> None:
     raws = [b'{ "sessionUpdate" : "brand_new", "n": 1.0e2 }', b'{"sessionUpdate":"\\ud83d"}']
     assert replay_updates(*raws) == raws
 
@@ -82,14 +82,14 @@ def test_a_prompt_comes_as_one_chunk_for_each_block_under_one_id() -> None:
     )
     sent = [json.loads(sent.raw) for sent in replay([Segment(5, 5, "prompt", 0, blocks)])]
     assert sent == [
-        {"sessionUpdate": "user_message_chunk", "messageId": "holdfast-5", "content": block}
+        {"sessionUpdate": "user_message_chunk", "messageId": "acphold-5", "content": block}
         for block in json.loads(blocks)
     ]
 
 
 def test_a_prompt_that_stands_for_more_numbers_keeps_its_id() -> None:
     (sent,) = replay([Segment(5, 9, "prompt", 0, b'[{"type":"text","text":"See"}]')])
-    assert json.loads(sent.raw)["messageId"] == "holdfast-5"
+    assert json.loads(sent.raw)["messageId"] == "acphold-5"
 
 
 def test_params_with_more_than_an_update_come_whole() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.journal import NewSession, SqliteJournal
-from holdfast.journal.entries import Entry
-from holdfast.journal.searchable import TEXT_CHARACTERS, searchable_text
+from acphold.journal import NewSession, SqliteJournal
+from acphold.journal.entries import Entry
+from acphold.journal.searchable import TEXT_CHARACTERS, searchable_text
 from tests.journal.conversations import chunk, encode
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from holdfast.journal import Lease, NewSession, Segment, SqliteJournal, settling
-from holdfast.journal.fold import Message, fold
+from acphold.journal import Lease, NewSession, Segment, SqliteJournal, settling
+from acphold.journal.fold import Message, fold
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of
 
 Pieces = list[tuple[str, list[bytes]]]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import (
+from acphold.errors import (
     AmbiguousIdError,
     JournalUnavailableError,
     LeaseLostError,
     SessionExistsError,
     UnknownSessionError,
 )
-from holdfast.journal import Journal, Lease, NewSession, Segment, SqliteJournal
+from acphold.journal import Journal, Lease, NewSession, Segment, SqliteJournal
 from tests.journal.conversations import chunk, encode
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'
@@ -54,7 +54,7 @@ async def test_an_id_is_taken_once(journal: SqliteJournal) -> None:
 
 
 async def test_the_folder_and_all_files_are_the_users_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "holdfast"
+    folder = tmp_path / "new" / "acphold"
     journal = SqliteJournal.open(folder / "journal.db")
     await begun(journal)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.journal import NewSession, SqliteJournal, Standing
+from acphold.journal import NewSession, SqliteJournal, Standing
 from tests.journal.conversations import CONVERSATIONS
 
 Pieces = list[tuple[str, list[bytes]]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.schema import EnvVariable, McpServerStdio
+from acphold.schema import EnvVariable, McpServerStdio
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 

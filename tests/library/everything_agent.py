@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-import holdfast
+import acphold
 
-agent = holdfast.Agent("everything", version="1")
+agent = acphold.Agent("everything", version="1")
 agent.mode("ask", "Ask", "Asks first")
 agent.mode("code")
 
 
 @agent.prompt
-async def do(turn: holdfast.Turn) -> None:
+async def do(turn: acphold.Turn) -> None:
     match turn.text.split():
         case ["set", key, value]:
             turn.session.store[key] = value
@@ -32,11 +32,11 @@ async def do(turn: holdfast.Turn) -> None:
         case _:
             try:
                 await use_tools(turn)
-            except holdfast.HoldfastError as error:
+            except acphold.AcpholdError as error:
                 await turn.say(str(error))
 
 
-async def work(turn: holdfast.Turn) -> None:
+async def work(turn: acphold.Turn) -> None:
     await turn.think("I should look ")
     await turn.think("first")
     await turn.plan(["look", "change"])
@@ -49,7 +49,7 @@ async def work(turn: holdfast.Turn) -> None:
         await turn.say(word)
 
 
-async def use_tools(turn: holdfast.Turn) -> None:
+async def use_tools(turn: acphold.Turn) -> None:
     match turn.text.split(maxsplit=2):
         case ["read", path]:
             await turn.say(await turn.files.read(path))

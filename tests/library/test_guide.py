@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import holdfast
-from holdfast.testing import connect
+import acphold
+from acphold.testing import connect
 from tests.library.conftest import mcp_server
 
 GUIDE = Path(__file__).parents[2] / "docs" / "library.md"
@@ -43,7 +43,7 @@ def sections() -> list[Section]:
 def run(section: Section) -> dict[str, Any]:
     """The names a section's program defines."""
     names: dict[str, Any] = {"__name__": "guide"}
-    with holdfast.Agent.imported():
+    with acphold.Agent.imported():
         exec(compile(section.code, f"{GUIDE.name}: {section.title}", "exec"), names)
     return names
 
@@ -51,7 +51,7 @@ def run(section: Section) -> dict[str, Any]:
 @pytest.mark.parametrize("section", sections(), ids=lambda section: section.title)
 async def test_the_agent_of_a_section_answers_as_it_says(section: Section, work: Path) -> None:
     agent = run(section)["agent"]
-    assert isinstance(agent, holdfast.Agent)
+    assert isinstance(agent, acphold.Agent)
     (work / "notes.txt").write_text("a weed in here\n")
     servers = [mcp_server()] if "turn.mcp" in section.code else []
     async with connect(agent) as client:
@@ -93,11 +93,11 @@ def test_the_commands_run(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(first.code)
     blocks = [code for language, code in BLOCK.findall(GUIDE.read_text()) if language == "console"]
     commands = [line.removeprefix("$ ") for code in blocks for line in code.splitlines()]
-    assert commands == ["holdfast run agent.py"]
+    assert commands == ["acphold run agent.py"]
     for command in commands:
         _, *arguments = command.split()
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *arguments, "--journal", "journal.db"],
+            [sys.executable, "-m", "acphold", *arguments, "--journal", "journal.db"],
             cwd=tmp_path,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-import holdfast
-from holdfast.schema import UnknownMcpServer
-from holdfast.testing import Client, connect
-from tests.agents.test_serving import call
-from tests.agents.test_turn import agent_that
+import acphold
+from acphold.schema import UnknownMcpServer
+from acphold.testing import Client, connect
+from tests.library.test_serving import call
+from tests.library.test_turn import agent_that
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -88,9 +88,9 @@ async def test_a_tool_of_the_client_is_called_with_progress() -> None:
 
 
 async def test_a_client_that_does_not_know_the_method_is_told_so_once() -> None:
-    async def use(turn: holdfast.Turn) -> None:
+    async def use(turn: acphold.Turn) -> None:
         assert await turn.mcp.tools() == ()
-        with pytest.raises(holdfast.McpError, match="'test': its client does not know"):
+        with pytest.raises(acphold.McpError, match="'test': its client does not know"):
             await turn.mcp.call("test", "add")
         await turn.say(turn.mcp["test"].error or "")
 

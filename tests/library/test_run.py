@@ -1,4 +1,4 @@
-"""`holdfast run`, `agent.run()`, and what an editor sees of either."""
+"""`acphold run`, `agent.run()`, and what an editor sees of either."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 from tests.editor import editor
 
 ECHO = """
-import holdfast
+import acphold
 
 if __name__ != "__main__":
     print("printed while it is imported")
-agent = holdfast.Agent("echo", version="1.0")
+agent = acphold.Agent("echo", version="1.0")
 
 @agent.prompt
-async def echo(turn: holdfast.Turn) -> None:
+async def echo(turn: acphold.Turn) -> None:
     print("printed in a turn")
     await turn.say(turn.text)
 
@@ -37,14 +37,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def holdfast(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "holdfast", *arguments]
+def acphold(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "acphold", *arguments]
 
 
 def failed(*arguments: str, cwd: Path) -> tuple[int, str]:
-    """The exit code of `holdfast run`, and what it said on stderr; nothing is on stdout."""
+    """The exit code of `acphold run`, and what it said on stderr; nothing is on stdout."""
     done = subprocess.run(
-        holdfast("run", *arguments),
+        acphold("run", *arguments),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -58,7 +58,7 @@ def failed(*arguments: str, cwd: Path) -> tuple[int, str]:
 async def hears_itself(command: list[str], journal: Path) -> None:
     """The agent behind `command` answers, and nothing but ACP is on its stdout.
 
-    `journal` is where HOLDFAST_JOURNAL points to.
+    `journal` is where ACPHOLD_JOURNAL points to.
     """
     async with editor(command, journal=journal) as client:
         hello = await client.initialize()
@@ -76,21 +76,21 @@ async def test_an_agent_is_run_as_a_program(file: Path, journal: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ":agent"])
 async def test_an_agent_is_run_by_its_file(file: Path, journal: Path, name: str) -> None:
-    await hears_itself(holdfast("run", f"{file}{name}"), journal)
+    await hears_itself(acphold("run", f"{file}{name}"), journal)
 
 
 async def test_an_agent_is_run_by_its_module(
     file: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(file.parent), prepend=":")
-    await hears_itself(holdfast("run", "my_agent:agent"), journal)
+    await hears_itself(acphold("run", "my_agent:agent"), journal)
 
 
 async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Path) -> None:
     journal, log = tmp_path / "other.db", tmp_path / "log"
     options = ["--journal", str(journal), "--log-file", str(log), "--log-level=info"]
     limits = ["--mcp-timeout", "2.5", "--cancel-grace=1", "--max-message", "1M"]
-    command = holdfast("run", *options, str(file), *limits)
+    command = acphold("run", *options, str(file), *limits)
     await hears_itself(command, tmp_path / "unused.db")
     made = os.listdir(tmp_path)
     assert {"other.db", "log"} <= set(made)
@@ -107,7 +107,7 @@ async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Pa
         (("missing.py",), 5, "missing.py cannot be imported"),
         (("missing_module",), 5, "No module named 'missing_module'"),
         (("my_agent.py:other",), 5, "my_agent.py has nothing called 'other'"),
-        (("my_agent.py:echo",), 5, "has a function called 'echo': a holdfast.Agent is wanted"),
+        (("my_agent.py:echo",), 5, "has a function called 'echo': a acphold.Agent is wanted"),
         (("broken.py",), 5, "ZeroDivisionError"),
         (("silent.py",), 5, "answers no prompts"),
     ],
@@ -117,14 +117,14 @@ def test_what_cannot_be_run_is_told(
 ) -> None:
     (file.parent / "broken.py").write_text("1 / 0\n")
     (file.parent / "silent.py").write_text(
-        'import holdfast\nagent = holdfast.Agent("silent", version="1")\n'
+        'import acphold\nagent = acphold.Agent("silent", version="1")\n'
     )
     exit_code, stderr = failed(*arguments, cwd=file.parent)
     assert (exit_code, why in stderr) == (code, True), stderr
 
 
 def test_the_help_names_every_option(tmp_path: Path) -> None:
-    done = subprocess.run(holdfast("run", "--help"), capture_output=True, text=True, check=True)
+    done = subprocess.run(acphold("run", "--help"), capture_output=True, text=True, check=True)
     for option in ("--journal", "--mcp-timeout", "--cancel-grace", "--log-file"):
         assert option in done.stdout
 
@@ -134,7 +134,7 @@ async def test_a_journal_that_cannot_be_opened_is_told_to_the_editor(
 ) -> None:
     torn = tmp_path / "torn.db"
     torn.write_bytes(b"this is no journal, whatever its name" * 100)
-    async with editor(holdfast("run", str(file)), journal=torn) as client:
+    async with editor(acphold("run", str(file)), journal=torn) as client:
         refused = await client.refused("initialize", {"protocolVersion": 1})
         assert "not a" in refused.message
     assert torn.read_bytes().startswith(b"this is no journal")
@@ -147,7 +147,7 @@ def test_a_terminal_is_told_that_an_editor_is_wanted(file: Path, journal: Path) 
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "HOLDFAST_JOURNAL": str(journal)},
+        env={**os.environ, "ACPHOLD_JOURNAL": str(journal)},
     )
     os.close(theirs)
     try:
@@ -161,10 +161,10 @@ def test_a_terminal_is_told_that_an_editor_is_wanted(file: Path, journal: Path) 
 
 def test_importing_the_package_imports_neither_the_library_nor_what_is_optional() -> None:
     code = (
-        "import sys, holdfast; early = set(sys.modules); holdfast.Agent;"
+        "import sys, acphold; early = set(sys.modules); acphold.Agent;"
         "heavy = {'mcp', 'pydantic', 'click', 'rich', 'starlette', 'httpx2', 'anyio'};"
         "print(sorted(heavy & set(sys.modules)), 'asyncio' in early,"
-        " 'holdfast.workspace.files' in sys.modules, 'holdfast.agents.process' in sys.modules)"
+        " 'acphold.workspace.files' in sys.modules, 'acphold.agents.wrapped' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] False False False"

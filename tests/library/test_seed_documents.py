@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.schema import McpServerStdio
+from acphold.schema import McpServerStdio
 from tests.editor import Editor, editor, prompt_params
 from tests.library.conftest import broken_server, mcp_server
 from tests.library.http_server import http_server

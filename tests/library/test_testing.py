@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.schema import RequestPermissionRequest
-from holdfast.testing import connect
-from tests.agents.test_turn import agent_that
+import acphold
+from acphold.schema import RequestPermissionRequest
+from acphold.testing import connect
+from tests.library.test_turn import agent_that
 
 
-async def ask(turn: holdfast.Turn) -> None:
+async def ask(turn: acphold.Turn) -> None:
     await turn.say(str(await turn.allowed(turn.text)))
 
 
@@ -31,12 +31,12 @@ async def test_permissions_are_answered_by_a_script_or_a_function() -> None:
 
 async def test_an_answer_that_was_not_offered_is_a_mistake_of_the_test() -> None:
     async with connect(agent_that(ask), permission="perhaps") as client:
-        with pytest.raises(holdfast.RemoteError, match="the agent offers no 'perhaps'"):
+        with pytest.raises(acphold.RemoteError, match="the agent offers no 'perhaps'"):
             await (await client.new_session()).prompt("Well?")
 
 
 async def test_a_result_has_everything_the_agent_did() -> None:
-    async def work(turn: holdfast.Turn) -> None:
+    async def work(turn: acphold.Turn) -> None:
         await turn.think("hm")
         await turn.plan(["first"])
         async with turn.tool("Look") as call:
@@ -74,6 +74,6 @@ async def test_a_journal_may_be_kept(tmp_path: Path) -> None:
 
 
 async def test_an_agent_that_is_wrong_is_told_at_once() -> None:
-    with pytest.raises(holdfast.DeclarationError, match="answers no prompts"):
-        async with connect(holdfast.Agent("test", version="1")):
+    with pytest.raises(acphold.DeclarationError, match="answers no prompts"):
+        async with connect(acphold.Agent("test", version="1")):
             pass

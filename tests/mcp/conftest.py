@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.mcp import Connection, Facing, Server, Servers
-from holdfast.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
+from acphold.mcp import Connection, Facing, Server, Servers
+from acphold.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
 from tests.mcp.http_faults import FaultyHttp, faulty_http
 from tests.npm import installed, node
 
@@ -170,7 +170,7 @@ async def gather(tmp_path: Path) -> AsyncIterator[Gather]:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for programs that do not end at the end of their stdin, as `everything` does."""
-    monkeypatch.setattr("holdfast.mcp.program.GRACE", 0.4)
+    monkeypatch.setattr("acphold.mcp.program.GRACE", 0.4)
 
 
 @pytest.fixture

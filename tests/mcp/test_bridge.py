@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import holdfast
-from holdfast.errors import InvalidParamsError
-from holdfast.mcp import Connection, Facing, Progress, bridge_server
-from holdfast.mcp.bridge import COMMAND, bridged_server
-from holdfast.schema import (
+import acphold
+from acphold.errors import InvalidParamsError
+from acphold.mcp import Connection, Facing, Progress, bridge_server
+from acphold.mcp.bridge import COMMAND, bridged_server
+from acphold.schema import (
     EnvVariable,
     HttpHeader,
     McpServerHttp,
@@ -25,9 +25,7 @@ from holdfast.schema import (
 from tests.mcp.conftest import SECRET, Connect, until
 from tests.mcp.http_faults import FaultyHttp
 
-MAIN = (
-    "import os, sys; from holdfast.mcp.bridge import run_bridge; sys.exit(run_bridge(os.environ))"
-)
+MAIN = "import os, sys; from acphold.mcp.bridge import run_bridge; sys.exit(run_bridge(os.environ))"
 
 Remote = McpServerHttp | McpServerSse
 
@@ -36,7 +34,7 @@ def handed(server: Remote) -> McpServerStdio:
     """The entry an agent is handed, which starts the code that the command stands for."""
     entry = decode(McpServerStdio, bridge_server(server)).value
     assert (entry.command, *entry.args) == COMMAND
-    source = EnvVariable(name="PYTHONPATH", value=str(Path(holdfast.__file__).parent.parent))
+    source = EnvVariable(name="PYTHONPATH", value=str(Path(acphold.__file__).parent.parent))
     return msgspec.structs.replace(entry, args=("-c", MAIN), env=(*entry.env, source))
 
 
@@ -142,9 +140,9 @@ async def test_the_end_of_the_agent_ends_the_bridge_and_the_session(
 @pytest.mark.parametrize(
     ("env", "field"),
     [
-        ({}, "HOLDFAST_MCP_URL"),
-        ({"HOLDFAST_MCP_URL": "u", "HOLDFAST_MCP_TRANSPORT": "ftp"}, "HOLDFAST_MCP_TRANSPORT"),
-        ({"HOLDFAST_MCP_URL": "u", "HOLDFAST_MCP_HEADERS": SECRET}, "HOLDFAST_MCP_HEADERS"),
+        ({}, "ACPHOLD_MCP_URL"),
+        ({"ACPHOLD_MCP_URL": "u", "ACPHOLD_MCP_TRANSPORT": "ftp"}, "ACPHOLD_MCP_TRANSPORT"),
+        ({"ACPHOLD_MCP_URL": "u", "ACPHOLD_MCP_HEADERS": SECRET}, "ACPHOLD_MCP_HEADERS"),
     ],
 )
 def test_an_environment_that_names_no_server_is_told(env: dict[str, str], field: str) -> None:
@@ -155,7 +153,7 @@ def test_an_environment_that_names_no_server_is_told(env: dict[str, str], field:
 
 
 def test_headers_may_be_written_as_an_object_too() -> None:
-    env = {"HOLDFAST_MCP_URL": "http://h", "HOLDFAST_MCP_HEADERS": '{"A": "b"}'}
+    env = {"ACPHOLD_MCP_URL": "http://h", "ACPHOLD_MCP_HEADERS": '{"A": "b"}'}
     assert bridged_server(env).headers == (HttpHeader(name="A", value="b"),)
 
 

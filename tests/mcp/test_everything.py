@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.mcp import Connection, Facing, Progress, Server
-from holdfast.schema import ImageContent, McpServerStdio, TextResourceContents
+from acphold.mcp import Connection, Facing, Progress, Server
+from acphold.schema import ImageContent, McpServerStdio, TextResourceContents
 from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, on_stdio, until
 
 JsonObject = dict[str, object]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.errors import McpAnswerError, McpConnectError, McpLostError
-from holdfast.mcp import Lost, Ready, Server
-from holdfast.schema import HttpHeader, McpServerHttp, McpServerSse
+from acphold.errors import McpAnswerError, McpConnectError, McpLostError
+from acphold.mcp import Lost, Ready, Server
+from acphold.schema import HttpHeader, McpServerHttp, McpServerSse
 from tests.mcp.conftest import SECRET, Connect, Gather
 from tests.mcp.http_faults import FaultyHttp
 

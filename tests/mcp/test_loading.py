@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from holdfast.errors import McpConnectError
-from holdfast.mcp import loading
+from acphold.errors import McpConnectError
+from acphold.mcp import loading
 from tests.mcp.conftest import Connect, Faulty
 
 HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
@@ -17,9 +17,9 @@ HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', '
 def test_importing_the_room_imports_neither_the_sdk_nor_anything_heavy() -> None:
     code = f"""
 import sys
-import holdfast.errors, holdfast.schema, holdfast.rpc, holdfast.transports, asyncio
+import acphold.errors, acphold.schema, acphold.rpc, acphold.transports, asyncio
 before = set(sys.modules)
-import holdfast.mcp
+import acphold.mcp
 print(sorted({HEAVY} & (set(sys.modules) - before)))
 """
     done = subprocess.run(
@@ -31,7 +31,7 @@ print(sorted({HEAVY} & (set(sys.modules) - before)))
 def test_the_loop_stays_live_while_the_sdk_is_imported() -> None:
     code = """
 import asyncio, time
-from holdfast.mcp.loading import load_sdk
+from acphold.mcp.loading import load_sdk
 
 async def main():
     loading = asyncio.gather(*(load_sdk() for _ in range(8)))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.errors import (
+from acphold.errors import (
     ConnectionLostError,
     InvalidParamsError,
     McpAnswerError,
@@ -17,7 +17,7 @@ from holdfast.errors import (
     MethodNotFoundError,
     RemoteError,
 )
-from holdfast.mcp import (
+from acphold.mcp import (
     Channel,
     Connection,
     Facing,
@@ -28,8 +28,8 @@ from holdfast.mcp import (
     Ready,
     named_servers,
 )
-from holdfast.mcp.servers import provided_ids
-from holdfast.schema import McpCapabilities
+from acphold.mcp.servers import provided_ids
+from acphold.schema import McpCapabilities
 from tests.mcp.conftest import Connect, until
 
 SERVER = McpServerAcp(name="mine", server_id="srv-1")

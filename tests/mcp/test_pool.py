@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.errors import McpError
-from holdfast.mcp import Connecting, Failed, Ready
-from holdfast.schema import HttpHeader, McpServerHttp, McpServerStdio
+from acphold.errors import McpError
+from acphold.mcp import Connecting, Failed, Ready
+from acphold.schema import HttpHeader, McpServerHttp, McpServerStdio
 from tests.mcp.conftest import SECRET, Connect, Faulty, Gather, until
 from tests.mcp.http_faults import FaultyHttp
 
@@ -83,7 +83,7 @@ async def test_a_lost_server_is_back_when_the_tools_are_asked_for(
 async def test_a_failed_server_is_tried_again_beside_the_others(
     faulty: Faulty, gather: Gather, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.mcp.pool.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("acphold.mcp.pool.RETRY_SECONDS", 0.0)
     script = tmp_path / "server"
     told: dict[str, str] = {}
     later = McpServerStdio(name="later", command=str(script), args=(), env=())

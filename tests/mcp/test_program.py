@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.errors import McpAnswerError, McpConnectError, McpLostError
-from holdfast.mcp import Connecting, Connection, Facing, Failed, Lost, Progress, Ready
-from holdfast.mcp.program import Program
-from holdfast.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
+from acphold.errors import McpAnswerError, McpConnectError, McpLostError
+from acphold.mcp import Connecting, Connection, Facing, Failed, Lost, Progress, Ready
+from acphold.mcp.program import Program
+from acphold.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from tests.mcp.conftest import SECRET, Connect, Faulty, until
 
 Runs = Callable[[int], bool]
@@ -323,8 +323,8 @@ async def test_a_task_that_is_cancelled_again_and_again_ends(
 
 OWNER = """
 import asyncio, json, sys
-from holdfast.mcp import Connection, Facing
-from holdfast.schema import EnvVariable, McpServerStdio
+from acphold.mcp import Connection, Facing
+from acphold.schema import EnvVariable, McpServerStdio
 
 async def main():
     env = tuple(EnvVariable(name=n, value=v) for n, v in json.loads(sys.argv[2]).items())
@@ -339,7 +339,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
-async def test_sigkill_of_holdfast_leaves_nothing_behind(
+async def test_sigkill_of_acphold_leaves_nothing_behind(
     faulty: Faulty, pids: Path, tmp_path: Path, runs: Runs
 ) -> None:
     server = faulty("child_apart")

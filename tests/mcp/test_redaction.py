@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.mcp.redaction import MARK, Redaction
-from holdfast.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
+from acphold.mcp.redaction import MARK, Redaction
+from acphold.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
 
 
 def redaction(*values: str) -> Redaction:

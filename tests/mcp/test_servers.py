@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidParamsError
-from holdfast.mcp import checked_server, named_servers
-from holdfast.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio
+from acphold.errors import InvalidParamsError
+from acphold.mcp import checked_server, named_servers
+from acphold.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio
 
 ALL = McpCapabilities(http=True, sse=True)
 SECRET = "sk-c0ffee"

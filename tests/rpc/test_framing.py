@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.rpc.framing import HEAD, TAIL, LineBuffer, Oversize
+from acphold.rpc.framing import HEAD, TAIL, LineBuffer, Oversize
 
 LINES = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=8)
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import (
+from acphold.errors import (
+    AcpholdError,
     ConnectionLostError,
-    HoldfastError,
     InvalidParamsError,
     MethodNotFoundError,
     RemoteError,
 )
-from holdfast.rpc import NotificationReceived, Peer, RequestReceived, connected, to_wire
-from holdfast.rpc.peer import HIGH_WATER, UNREAD, Answer
-from holdfast.schema import (
+from acphold.rpc import NotificationReceived, Peer, RequestReceived, connected, to_wire
+from acphold.rpc.peer import HIGH_WATER, UNREAD, Answer
+from acphold.schema import (
     CANCEL,
     LIST_SESSIONS,
     PROMPT,
@@ -31,7 +31,7 @@ from holdfast.schema import (
     SetSessionModeRequest,
     decode_blocks,
 )
-from holdfast.transports import MemoryTransport, memory_pair
+from acphold.transports import MemoryTransport, memory_pair
 
 DEADLINE = 10.0
 
@@ -411,12 +411,12 @@ async def test_an_error_to_the_peer_carries_no_exception_text_but_an_incident_of
             MethodNotFoundError("x/y"),
             {"code": -32601, "message": "method not found: x/y", "data": {"method": "x/y"}},
         ),
-        (HoldfastError("two\nlines"), {"code": -32603, "message": "two lines"}),
-        (HoldfastError(""), {"code": -32603, "message": "error"}),
+        (AcpholdError("two\nlines"), {"code": -32603, "message": "two lines"}),
+        (AcpholdError(""), {"code": -32603, "message": "error"}),
     ],
 )
 async def test_our_own_errors_speak_for_themselves(
-    raised: HoldfastError, expected: dict[str, Any]
+    raised: AcpholdError, expected: dict[str, Any]
 ) -> None:
     async with peer_and_wire() as (_, ear, wire):
 
@@ -524,7 +524,7 @@ async def test_replies_to_garbage_do_not_pile_up_for_a_peer_that_does_not_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with peer_and_wire() as (peer, ear, wire):
-        caplog.set_level(logging.CRITICAL, "holdfast.rpc.peer")
+        caplog.set_level(logging.CRITICAL, "acphold.rpc.peer")
         for _ in range(20):
             wire.send(*[b"garbage"] * 1000)
         wire.send({"id": 1, "method": "m"})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.rpc import (
+from acphold.rpc import (
     Event,
     MalformedReceived,
     NotificationReceived,
@@ -19,7 +19,7 @@ from holdfast.rpc import (
     WireError,
     wire_error,
 )
-from holdfast.rpc.oversize import MAX_DEPTH, too_deep
+from acphold.rpc.oversize import MAX_DEPTH, too_deep
 
 
 def one(line: bytes, protocol: Protocol | None = None) -> Event:

@@ -16,11 +16,11 @@ import msgspec
 from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import fields as struct_fields
 
-import holdfast.schema as ours
-from holdfast.schema.elicitation import NEEDS
-from holdfast.schema.mend import lenience_of
-from holdfast.schema.methods import PROTOCOL_METHODS
-from holdfast.schema.shapes import Known, Nothing, Otherwise
+import acphold.schema as ours
+from acphold.schema.elicitation import NEEDS
+from acphold.schema.mend import lenience_of
+from acphold.schema.methods import PROTOCOL_METHODS
+from acphold.schema.shapes import Known, Nothing, Otherwise
 
 Json = dict[str, Any]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import fields as struct_fields
 
-import holdfast.schema as ours
-from holdfast.schema.shapes import Known, Nothing, Otherwise
+import acphold.schema as ours
+from acphold.schema.shapes import Known, Nothing, Otherwise
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 json_values: st.SearchStrategy[object] = st.recursive(

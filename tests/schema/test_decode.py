@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from holdfast.errors import InvalidParamsError
-from holdfast.schema import (
+from acphold.errors import InvalidParamsError
+from acphold.schema import (
     AgentMessageChunk,
     AuthMethodAgent,
     AuthMethodTerminal,

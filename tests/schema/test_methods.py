@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import TypeVar, assert_type
 
-import holdfast.schema as schema
-from holdfast.schema import (
+import acphold.schema as schema
+from acphold.schema import (
     AGENT_METHODS,
     CANCEL,
     CLIENT_METHODS,
@@ -58,13 +58,13 @@ def test_every_method_is_found_by_its_wire_name() -> None:
 
 def test_importing_the_types_builds_no_decoder_and_loads_no_slow_path() -> None:
     program = (
-        "import sys, json as before; del sys.modules['json']; import holdfast.schema as s;"
-        "from holdfast.schema.decode import _decoders;"
+        "import sys, json as before; del sys.modules['json']; import acphold.schema as s;"
+        "from acphold.schema.decode import _decoders;"
         "before.dump([sorted(sys.modules), len(_decoders)], sys.stdout)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, timeout=30
     )
     modules, decoders = json.loads(done.stdout)
-    assert not {"json", "holdfast.schema.mend", "holdfast.schema.scan"} & set(modules)
+    assert not {"json", "acphold.schema.mend", "acphold.schema.scan"} & set(modules)
     assert decoders == 0

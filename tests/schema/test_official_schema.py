@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 
-from holdfast.errors import InvalidParamsError
-from holdfast.schema import Decoded, decode, encode
+from acphold.errors import InvalidParamsError
+from acphold.schema import Decoded, decode, encode
 from tests.npm import installed
 from tests.schema.comparison import OTHER_NAMES, Json, differences, our_objects, our_structs
 from tests.schema.strategies import instances, json_values

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from holdfast.schema import (
+from acphold.schema import (
     AGENT_METHODS,
     CLIENT_METHODS,
     CompactionSummaryChunk,

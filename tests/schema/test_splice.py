@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidParamsError
-from holdfast.schema import items, members, splice
+from acphold.errors import InvalidParamsError
+from acphold.schema import items, members, splice
 from tests.schema.strategies import json_values
 
 spaces = st.text(" \t\n\r", max_size=2)

@@ -144,7 +144,7 @@ async def test_a_permission_asked_for_after_the_cancel_is_cancelled_without_both
 async def test_an_agent_that_does_not_stop_within_the_grace_is_answered_for_and_its_rest_dropped(
     journal: Path, tmp_path: Path
 ) -> None:
-    go, log = tmp_path / "go", tmp_path / "holdfast.log"
+    go, log = tmp_path / "go", tmp_path / "acphold.log"
     options = ("--cancel-grace", "0.2", "--log-level", "info", "--log-file", str(log))
     async with wrapped(journal, *options) as client:
         session = await client.new()
@@ -243,7 +243,7 @@ async def test_tool_calls_of_a_cancelled_turn_are_closed(journal: Path) -> None:
         assert await turn == CANCELLED
         [closed] = [u for u in client.updates() if u["sessionUpdate"] == "tool_call_update"]
         assert (closed["toolCallId"], closed["status"]) == ("t", "failed")
-        assert all(key.startswith("holdfast/") for key in closed["_meta"])
+        assert all(key.startswith("acphold/") for key in closed["_meta"])
 
 
 async def test_a_prompt_cannot_go_to_an_agent_stuck_in_one_session_and_at_work_in_another(

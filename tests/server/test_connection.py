@@ -1,4 +1,4 @@
-"""What a client gets from `holdfast wrap`, method by method, over real processes."""
+"""What a client gets from `acphold wrap`, method by method, over real processes."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.journal import SqliteJournal
+from acphold.journal import SqliteJournal
 from tests.editor import open_params, prompt_params, received, wrapped
 
 OWN = {"loadSession": True, "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}}}

@@ -102,7 +102,7 @@ async def test_mcp_over_http_and_sse_is_advertised_whatever_the_agent_takes(
         assert told == {"http": True, "sse": True, "acp": True}
 
 
-async def test_the_session_capabilities_are_the_agents_and_those_of_holdfast(
+async def test_the_session_capabilities_are_the_agents_and_those_of_acphold(
     journal: Path,
 ) -> None:
     sessions = {
@@ -127,7 +127,7 @@ async def test_the_session_capabilities_are_the_agents_and_those_of_holdfast(
         }
 
 
-async def test_an_agent_without_any_capabilities_gets_those_of_holdfast(journal: Path) -> None:
+async def test_an_agent_without_any_capabilities_gets_those_of_acphold(journal: Path) -> None:
     async with editor(wrap_command(scripted_agent()), journal=journal) as client:
         can = (await client.initialize())["agentCapabilities"]
         assert can["loadSession"] is True

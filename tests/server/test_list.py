@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession, SqliteJournal
 from tests.editor import received, wrapped
 
 INVALID_PARAMS = -32602

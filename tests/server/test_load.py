@@ -56,12 +56,12 @@ def steps(updates: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def without_ours(client: Editor, session: str) -> list[dict[str, Any]]:
-    """The agent's updates: what the user said, and what holdfast added, left out."""
+    """The agent's updates: what the user said, and what acphold added, left out."""
     return [
         update
         for update in client.updates(session)
         if update["sessionUpdate"] != "user_message_chunk"
-        and not any(key.startswith("holdfast/") for key in update.get("_meta") or {})
+        and not any(key.startswith("acphold/") for key in update.get("_meta") or {})
     ]
 
 
@@ -125,7 +125,7 @@ async def test_the_answer_follows_the_whole_replay_and_nothing_of_it_follows_the
         assert client.text() == text
         await client.prompt(session, {"say": "next"})
         behind = [m["params"]["update"] for m in client.messages[answer + 1 : -1]]
-        assert all("holdfast" in json.dumps(u) or u == say("next") for u in behind)
+        assert all("acphold" in json.dumps(u) or u == say("next") for u in behind)
 
 
 async def test_a_session_that_is_open_here_can_be_loaded_again(

@@ -198,7 +198,7 @@ async def test_modes_and_the_option_that_stands_for_them_are_in_step(journal: Pa
         [told] = await client.until(client.updates)
         assert told["sessionUpdate"] == "config_option_update"
         assert current(told)["mode"] == "code"
-        assert all(key.startswith("holdfast/") for key in told["_meta"])
+        assert all(key.startswith("acphold/") for key in told["_meta"])
         await client.call("session/set_config_option", set_option(session, "mode", "ask"))
         told = await client.until(lambda: client.updates()[1:])
         assert told[0]["sessionUpdate"] == "current_mode_update"

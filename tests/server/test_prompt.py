@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.journal import SqliteJournal
+from acphold.journal import SqliteJournal
 from tests.editor import Refused, prompt_params, received, say, wrapped
 
 

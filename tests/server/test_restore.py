@@ -218,7 +218,7 @@ async def test_context_that_an_agent_sends_back_is_kept_away(
 async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
     journal: Path, tmp_path: Path
 ) -> None:
-    from holdfast.hub.context import CONTEXT_BYTES
+    from acphold.hub.context import CONTEXT_BYTES
 
     log = tmp_path / "agent.jsonl"
     async with wrapped(journal) as client:
@@ -236,7 +236,7 @@ async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
 
 
 def notices(client: Editor) -> list[dict[str, Any]]:
-    return [u for u in client.updates() if "holdfast/notice" in (u.get("_meta") or {})]
+    return [u for u in client.updates() if "acphold/notice" in (u.get("_meta") or {})]
 
 
 async def test_restored_context_is_told_as_a_notice_to_clients_that_show_notices(
@@ -265,7 +265,7 @@ async def test_restored_context_is_told_as_a_message_to_other_clients(journal: P
         await client.prompt(session, {"say": "b"})
         [notice] = notices(client)
         assert notice["sessionUpdate"] == "agent_message_chunk"
-        assert "holdfast" in notice["content"]["text"]
+        assert "acphold" in notice["content"]["text"]
     async with wrapped(journal) as client:
         await client.load(session)
         assert client.text() == "ab"

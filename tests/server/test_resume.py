@@ -30,7 +30,7 @@ async def test_resume_sends_not_one_replayed_update(
         assert len(client.messages) == 2
         await client.prompt(session, {"say": "b"})
         assert client.text().endswith("b")
-        assert "a" not in client.text().replace("[holdfast] The agent lost", "")[:1]
+        assert "a" not in client.text().replace("[acphold] The agent lost", "")[:1]
         assert client.text("agent_thought_chunk") == ""
 
 

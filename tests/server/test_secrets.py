@@ -39,7 +39,7 @@ def written(folder: Path, but: Path) -> list[Path]:
 async def test_values_of_env_and_headers_are_in_no_journal_log_or_error(
     journal: Path, tmp_path: Path
 ) -> None:
-    agents_log, log = tmp_path / "agent.jsonl", tmp_path / "holdfast.log"
+    agents_log, log = tmp_path / "agent.jsonl", tmp_path / "acphold.log"
     options = ("--log-level", "debug", "--log-file", str(log))
     agent: dict[str, Any] = {"capabilities": CAN, "log": str(agents_log)}
     servers = [STDIO, HTTP]
@@ -75,7 +75,7 @@ async def test_values_of_env_and_headers_are_in_no_journal_log_or_error(
 async def test_a_refusal_does_not_repeat_them(
     journal: Path, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
-    log = tmp_path / "holdfast.log"
+    log = tmp_path / "acphold.log"
     options = ("--log-level", "debug", "--log-file", str(log))
     async with wrapped(journal, *options, capabilities=CAN) as client:
         params = {"cwd": "/", "mcpServers": [wrong]}
@@ -99,7 +99,7 @@ async def test_a_refusal_does_not_repeat_them(
 async def test_a_malformed_line_of_the_client_is_not_written_into_the_log(
     journal: Path, tmp_path: Path, line: str
 ) -> None:
-    log = tmp_path / "holdfast.log"
+    log = tmp_path / "acphold.log"
     options = ("--log-level", "debug", "--log-file", str(log))
     async with wrapped(journal, *options) as client:
         client.send_line(line.encode())

@@ -32,7 +32,7 @@ async def test_the_title_is_the_first_line_of_the_first_message_after_the_first_
         [update] = told(client)
         assert update["title"] == "Mend the gate"
         assert datetime.fromisoformat(update["updatedAt"]).tzinfo is not None
-        assert all(key.startswith("holdfast/") for key in update["_meta"])
+        assert all(key.startswith("acphold/") for key in update["_meta"])
         assert client.messages.index(client.messages[-1]) > 0
         assert client.messages[-1]["result"] == {"stopReason": "end_turn"}
         assert await title(client) == "Mend the gate"

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.transports import ChildProcess, child, exits
-from holdfast.transports.launch import launch
+from acphold.processes import exit_status as exits
+from acphold.processes.launch import launch
+from acphold.transports import ChildProcess, child
 
 Until = Callable[..., None]
 Runs = Callable[[int], bool]

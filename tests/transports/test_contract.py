@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import ConnectionLostError
-from holdfast.rpc.transport import Transport
-from holdfast.transports import PipeTransport, memory_pair
+from acphold.errors import ConnectionLostError
+from acphold.rpc.transport import Transport
+from acphold.transports import PipeTransport, memory_pair
 
 Pair = tuple[Transport, Transport]
 MEBIBYTE = 1024 * 1024

@@ -22,7 +22,7 @@ def _run(program: str) -> str:
 def test_asyncio_runs_without_ssl_having_been_imported() -> None:
     program = """
         import sys
-        from holdfast.transports.late_tls import load_asyncio
+        from acphold.transports.late_tls import load_asyncio
         load_asyncio()
         import asyncio
         asyncio.run(asyncio.sleep(0))
@@ -33,7 +33,7 @@ def test_asyncio_runs_without_ssl_having_been_imported() -> None:
 
 def test_tls_through_asyncio_works_once_it_is_asked_for() -> None:
     program = """
-        from holdfast.transports.late_tls import load_asyncio
+        from acphold.transports.late_tls import load_asyncio
         load_asyncio()
         import asyncio, ssl
 
@@ -70,7 +70,7 @@ def test_tls_through_asyncio_works_once_it_is_asked_for() -> None:
 def test_asyncio_is_afterwards_as_it_is_when_it_imports_ssl_itself() -> None:
     program = """
         import asyncio.sslproto
-        from holdfast.transports.late_tls import load_asyncio
+        from acphold.transports.late_tls import load_asyncio
         load_asyncio()
         asyncio.sslproto.ssl.SSLSocket
         import sys
@@ -78,14 +78,14 @@ def test_asyncio_is_afterwards_as_it_is_when_it_imports_ssl_itself() -> None:
         modules = [sys.modules[f"asyncio.{name}"] for name in names]
         print(sorted(vars(modules[0])), *(module.ssl.__name__ for module in modules[:2]))
     """
-    late = "from holdfast.transports.late_tls import load_asyncio\nload_asyncio()\n"
+    late = "from acphold.transports.late_tls import load_asyncio\nload_asyncio()\n"
     assert _run(late + textwrap.dedent(program)) == _run(program)
 
 
 def test_an_ssl_that_is_imported_already_is_used_at_once() -> None:
     program = """
         import ssl
-        from holdfast.transports.late_tls import load_asyncio
+        from acphold.transports.late_tls import load_asyncio
         load_asyncio()
         import asyncio.sslproto
         print(asyncio.sslproto.ssl is ssl)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.transports import PipeTransport
+from acphold.transports import PipeTransport
 
 
 def devnull() -> int:

@@ -12,13 +12,13 @@ import pytest
 
 CLAIM = """
 import os, sys
-from holdfast.transports import claim_stdio
+from acphold.transports import claim_stdio
 reading, writing = claim_stdio()
 """
 
 ECHO = """
 import asyncio
-from holdfast.transports import PipeTransport, claim_stdio
+from acphold.transports import PipeTransport, claim_stdio
 
 fds = claim_stdio()
 
@@ -52,7 +52,7 @@ def test_bytes_go_through_untouched() -> None:
 def test_the_transport_over_stdio_can_be_had_in_one_call() -> None:
     code = """
 import asyncio
-from holdfast.transports import stdio_transport
+from acphold.transports import stdio_transport
 
 async def answer():
     transport = stdio_transport()
@@ -122,7 +122,7 @@ def test_closed_standard_streams_read_as_the_end_and_swallow_output(closed: str)
 
 WAIT = (
     CLAIM
-    + "from holdfast.transports import PipeTransport\n"
+    + "from acphold.transports import PipeTransport\n"
     + """
 import asyncio
 
@@ -164,14 +164,14 @@ def test_a_terminal_shared_with_the_shell_stays_blocking() -> None:
     os.close(terminal)
 
 
-def test_the_end_of_holdfast_is_the_end_of_its_streams_though_the_guardian_lives(
+def test_the_end_of_acphold_is_the_end_of_its_streams_though_the_guardian_lives(
     agent: Callable[[str], list[str]],
     runs: Callable[[int], bool],
     until: Callable[..., None],
 ) -> None:
     code = f"""
 import os, signal
-from holdfast.transports.launch import launch
+from acphold.processes.launch import launch
 program = launch({agent("time.sleep(60)")!r})
 print(program.pid, program.guard.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.workspace import Roots, Workspace
+from acphold.workspace import Roots, Workspace
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 Runs = Callable[[int], bool]

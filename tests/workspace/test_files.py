@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from holdfast.errors import (
+from acphold.errors import (
     FileAccessError,
     FileTooLargeError,
     InvalidParamsError,
@@ -23,7 +23,7 @@ from holdfast.errors import (
     NotTextError,
     OutsideRootsError,
 )
-from holdfast.workspace import Files, Roots, files, replacing
+from acphold.workspace import Files, Roots, files, replacing
 from tests.workspace.conftest import Until
 
 NOBODY = 65534
@@ -235,7 +235,7 @@ async def test_a_file_that_must_not_be_written_is_not_replaced(open_folder: Path
 async def test_a_file_too_large_for_the_system_leaves_all_as_it_was(project: Path) -> None:
     code = """
 import asyncio, resource, signal, sys
-from holdfast.workspace import Files, Roots
+from acphold.workspace import Files, Roots
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 asyncio.run(Files(Roots(sys.argv[1])).write("f", "x" * 5000))
@@ -270,7 +270,7 @@ async def test_a_kill_in_the_middle_of_a_write_leaves_nothing_behind(
 ) -> None:
     code = """
 import asyncio, sys
-from holdfast.workspace import Files, Roots
+from acphold.workspace import Files, Roots
 async def main():
     files = Files(Roots(sys.argv[1]))
     while True:

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import (
+from acphold.errors import (
+    AcpholdError,
     FileAccessError,
-    HoldfastError,
     InvalidParamsError,
     MissingFileError,
     NotTextError,
     OutsideRootsError,
 )
-from holdfast.workspace import Files, Roots
+from acphold.workspace import Files, Roots
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 
@@ -191,7 +191,7 @@ def test_no_descriptor_is_left_open(project: Path, outside: Path) -> None:
     roots = Roots(str(project), ["/nowhere"])
     before = len(os.listdir("/dev/fd"))
     for path in ("x/y/../z", "loop", "out/secret", "../..", "."):
-        with suppress(HoldfastError):
+        with suppress(AcpholdError):
             roots.resolve(path)
     assert len(os.listdir("/dev/fd")) == before
 

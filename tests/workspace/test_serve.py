@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import (
-    HoldfastError,
+from acphold.errors import (
+    AcpholdError,
     InvalidParamsError,
     MethodNotFoundError,
     OutsideRootsError,
     UnknownTerminalError,
 )
-from holdfast.schema import CLIENT_METHODS
-from holdfast.workspace import Workspace
+from acphold.schema import CLIENT_METHODS
+from acphold.workspace import Workspace
 from tests.workspace.conftest import Until
 
 
@@ -80,7 +80,7 @@ async def test_refusals_carry_code_and_facts(workspace: Workspace, project: Path
     assert outside.value.data == {"path": "/etc/passwd", "roots": (str(project),)}
     with pytest.raises(InvalidParamsError, match="path"):
         await workspace.answer("fs/read_text_file", b'{"sessionId":"s"}')
-    with pytest.raises(HoldfastError) as missing:
+    with pytest.raises(AcpholdError) as missing:
         await ask(workspace, "fs/read_text_file", path=f"{project}/none")
     assert missing.value.code == -32002
 
@@ -93,6 +93,6 @@ async def test_files_and_terminals_are_served_and_nothing_else(workspace: Worksp
 
 
 def test_naming_the_room_imports_nothing_that_takes_long() -> None:
-    code = "import sys, holdfast.workspace; print({'asyncio', 'msgspec'} & {*sys.modules})"
+    code = "import sys, acphold.workspace; print({'asyncio', 'msgspec'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout == b"set()\n"

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import (
+from acphold.errors import (
     InvalidParamsError,
     MissingFileError,
     OutsideRootsError,
     TerminalStartError,
     UnknownTerminalError,
 )
-from holdfast.schema import TerminalExitStatus
-from holdfast.workspace import Roots, Terminal, Terminals, Workspace
-from holdfast.workspace import terminals as terminals_module
+from acphold.schema import TerminalExitStatus
+from acphold.workspace import Roots, Terminal, Terminals, Workspace
+from acphold.workspace import terminals as terminals_module
 from tests.workspace.conftest import Runs, Until
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
@@ -211,7 +211,7 @@ async def test_a_command_that_ignores_sigterm_is_ended_with_its_children(
     setsid: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("holdfast.workspace.terminal.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("acphold.workspace.terminal.GRACE_SECONDS", 0.2)
     command = family(pid_file, ignore_term=True, setsid=setsid)
     terminal = await terminals.create(sys.executable, command)
     await until(lambda: len(pids(pid_file)) == 2)
@@ -251,7 +251,7 @@ async def test_a_command_that_ended_alone_leaves_no_zombie_and_no_guardian(
     await ended(terminal)
     await until(lambda: not Path(f"/proc/{terminal.pid}").exists())
     children = Path(f"/proc/self/task/{os.getpid()}/children")
-    await until(lambda: "holdfast-guard" not in _commands(children.read_text().split()))
+    await until(lambda: "acphold-guard" not in _commands(children.read_text().split()))
     assert terminal.output().exit_status == TerminalExitStatus(exit_code=0)
 
 
@@ -338,13 +338,13 @@ async def test_there_is_an_end_to_what_is_kept(
 
 
 @pytest.mark.parametrize("setsid", [False, pytest.param(True, marks=linux_only)])
-async def test_nothing_is_left_when_holdfast_is_killed(
+async def test_nothing_is_left_when_acphold_is_killed(
     project: Path, pid_file: Path, until: Until, runs: Runs, setsid: bool
 ) -> None:
     command = family(pid_file, ignore_term=True, setsid=setsid)
     code = f"""
 import asyncio, sys
-from holdfast.workspace import Roots, Terminals
+from acphold.workspace import Roots, Terminals
 async def main():
     terminals = Terminals(Roots({str(project)!r}))
     for _ in range(2):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import NotTextError
-from holdfast.workspace.text import LineWindow, decoded, has_crlf, refuse_binary, with_crlf
+from acphold.errors import NotTextError
+from acphold.workspace.text import LineWindow, decoded, has_crlf, refuse_binary, with_crlf
 
 TEXT = st.text("ab\n\r\u00e9", max_size=30).map(str.encode)
 

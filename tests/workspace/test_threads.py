@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from holdfast.workspace import threads
-from holdfast.workspace.threads import Checkpoint, Threads
+from acphold.workspace import threads
+from acphold.workspace.threads import Checkpoint, Threads
 
 
 async def test_work_gives_its_result_or_its_error() -> None:
@@ -65,7 +65,7 @@ async def test_work_that_hangs_keeps_its_slot_but_not_who_waits(
 def test_a_program_ends_though_its_disk_hangs() -> None:
     code = """
 import asyncio, time
-from holdfast.workspace.threads import Threads
+from acphold.workspace.threads import Threads
 async def main():
     try:
         async with asyncio.timeout(0.05):

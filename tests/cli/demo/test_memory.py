@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.demo.memory import left_open, lost
-from holdfast.journal import Entry
-from holdfast.journal.fold import SessionState, fold
+from acphold.cli.demo.memory import left_open, lost
+from acphold.journal import Entry
+from acphold.journal.fold import SessionState, fold
 from tests.cli.conversation import CONVERSATION, Raw, plan, prompt, said, update
 
 SEEN = (
@@ -16,7 +16,7 @@ SEEN = (
     said("tick 1 "),
     said("tick 2 "),
 )
-FAILED = update("tool_call_update", toolCallId="t2", status="failed", _meta={"holdfast/failed": ""})
+FAILED = update("tool_call_update", toolCallId="t2", status="failed", _meta={"acphold/failed": ""})
 
 
 def state(*raws: Raw) -> SessionState:

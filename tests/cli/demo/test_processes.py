@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from holdfast.cli.demo.processes import family, running
+from acphold.cli.demo.processes import family, running
 
 CHILD = "print(1, flush=True); input()"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"

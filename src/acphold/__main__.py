@@ -1,0 +1,29 @@
+"""Where `acphold` and `python -m acphold` begin.
+
+`acphold wrap` is what an editor waits for, so the agent is started here, before anything else
+is imported: what acphold loads, it loads while the agent does the same.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; the exit code says how it went (docs/operations.md)."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["wrap"] and "--" in arguments:
+        from acphold.cli.start import start_wrap
+
+        sys.exit(start_wrap(arguments[1:]))
+    if arguments[:1] == ["run"] and not {"-h", "--help"} & set(arguments):
+        from acphold.cli.run import run
+
+        sys.exit(run(arguments[1:]))
+    from acphold.cli.main import cli
+
+    cli(prog_name="acphold")
+
+
+if __name__ == "__main__":
+    main()

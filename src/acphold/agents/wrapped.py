@@ -1,0 +1,277 @@
+"""A wrapped program: an agent somebody already uses, spoken to over its stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from acphold.agents.interface import Listener
+from acphold.agents.updates import Run, runs
+from acphold.errors import (
+    AgentBusyError,
+    AgentExitedError,
+    AgentStartError,
+    ConnectionLostError,
+    InvalidParamsError,
+)
+from acphold.processes.exit_status import describe
+from acphold.processes.launch import Launched, launch
+from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived
+from acphold.rpc.peer import HIGH_WATER, Answer, OnAnswer
+from acphold.schema import INITIALIZE, AgentCapabilities, InitializeResponse, decode
+from acphold.schema.splice import splice
+from acphold.transports.child import ChildProcess
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_VERSION = 1
+"""What is spoken towards the agent, whatever the client asked for."""
+
+START_TIMEOUT = 60.0
+"""Seconds for the answer to `initialize`; programs that download themselves first are slow."""
+
+STATUS_TIMEOUT = 2.0
+"""Seconds for a program to end once its stdout has; one that stays is ended."""
+
+LAST_WORDS = 1.0
+"""Seconds for its stdout to end once the program has; a child of its own may hold it open."""
+
+STUCK_SECONDS = 2.0
+"""How long a notification waits for a program that reads nothing: clients are behind it."""
+
+
+class ProcessAgent:
+    """Starts CMD, introduces the client, starts it again after a crash."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        listener: Listener,
+        *,
+        launched: Launched | None = None,
+        start_timeout: float = START_TIMEOUT,
+        limit: int = MAX_MESSAGE,
+        stderr_log: Path | None = None,
+    ) -> None:
+        self.command = tuple(command)
+        self.key = " ".join(command)
+        self.capabilities = AgentCapabilities()
+        self.reads_journal = False
+        self.generation = 0
+        self._listener = listener
+        # A program that was started before there was time to import this module.
+        self._launched = launched
+        self._start_timeout = start_timeout
+        self._limit = limit
+        self._stderr_log = stderr_log
+        self._introduction = b"{}"
+        self._starting = asyncio.Lock()
+        self._process: ChildProcess | None = None
+        self._peer: Peer | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._ready = False
+        self._stuck = False
+
+    # -- starting -------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        return self._ready and self._pump is not None and not self._pump.done()
+
+    async def initialize(self, params: bytes) -> bytes:
+        self._introduction = splice(params, {"protocolVersion": b"%d" % PROTOCOL_VERSION})
+        async with self._starting:
+            return await self._start()
+
+    async def ensure(self) -> None:
+        async with self._starting:
+            if not self.alive:
+                await self._start()
+
+    async def restart(self) -> None:
+        async with self._starting:
+            await self._stop()
+            await self._start()
+
+    async def _start(self) -> bytes:
+        await self._stop()
+        launched, self._launched = self._launched or launch(self.command), None
+        process = self._process = ChildProcess(launched, log_path=self._stderr_log)
+        peer = self._peer = Peer(
+            process.transport, self, name="agent", limit=self._limit, reply_to_garbage=False
+        )
+        self._pump = asyncio.create_task(peer.pump(), name="agent pump")
+        self._watch = asyncio.create_task(_hang_up_behind(process, self._pump), name="agent exit")
+        result = await self._introduce(peer)
+        try:
+            answer = self._understood(result)
+        except AgentStartError:
+            await self._stop()
+            raise
+        self.capabilities = answer.agent_capabilities
+        if answer.agent_info is not None:
+            self.key = answer.agent_info.name
+        self.generation += 1
+        self._ready = True
+        return result
+
+    def _understood(self, result: bytes) -> InitializeResponse:
+        try:
+            answer = decode(InitializeResponse, result).value
+        except InvalidParamsError as exc:
+            raise AgentStartError(
+                f"{self.command[0]} answered `initialize` with what is no answer to it ({exc}); "
+                "is it an ACP agent?"
+            ) from None
+        if answer.protocol_version != PROTOCOL_VERSION:
+            raise AgentStartError(
+                f"{self.command[0]} speaks version {answer.protocol_version} of the protocol, "
+                f"not {PROTOCOL_VERSION}"
+            )
+        return answer
+
+    async def _introduce(self, peer: Peer) -> bytes:
+        """The answer to `initialize`; whatever goes wrong, no half-started program is left."""
+        try:
+            async with asyncio.timeout(self._start_timeout):
+                return await peer.call_raw(INITIALIZE.name, self._introduction)
+        except TimeoutError:
+            said = self._said()
+            await self._stop()
+            raise AgentStartError(
+                f"{self.command[0]} did not answer `initialize` within "
+                f"{self._start_timeout:g} s{said}; is it an ACP agent?"
+            ) from None
+        except ConnectionLostError:
+            ended = await self._ended()
+            await self._stop()
+            raise AgentStartError(
+                f"{self.command[0]} ended before it answered `initialize`: {ended}"
+            ) from None
+        except BaseException:
+            await self._stop()
+            raise
+
+    # -- talking --------------------------------------------------------------------------
+
+    async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
+        try:
+            return await self._spoken_to().call_raw(method, params, on_answer)
+        except ConnectionLostError:
+            raise await self._ended() from None
+
+    def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> None:
+        async def answered(answer: Answer) -> None:
+            lost = isinstance(answer, ConnectionLostError)
+            await on_answer(await self._ended() if lost else answer)
+
+        try:
+            self._spoken_to().begin(method, params, answered)
+        except ConnectionLostError:
+            raise self._how_it_ended() from None
+
+    def _spoken_to(self) -> Peer:
+        if self._peer is None:
+            raise AgentExitedError(f"{self.command[0]} does not run", "not started", "")
+        if self._peer.buffered > self._limit:
+            raise AgentBusyError(
+                f"{self.command[0]} does not read what it is sent: {self._peer.buffered} bytes "
+                "wait for it; cancel its turns or start it again"
+            )
+        return self._peer
+
+    async def tell(self, method: str, params: bytes) -> None:
+        peer = self._peer
+        if peer is None or not self.alive:
+            return
+        if peer.buffered > self._limit:
+            log.info("%s was dropped: the agent does not read", method)
+            return
+        peer.tell(method, params)
+        if peer.buffered > HIGH_WATER:
+            await self._room(peer)
+        else:
+            self._stuck = False
+
+    async def _room(self, peer: Peer) -> None:
+        """Let the client wait for a slow program, but not for one that is stuck."""
+        if self._stuck:
+            return
+        try:
+            async with asyncio.timeout(STUCK_SECONDS):
+                await peer.drain()
+        except TimeoutError:
+            self._stuck = True
+            log.warning("%s does not read what it is sent", self.command[0])
+        except ConnectionLostError:
+            pass  # it has ended: who asks it something will hear
+
+    async def on_request(self, request: RequestReceived) -> bytes:
+        return await self._listener.on_request(request.method, request.params)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        for item in runs(batch):
+            match item:
+                case Run(session_id=session_id, kind=kind, raws=raws):
+                    await self._listener.on_updates(session_id, kind, raws)
+                case NotificationReceived():
+                    await self._listener.on_notification(item)
+
+    # -- ending ---------------------------------------------------------------------------
+
+    async def _ended(self) -> AgentExitedError:
+        """How the program ended, in words a person can use."""
+        if self._process is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STATUS_TIMEOUT):
+                    await self._process.wait()
+        return self._how_it_ended()
+
+    def _how_it_ended(self) -> AgentExitedError:
+        process = self._process
+        if process is None:
+            return AgentExitedError(f"{self.command[0]} was ended", "ended by acphold", "")
+        code = process.returncode
+        status = "it closed its stdout" if code is None else describe(code)
+        return AgentExitedError(
+            f"{self.command[0]} ended ({status}){self._said()}", status, process.stderr_tail()
+        )
+
+    def _said(self) -> str:
+        """The program's last words on stderr, to be put behind a sentence."""
+        tail = self._process.stderr_tail() if self._process is not None else ""
+        last = tail.strip().splitlines()[-1:]
+        return f": {last[0].strip()[:300]}" if last else ""
+
+    async def _stop(self) -> None:
+        self._ready = self._stuck = False
+        peer, process = self._peer, self._process
+        tasks = [task for task in (self._pump, self._watch) if task is not None]
+        # From here on nobody waits to learn how it ended: we end it.
+        self._peer = self._process = self._pump = self._watch = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if process is not None:
+            await process.aclose()
+        if peer is not None:
+            await peer.aclose()
+
+    async def aclose(self) -> None:
+        async with self._starting:
+            await self._stop()
+            if self._launched is not None:  # started early, never spoken to
+                launched, self._launched = self._launched, None
+                await ChildProcess(launched, relay_fd=None).aclose()
+
+
+async def _hang_up_behind(process: ChildProcess, pump: asyncio.Task[None]) -> None:
+    """The end of the program is the end of the connection, whoever still holds its stdout."""
+    await process.wait()
+    await asyncio.wait([pump], timeout=LAST_WORDS)
+    await process.transport.aclose()

@@ -1,0 +1,199 @@
+"""The story that the demo tells, in four parts; every claim in it is checked as it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from acphold.cli.demo.editor import (
+    ACPHOLD,
+    WAIT_SECONDS,
+    Audience,
+    Editor,
+    Nobody,
+    Place,
+    editor,
+)
+from acphold.cli.demo.memory import last_said, left_open, lost, open_tools
+from acphold.cli.demo.stage import Stage
+from acphold.cli.look import counted
+from acphold.errors import AcpholdError, ConnectionLostError
+from acphold.journal import Entry
+from acphold.journal.fold import EMPTY, SessionState, fold, update_kind
+
+FIRST = "Make the greeting friendlier, please"
+SECOND = "Now count, slowly"
+THIRD = "Do you recall what we said?"
+"""Words in them steer the agent; see demo_agent.py."""
+
+WRAP = "acphold wrap -- python -m acphold.cli.demo_agent"
+
+ENOUGH = "tick 20 "
+"""What has been seen of the second turn when it is cut off."""
+
+
+class Story:
+    """One telling of it."""
+
+    def __init__(self, stage: Stage, place: Place) -> None:
+        self._stage = stage
+        self._place = place
+        self._session = ""
+        self._seen: SessionState = EMPTY
+        self._updates = 0
+        self._pids = (0, 0)
+
+    async def tell(self) -> None:
+        """All of it; raises TimeoutError, or a AcpholdError, when it cannot go on."""
+        async with self._editor(self._stage) as one:
+            await self._first_turn(one)
+            await self._cut_off(one)
+        async with self._editor(Nobody()) as two:
+            await self._list_and_load(two)
+            await self._go_on(two)
+        await self._look()
+
+    @asynccontextmanager
+    async def _editor(self, audience: Audience) -> AsyncIterator[Editor]:
+        async with editor(self._place, audience) as made:
+            try:
+                yield made
+            except (AcpholdError, TimeoutError):
+                if words := made.last_words():
+                    self._stage.say(f"acphold's last words on stderr:\n{words}", "bad")
+                raise
+
+    async def _first_turn(self, one: Editor) -> None:
+        stage = self._stage
+        stage.step("1", "A turn, behind `acphold wrap`")
+        stage.run(WRAP)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await one.initialize()
+            self._session = await one.new()
+            stop_reason = await one.prompt(self._session, FIRST)
+        self._pids = (one.pid, one.agent_pid)
+        stage.claim(
+            f"the turn is over ({stop_reason}), {counted(len(one.seen) - 1, 'update')} were shown",
+            holds=stop_reason == "end_turn" and not open_tools(fold(one.seen).timeline),
+        )
+
+    async def _cut_off(self, one: Editor) -> None:
+        stage = self._stage
+        stage.step("2", "kill -9, in the middle of the next turn")
+        enough = _Until(stage, ENOUGH)
+        one.audience = enough
+        turn = asyncio.create_task(one.prompt(self._session, SECOND))
+        # Its end is looked at below; not when the person has had enough and pressed Ctrl-C.
+        turn.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        async with asyncio.timeout(WAIT_SECONDS):
+            await asyncio.wait(
+                {turn, asyncio.create_task(enough.said.wait())},
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        in_the_middle = not turn.done()
+        one.audience = Nobody()
+        stage.run(f"kill -9 {one.pid} -{one.agent_pid}    # acphold, and the agent's group")
+        left = await one.kill()
+        answered = (await asyncio.gather(turn, return_exceptions=True))[0]
+        stage.claim(
+            "both were killed in mid-turn: its answer never came",
+            holds=in_the_middle and isinstance(answered, ConnectionLostError),
+        )
+        pids = ", ".join(map(str, sorted(left)))
+        stage.claim(f"no process is left{pids and f', but {pids}'}", holds=not left)
+        self._seen, self._updates = fold(one.seen), len(one.seen) - 2
+
+    async def _list_and_load(self, two: Editor) -> None:
+        stage = self._stage
+        stage.step("3", "A new process: list, load")
+        stage.run(WRAP)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await two.initialize()
+            listed = {info.session_id: info for info in await two.sessions()}
+            began = time.perf_counter()
+            await two.load(self._session)
+        loaded = time.perf_counter() - began
+        stage.claim(
+            f"acphold and the agent are new processes ({two.pid}, {two.agent_pid})",
+            holds=not {two.pid, two.agent_pid} & {*self._pids},
+        )
+        info = listed.get(self._session)
+        title = info.title if info else None
+        stage.claim(f"session/list: {self._session}, “{title}”", holds=title == FIRST)
+        self._check_replay(fold(two.seen), loaded)
+
+    def _check_replay(self, replayed: SessionState, seconds: float) -> None:
+        stage = self._stage
+        gone = lost(self._seen, replayed)
+        stage.claim(
+            f"session/load: all {self._updates} updates that were shown are back, "
+            f"to the letter ({seconds * 1000:.0f} ms)"
+            + "".join(f"\n  but not {what}" for what in gone),
+            holds=not gone,
+        )
+        half = last_said(self._seen)
+        stage.claim(
+            f"the half-done turn too, up to its last words: “…{half[-16:].strip()}”",
+            holds=last_said(replayed).startswith(half) and ENOUGH in half,
+        )
+        still_open = left_open(self._seen, replayed)
+        stage.claim(
+            "the tool call it was in is marked failed, not left running",
+            holds=bool(open_tools(self._seen.timeline)) and not still_open,
+        )
+
+    async def _go_on(self, two: Editor) -> None:
+        stage = self._stage
+        stage.step("4", "The conversation goes on")
+        before = len(two.seen)
+        two.audience = stage
+        async with asyncio.timeout(WAIT_SECONDS):
+            stop_reason = await two.prompt(self._session, THIRD)
+        turn = two.seen[before:]
+        stage.claim(
+            "the person was told that the agent had to be given the conversation",
+            holds=any(update_kind(entry.raw) == "notice" for entry in turn),
+        )
+        answer = last_said(fold(turn))
+        knows = FIRST in answer and ENOUGH.strip() in answer
+        stage.claim(
+            "the agent, which remembers nothing, knows what was said before the kill",
+            holds=knows and stop_reason == "end_turn",
+        )
+
+    async def _look(self) -> None:
+        """The commands themselves, on the terminal as it is."""
+        self._stage.step("5", "What the journal has")
+        await self._run("list")
+        await self._run("show", self._session)
+
+    async def _run(self, *arguments: str) -> None:
+        self._stage.run(" ".join(["acphold", *arguments]))
+        self._stage.gap()
+        process = await asyncio.create_subprocess_exec(
+            *ACPHOLD, *arguments, env=self._place.environment
+        )
+        async with asyncio.timeout(WAIT_SECONDS):
+            code = await process.wait()
+        self._stage.gap()
+        if code:
+            self._stage.claim(f"`acphold {arguments[0]}` works: exit code {code}", holds=False)
+
+
+class _Until:
+    """Passes everything on to the stage, and notes when enough has been said."""
+
+    def __init__(self, stage: Stage, words: str) -> None:
+        self.said = asyncio.Event()
+        self._stage = stage
+        self._words = words.encode()
+
+    def hear(self, entry: Entry) -> None:
+        self._stage.hear(entry)
+        if self._words in entry.raw:
+            self.said.set()
+
+    def permitted(self, name: str) -> None:
+        self._stage.permitted(name)

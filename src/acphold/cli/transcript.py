@@ -1,0 +1,170 @@
+"""A session as its transcript has it: scenes, made of journal entries one turn at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import InvalidParamsError
+from acphold.journal import Entry
+from acphold.journal.entries import ECHO, PARAMS, TURN_END, UPDATE
+from acphold.journal.fold import EMPTY, SessionState, fold
+from acphold.journal.timeline import Message, ToolCall
+from acphold.journal.updates import members, string, update_kind
+from acphold.schema import Plan, decode
+
+
+class PlanStep(Struct, frozen=True):
+    """One thing the agent means to do; `status` as in the protocol."""
+
+    status: str
+    text: str
+
+
+class Planned(Struct, frozen=True):
+    """The plan as the turn left it."""
+
+    steps: tuple[PlanStep, ...]
+
+
+class Noticed(Struct, frozen=True):
+    """What the person was told, beside the conversation."""
+
+    severity: str
+    title: str
+    description: str
+
+
+class ModeChanged(Struct, frozen=True):
+    """The session was put into another mode."""
+
+    mode: str
+
+
+class TurnOver(Struct, frozen=True):
+    """How a turn ended, and when (ms since the epoch).
+
+    `how` is the stop reason, or one of: `error`, with its message in `detail`; `interrupted` (a
+    crash cut it off); `open` (it runs, or nobody has looked after it since the crash).
+    """
+
+    how: str
+    detail: str
+    at: int
+
+
+Scene = Message | ToolCall | Planned | Noticed | ModeChanged | TurnOver
+
+
+async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
+    """The scenes of a whole session; only one turn of it is in memory at a time."""
+    turn: list[Entry] = []
+    async for entry in entries:
+        turn.append(entry)
+        if entry.kind == TURN_END:
+            for scene in turn_scenes(turn):
+                yield scene
+            turn = []
+    for scene in turn_scenes(turn):
+        yield scene
+
+
+def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
+    """The scenes of the entries of one turn, and of what happened since the one before."""
+    telling = _Telling()
+    for entry in turn:
+        telling.add(entry)
+    return telling.scenes()
+
+
+class _Telling:
+    """Puts what the fold keeps aside (plan, notices, modes) back to where it happened."""
+
+    def __init__(self) -> None:
+        self._state: SessionState = EMPTY
+        self._pending: list[Entry] = []
+        self._beside: list[tuple[int, Scene]] = []
+        self._plan_place: int | None = None
+        self._last: Entry | None = None
+
+    def add(self, entry: Entry) -> None:
+        if entry.kind == ECHO:
+            return
+        self._last = entry
+        self._pending.append(entry)
+        raw = _update_of(entry)
+        kind = update_kind(raw) if raw and _may_stand_beside(raw) else ""
+        if kind == "plan" and self._plan_place is None:
+            # Shown once, where it was first made, as its last update left it.
+            self._plan_place = self._timeline_so_far()
+        elif kind == "notice":
+            self._beside.append((self._timeline_so_far(), _notice(raw)))
+        elif kind == "current_mode_update":
+            mode = string(members(raw).get("currentModeId")) or ""
+            self._beside.append((self._timeline_so_far(), ModeChanged(mode)))
+
+    def _timeline_so_far(self) -> int:
+        self._state = fold(self._pending, self._state)
+        self._pending = []
+        return len(self._state.timeline)
+
+    def scenes(self) -> list[Scene]:
+        end = self._timeline_so_far()
+        beside = [(place, 0, scene) for place, scene in self._beside]
+        if self._plan_place is not None:
+            beside.append((self._plan_place, 0, _plan(self._state.plan)))
+        if self._last is not None and (self._last.kind == TURN_END or self._state.turns):
+            beside.append((end, 2, _turn_over(self._last)))
+        timeline = [(place, 1, item) for place, item in enumerate(self._state.timeline)]
+        return [scene for *_, scene in sorted([*beside, *timeline], key=lambda told: told[:2])]
+
+
+def _update_of(entry: Entry) -> bytes:
+    """The update an entry holds; nothing for other entries."""
+    if entry.kind == UPDATE:
+        return entry.raw
+    return members(entry.raw).get("update", b"") if entry.kind == PARAMS else b""
+
+
+def _may_stand_beside(raw: bytes) -> bool:
+    """False for most updates that are none of those, without decoding them."""
+    return b'"plan"' in raw or b'"notice"' in raw or b'"current_mode_update"' in raw
+
+
+def _plan(entries: bytes | None) -> Planned:
+    raw = b'{"entries":%b}' % (entries or b"[]")
+    try:
+        plan = decode(Plan, raw).value
+    except InvalidParamsError:
+        return Planned(())
+    return Planned(tuple(PlanStep(entry.status, entry.content) for entry in plan.entries))
+
+
+def _notice(raw: bytes) -> Noticed:
+    parts = members(raw)
+    severity, title, description = (
+        string(parts.get(name)) or "" for name in ("severity", "title", "description")
+    )
+    return Noticed(severity, title, description)
+
+
+class _End(Struct, rename="camel"):
+    stop_reason: str = ""
+    error: dict[str, object] | None = None
+    interrupted: bool = False
+
+
+def _turn_over(entry: Entry) -> TurnOver:
+    if entry.kind != TURN_END:
+        return TurnOver("open", "", entry.at)
+    try:
+        end = msgspec.json.decode(entry.raw, type=_End)
+    except msgspec.MsgspecError:
+        return TurnOver("unknown", "", entry.at)
+    if end.interrupted:
+        return TurnOver("interrupted", "", entry.at)
+    if end.error is not None:
+        return TurnOver("error", str(end.error.get("message", "")), entry.at)
+    return TurnOver(end.stop_reason, "", entry.at)

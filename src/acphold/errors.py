@@ -1,0 +1,342 @@
+"""Every exception acphold raises, one tree.
+
+    AcpholdError
+    ├── PeerError                  the other side of a connection broke a rule
+    │   ├── InvalidRequestError    JSON, but not a JSON-RPC message, or too early -32600
+    │   ├── MethodNotFoundError    nobody here answers that method               -32601
+    │   └── InvalidParamsError     parameters that break the protocol            -32602
+    ├── RemoteError                the other side answered a request with an error
+    ├── RequestCancelledError      the request was cancelled                     -32800
+    ├── ConnectionLostError        the other side went away
+    ├── DeclarationError           an agent's author declared what cannot be
+    ├── AuthRequiredError          the person has to sign in first                   -32000
+    ├── IncidentError              an author's code failed; only the log says how
+    ├── ModelError                 the service of a language model, or its settings
+    ├── CapabilityError            asked for what the other side did not advertise
+    ├── UnknownSessionError        neither the journal nor the agent has it      -32002
+    ├── AmbiguousIdError           a prefix that fits several sessions
+    ├── AgentError                 the wrapped program
+    │   ├── AgentStartError        cannot be started, or never answers `initialize`
+    │   ├── AgentExitedError       ended while it was needed
+    │   └── AgentBusyError         at work on a cancelled turn, or not reading its stdin
+    ├── McpError                   an MCP server of the session
+    │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
+    │   ├── McpLostError           went away in the middle of a call
+    │   └── McpAnswerError         answered with an error, or with what is no answer
+    ├── WorkspaceError             files and terminals of a session
+    │   ├── OutsideRootsError      a path that leads out of the session's folders -32602
+    │   ├── MissingFileError       there is no such file or folder               -32002
+    │   ├── NotTextError           a folder, a device, or bytes that are no text -32602
+    │   ├── FileTooLargeError      more than is read at once                     -32602
+    │   ├── FileAccessError        what the system does not permit
+    │   ├── TerminalStartError     the command cannot be run, or too many are kept
+    │   └── UnknownTerminalError   never made here, or released                  -32002
+    └── JournalError               what is remembered
+        ├── JournalUnavailableError  locked, read-only, full, no such folder
+        ├── NotAJournalError         a file, but not one of ours, or a torn one
+        ├── NewerJournalError        written by a later release
+        ├── SessionExistsError       the id is taken
+        ├── CursorError              a list cursor that is not ours to continue  -32602
+        └── LeaseLostError           another process owns the session now
+
+Each class knows its JSON-RPC code; the message of each may be shown to a person. Everything else
+that is raised inside a handler is reported to the other side as an opaque incident.
+"""
+
+from __future__ import annotations
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+REQUEST_CANCELLED = -32800
+AUTH_REQUIRED = -32000
+RESOURCE_NOT_FOUND = -32002
+"""JSON-RPC and ACP error codes; source: ACP v1 schema, `ErrorCode`."""
+
+
+class AcpholdError(Exception):
+    """The root of the tree; `code` is what a JSON-RPC error carries for it."""
+
+    code: int = INTERNAL_ERROR
+
+    @property
+    def data(self) -> dict[str, object] | None:
+        """Facts for the `data` member of a JSON-RPC error; JSON-serialisable, or None."""
+        return None
+
+
+class PeerError(AcpholdError):
+    """The other side of a connection broke a rule of JSON-RPC or ACP."""
+
+
+class InvalidRequestError(PeerError):
+    """JSON, but not a JSON-RPC message, or one that comes too early."""
+
+    code = INVALID_REQUEST
+
+
+class MethodNotFoundError(PeerError):
+    """Nobody here answers `method`."""
+
+    code = METHOD_NOT_FOUND
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"method not found: {method}")
+        self.method = method
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"method": self.method}
+
+
+class InvalidParamsError(PeerError):
+    """Parameters that break the protocol; `field` says which, as a JSON path."""
+
+    code = INVALID_PARAMS
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+    @property
+    def data(self) -> dict[str, object] | None:
+        return None if self.field is None else {"field": self.field}
+
+
+class RemoteError(AcpholdError):
+    """The other side answered a request with an error; `raw` is that error object as it came."""
+
+    def __init__(self, code: int, message: str, raw: bytes = b"") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.raw = raw
+
+
+class RequestCancelledError(AcpholdError):
+    """The request was cancelled before it was answered."""
+
+    code = REQUEST_CANCELLED
+
+
+class ConnectionLostError(AcpholdError):
+    """The other side of a connection went away."""
+
+
+class DeclarationError(AcpholdError):
+    """An agent's author declared, or asked for, what cannot be; raised at the line that did."""
+
+
+class AuthRequiredError(AcpholdError):
+    """The person has to sign in before this can be done."""
+
+    code = AUTH_REQUIRED
+
+
+class IncidentError(AcpholdError):
+    """An author's code raised; `incident` is what the log knows the exception by."""
+
+    def __init__(self, incident: str) -> None:
+        super().__init__(f"internal error (incident {incident})")
+        self.incident = incident
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"incident": self.incident}
+
+
+class ModelError(AcpholdError):
+    """A language model cannot be asked, or gave no answer; `status` is that of HTTP, if there was.
+
+    The message never holds a key.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def data(self) -> dict[str, object] | None:
+        return None if self.status is None else {"status": self.status}
+
+
+class CapabilityError(AcpholdError):
+    """Asked for what the other side did not advertise; nothing was sent."""
+
+
+class UnknownSessionError(AcpholdError):
+    """Neither the journal nor the agent has such a session."""
+
+    code = RESOURCE_NOT_FOUND
+
+    def __init__(self, session_id: str, reason: str | None = None) -> None:
+        super().__init__(reason or f"no session {session_id!r}")
+        self.session_id = session_id
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"sessionId": self.session_id}
+
+
+class AmbiguousIdError(AcpholdError):
+    """A prefix that fits several sessions; `matches` holds a few of their ids."""
+
+    def __init__(self, prefix: str, matches: tuple[str, ...]) -> None:
+        super().__init__(f"{prefix!r} fits several sessions: {', '.join(matches)}; give more of it")
+        self.prefix = prefix
+        self.matches = matches
+
+
+class AgentError(AcpholdError):
+    """The wrapped program failed us."""
+
+
+class AgentStartError(AgentError):
+    """The program cannot be started, ended at once, or never answered `initialize`."""
+
+
+class AgentExitedError(AgentError):
+    """The program ended while it was needed.
+
+    `status` reads like `exit status 3` or `signal SIGKILL`; `stderr` holds its last lines.
+    """
+
+    def __init__(self, message: str, status: str, stderr: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.stderr = stderr
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"status": self.status, "stderr": self.stderr}
+
+
+class AgentBusyError(AgentError):
+    """The agent is still at work on a turn that was cancelled, or does not read what it gets."""
+
+
+class WorkspaceError(AcpholdError):
+    """A file or a terminal of a session that cannot be served as asked."""
+
+
+class OutsideRootsError(WorkspaceError):
+    """`path` leads to `target`, which is outside the session's folders, `roots`."""
+
+    code = INVALID_PARAMS
+
+    def __init__(self, path: str, target: str, roots: tuple[str, ...]) -> None:
+        via = "" if path == target else f" leads to {target!r}, which"
+        folders = ", ".join(map(repr, roots))
+        super().__init__(f"{path!r}{via} is outside the folders of this session: {folders}")
+        self.path = path
+        self.target = target
+        self.roots = roots
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"path": self.path, "roots": self.roots}
+
+
+class MissingFileError(WorkspaceError):
+    """There is no such file, or no such folder."""
+
+    code = RESOURCE_NOT_FOUND
+
+
+class NotTextError(WorkspaceError):
+    """Not a text file: a folder, a device, a pipe, or bytes that are not UTF-8."""
+
+    code = INVALID_PARAMS
+
+
+class FileTooLargeError(WorkspaceError):
+    """More than is read at once; a part of it, by lines, may be."""
+
+    code = INVALID_PARAMS
+
+
+class FileAccessError(WorkspaceError):
+    """The system does not let us: no permission, a full disk, a changing path."""
+
+
+class TerminalStartError(WorkspaceError):
+    """The command cannot be run, or too many are kept already."""
+
+
+class UnknownTerminalError(WorkspaceError):
+    """The terminal was never made here, or was released."""
+
+    code = RESOURCE_NOT_FOUND
+
+    def __init__(self, terminal_id: str) -> None:
+        super().__init__(f"no terminal {terminal_id!r} here; was it released?")
+        self.terminal_id = terminal_id
+
+
+class McpError(AcpholdError):
+    """An MCP server of the session failed us; `server` is its name, `reason` the rest in words.
+
+    Neither ever holds a value of the server's `env` or `headers`.
+    """
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"MCP server {server!r}: {reason}")
+        self.server = server
+        self.reason = reason
+
+
+class McpConnectError(McpError):
+    """The server cannot be started or reached, or does not speak MCP."""
+
+
+class McpLostError(McpError):
+    """The server went away before it answered; whether it did what was asked is not known."""
+
+
+class McpAnswerError(McpError):
+    """The server answered with an error, or with something that is no answer.
+
+    `answer_code` is the code of its JSON-RPC error, if it was one.
+    """
+
+    def __init__(self, server: str, reason: str, answer_code: int | None = None) -> None:
+        super().__init__(server, reason)
+        self.answer_code = answer_code
+
+
+class JournalError(AcpholdError):
+    """What is remembered cannot be read or added to."""
+
+
+class JournalUnavailableError(JournalError):
+    """Locked, read-only, full, or its folder cannot be made."""
+
+
+class NotAJournalError(JournalError):
+    """There is a file, but it is not a journal of ours, or it is damaged."""
+
+
+class NewerJournalError(JournalError):
+    """The journal was written by a later release of acphold."""
+
+
+class SessionExistsError(JournalError):
+    """The session id is taken."""
+
+
+class CursorError(JournalError):
+    """A list cursor that was altered, is unknown, or belongs to another filter."""
+
+    code = INVALID_PARAMS
+
+
+class LeaseLostError(JournalError):
+    """Another process owns the session now, or it was deleted; nothing was written."""
+
+    def __init__(self, session_id: str, *, deleted: bool = False) -> None:
+        why = "was deleted meanwhile" if deleted else "is owned by another acphold process now"
+        super().__init__(f"session {session_id!r} {why}")
+        self.session_id = session_id
+        self.deleted = deleted

@@ -1,0 +1,165 @@
+"""The earlier conversation, written out for a model that has lost it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import InvalidParamsError
+from acphold.journal.fold import Message, SessionState, ToolCall
+from acphold.schema.splice import items, members
+
+CONTEXT_BYTES = 96 * 1024
+"""Bytes of earlier conversation that are handed over, the newest kept: about 25,000 tokens."""
+
+TOOL_BYTES = 2 * 1024
+"""Bytes of one tool's output in it: enough to see what came of it."""
+
+URI = "acphold://session/"
+"""How the URI of an earlier conversation begins."""
+
+BEGINNING = (
+    "This is the earlier part of the same conversation, restored from a journal because you have "
+    "no memory of it"
+)
+"""How its text begins."""
+
+CUT_OFF = (
+    "Your last turn was cut off by a crash. From the journal, this is what the user had asked and "
+    "been shown of it"
+)
+"""How the text begins for an agent that only lacks that turn."""
+
+ENDING = "Go on from here; do not answer it again."
+"""How it goes on before it quotes."""
+
+SPEAKERS = {"user": "User", "agent": "Assistant"}
+"""Who is quoted; thoughts are not: models are not to take up old ones."""
+
+
+class Context(Struct, frozen=True):
+    """A content block for the prompt, and what the person is told about it."""
+
+    block: bytes
+    title: str
+    description: str
+
+
+def earlier_conversation(state: SessionState, session_id: str, *, embedded: bool) -> Context | None:
+    """The conversation in `state`; None when nothing was said.
+
+    An embedded resource where the agent takes them (spec v1, content), else a text block.
+    """
+    kept, left_out = _newest(state.timeline)
+    if not kept:
+        return None
+    omitted = f" The oldest {left_out} items are left out." if left_out else ""
+    return Context(
+        _block(f"{BEGINNING}.{omitted} {ENDING}", kept, session_id, embedded=embedded),
+        "The agent lost this conversation and was given it to read",
+        f"{len(kept)} earlier messages and tool calls were handed over with your prompt"
+        + (f", {left_out} older ones were left out." if left_out else "."),
+    )
+
+
+def cut_off_turn(state: SessionState, session_id: str, *, embedded: bool) -> Context | None:
+    """The last turn in `state`, which a crash cut off: an agent that restored the rest lacks it."""
+    prompts = [place for place, item in enumerate(state.timeline) if _is_prompt(item)]
+    kept, _ = _newest(state.timeline[prompts[-1] :] if prompts else ())
+    if not kept:
+        return None
+    return Context(
+        _block(f"{CUT_OFF} {ENDING}", kept, session_id, embedded=embedded),
+        "The agent was told of the turn that was cut off",
+        "It may have lost what it had said and done in it.",
+    )
+
+
+def _newest(timeline: Sequence[Message | ToolCall]) -> tuple[list[str], int]:
+    """What is handed over of these, oldest first, and how many older ones are left out."""
+    parts = [text for item in timeline if (text := _written(item))]
+    kept: list[str] = []
+    room = CONTEXT_BYTES
+    for part in reversed(parts):
+        room -= len(part.encode())
+        if room < 0 and kept:
+            break
+        kept.append(part.encode()[-CONTEXT_BYTES:].decode(errors="ignore"))
+    return kept[::-1], len(parts) - len(kept)
+
+
+def is_context(block: bytes) -> bool:
+    """Whether this content block is an earlier conversation: some agents send prompts back."""
+    if not any(mark.encode() in block for mark in (URI, BEGINNING, CUT_OFF)):
+        return False
+    try:
+        found = msgspec.json.decode(block, type=_Block)
+    except msgspec.MsgspecError:
+        return False
+    uri = found.uri if found.resource is None else found.resource.uri
+    return uri.startswith(URI) or found.text.startswith((BEGINNING, CUT_OFF))
+
+
+def _is_prompt(item: Message | ToolCall) -> bool:
+    return isinstance(item, Message) and item.role == "user"
+
+
+def _written(item: Message | ToolCall) -> str:
+    if isinstance(item, ToolCall):
+        return _written_tool(item)
+    speaker = SPEAKERS.get(item.role)
+    text = "\n".join(filter(None, map(_text, item.content)))
+    return f"{speaker}: {text}" if speaker and text else ""
+
+
+def _written_tool(call: ToolCall) -> str:
+    title = _string(call.fields.get("title")) or call.tool_call_id
+    status = _string(call.fields.get("status")) or "pending"
+    line = f"[Tool: {title}, {status}]"
+    try:
+        contents = [members(item).get("content", b"{}") for item in items(call.fields["content"])]
+    except (InvalidParamsError, KeyError):
+        return line
+    output = "\n".join(filter(None, map(_text, contents)))[:TOOL_BYTES]
+    return f"{line}\n{output}" if output else line
+
+
+def _text(block: bytes) -> str:
+    """The words of a content block; for an embedded or linked resource, where it is."""
+    try:
+        found = msgspec.json.decode(block, type=_Block)
+    except msgspec.MsgspecError:
+        return ""
+    uri = found.uri if found.resource is None else found.resource.uri
+    return found.text or (f"[{uri}]" if uri else "")
+
+
+def _string(raw: bytes | None) -> str:
+    try:
+        return msgspec.json.decode(raw or b'""', type=str)
+    except msgspec.MsgspecError:
+        return ""
+
+
+class _Resource(Struct):
+    uri: str = ""
+
+
+class _Block(Struct):
+    text: str = ""
+    uri: str = ""
+    resource: _Resource | None = None
+
+
+def _block(preface: str, parts: Sequence[str], session_id: str, *, embedded: bool) -> bytes:
+    text = "\n\n".join((preface, *parts)) + "\n"
+    if not embedded:
+        return msgspec.json.encode({"type": "text", "text": text})
+    resource = {
+        "uri": f"{URI}{session_id}/earlier",
+        "mimeType": "text/plain",
+        "text": text,
+    }
+    return msgspec.json.encode({"type": "resource", "resource": resource})

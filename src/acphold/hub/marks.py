@@ -1,0 +1,130 @@
+"""What acphold itself adds to a conversation: each carries a `_meta` key of ours.
+
+Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `SessionInfoUpdate`, `Notice`; for the
+keys: spec v1, extensibility.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from acphold.hub.options import array
+from acphold.journal.fold import Message, SessionState
+
+TITLE_LENGTH = 80
+"""Characters of a title made from a prompt: what a list of sessions can show."""
+
+FAILED = "acphold/failed"
+TITLE = "acphold/title"
+TURN = "acphold/turn"
+NOTICE = "acphold/notice"
+CHOICE = "acphold/choice"
+
+NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
+"""How every notice of ours begins, so that it can be told from an agent's without decoding."""
+
+
+class _Text(Struct):
+    type: str = ""
+    text: str = ""
+
+
+def failed_tool(tool_call_id: str, why: str) -> bytes:
+    """An update that closes a tool call whose end nobody will report."""
+    return msgspec.json.encode(
+        {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": tool_call_id,
+            "status": "failed",
+            "_meta": {FAILED: why},
+        }
+    )
+
+
+def title_update(title: str) -> bytes:
+    """A `session_info_update` with a title made from the first prompt."""
+    return msgspec.json.encode(
+        {
+            "sessionUpdate": "session_info_update",
+            "title": title,
+            "updatedAt": iso_time(),
+            "_meta": {TITLE: "first prompt"},
+        }
+    )
+
+
+def interrupted_update() -> bytes:
+    """Says of the turn before it that it was cut off; changes nothing else of the session."""
+    return msgspec.json.encode(
+        {"sessionUpdate": "session_info_update", "_meta": {TURN: "interrupted"}}
+    )
+
+
+def notice(title: str, description: str, severity: str = "info") -> bytes:
+    """A notice to the person; never part of a replay (RFD session notices)."""
+    body = {"severity": severity, "title": title, "description": description}
+    meta = {"kind": "context"}
+    return NOTICE_START + b":%b},%b" % (msgspec.json.encode(meta), msgspec.json.encode(body)[1:])
+
+
+def notice_as_message(raw: bytes) -> bytes:
+    """A notice of ours for a client that does not take notices: a message that says who speaks."""
+    said = msgspec.json.decode(raw, type=_Notice)
+    speaker = said.meta.get(NOTICE, _Speaker()).speaker
+    text = f"[{speaker}] {'. '.join(filter(None, (said.title, said.description)))}\n\n"
+    return msgspec.json.encode(
+        {
+            "sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": text},
+            "_meta": {NOTICE: True},
+        }
+    )
+
+
+class _Speaker(msgspec.Struct):
+    """Whose notice it is: an agent's of the library, by its name, or ours."""
+
+    speaker: str = msgspec.field(default="acphold", name="from")
+
+
+class _Notice(msgspec.Struct):
+    title: str
+    description: str = ""
+    meta: dict[str, _Speaker] = msgspec.field(default_factory=dict, name="_meta")
+
+
+def first_words(state: SessionState) -> str | None:
+    """The first line of the first message of the user; None when there is none."""
+    for item in state.timeline:
+        if isinstance(item, Message) and item.role == "user":
+            return first_line(array(list(item.content)))
+    return None
+
+
+def first_line(prompt: bytes) -> str | None:
+    """The first line with text in an array of content blocks, cut to `TITLE_LENGTH`."""
+    for block in _texts(prompt):
+        for line in block.text.splitlines():
+            if words := " ".join(line.split()):
+                return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
+    return None
+
+
+def _texts(prompt: bytes) -> list[_Text]:
+    try:
+        return msgspec.json.decode(prompt, type=list[_Text])
+    except msgspec.ValidationError:
+        return []
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        from acphold.schema.scan import repaired  # half a surrogate pair: rare
+
+        return msgspec.json.decode(repaired(prompt), type=list[_Text])
+
+
+def iso_time(at: int | None = None) -> str:
+    """A time in ISO 8601, UTC; `at` in ms since the epoch, None is now."""
+    when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at / 1000, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

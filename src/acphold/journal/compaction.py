@@ -1,0 +1,173 @@
+"""Compaction: fewer entries that fold to the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from acphold.journal.entries import PARAMS, UPDATE, Segment
+from acphold.journal.joining import Run
+from acphold.journal.settings import tool_head
+from acphold.journal.timeline import replace_fields
+from acphold.journal.updates import (
+    UNREADABLE,
+    decode_plain_chunk,
+    encode_object,
+    may_be_chunk,
+    members,
+    update_kind,
+)
+
+PACKED_BYTES: Final = 64 << 10
+"""How many bytes of entries that stayed alone are packed into one segment."""
+
+
+def compact(segments: Sequence[Segment]) -> list[Segment]:
+    """Segments over the same numbers without a gap, that fold to the same state.
+
+    Chunks of one message in a row become one; a tool call and what updates it become one
+    `tool_call`, where the call began. Everything else stays as it is.
+    """
+    if not segments:
+        return []
+    compacting = _Compacting()
+    for segment in segments:
+        for first_seq, raw in _numbered(segment):
+            compacting.add(first_seq, segment.kind, segment.at, raw)
+    return list(_packed(compacting.pieces, segments[-1].last_seq))
+
+
+def _numbered(segment: Segment) -> Iterable[tuple[int, bytes]]:
+    return enumerate(segment.raw.split(b"\n"), segment.first_seq)
+
+
+class _Piece:
+    """What one entry is made of; `last_seq` follows from the piece after it."""
+
+    def __init__(self, first_seq: int, kind: str, at: int, content: bytes | Run | _Tool) -> None:
+        self.first_seq = first_seq
+        self.kind = kind
+        self.at = at
+        self.content = content
+
+    def raw(self) -> bytes:
+        return self.content if isinstance(self.content, bytes) else self.content.joined()
+
+
+class _Tool:
+    """A tool call and what updated it so far."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._updates: list[tuple[str, bytes]] = []
+
+    def take(self, kind: str, raw: bytes) -> None:
+        self._updates.append((kind, raw))
+
+    def joined(self) -> bytes:
+        if not self._updates:
+            return self._raw
+        fields: dict[str, bytes] = {}
+        head = members(self._raw)
+        replace_fields(fields, "tool_call", head)
+        for kind, raw in self._updates:
+            replace_fields(fields, kind, members(raw))
+        whole = {"sessionUpdate": b'"tool_call"', "toolCallId": head["toolCallId"]}
+        return encode_object(whole | fields)
+
+
+class _Compacting:
+    def __init__(self) -> None:
+        self.pieces: list[_Piece] = []
+        self._run: Run | None = None
+        self._tools: dict[str, _Tool] = {}
+
+    def add(self, first_seq: int, kind: str, at: int, raw: bytes) -> None:
+        content: bytes | Run | _Tool | None = raw
+        if kind == UPDATE:
+            content = self._update(raw)
+        elif kind == PARAMS:
+            self._let_go(members(raw).get("update", b""))
+        if content is None:
+            return
+        self._run = content if isinstance(content, Run) else None
+        self.pieces.append(_Piece(first_seq, kind, at, content))
+
+    def _update(self, raw: bytes) -> bytes | Run | _Tool | None:
+        """What the update adds; None when an earlier piece took it in."""
+        if not may_be_chunk(raw):
+            return self._other_update(raw)
+        try:
+            chunk = decode_plain_chunk(raw)
+        except UNREADABLE:
+            return self._other_update(raw)
+        if self._run is not None and self._run.take(chunk):
+            return None
+        return Run(chunk, raw)
+
+    def _other_update(self, raw: bytes) -> bytes | _Tool | None:
+        kind = update_kind(raw)
+        if kind not in ("tool_call", "tool_call_update"):
+            return raw
+        if not _is_whole(raw):
+            self._let_go(raw)
+            return raw
+        return self._tool(kind, raw)
+
+    def _tool(self, kind: str, raw: bytes) -> bytes | _Tool | None:
+        tool_call_id, _ = tool_head(raw)
+        if tool := self._tools.get(tool_call_id):
+            tool.take(kind, raw)
+            return None
+        if kind != "tool_call" or not tool_call_id:
+            return raw
+        self._tools[tool_call_id] = tool = _Tool(raw)
+        return tool
+
+    def _let_go(self, raw: bytes) -> None:
+        """Something about a call has to stay where it is: what follows may not move before it."""
+        self._tools.pop(tool_head(raw)[0], None)
+
+
+_decode_whole = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def _is_whole(raw: bytes) -> bool:
+    """Whether the update can be taken apart and put together again without loss."""
+    try:
+        _decode_whole(raw)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _packed(pieces: Sequence[_Piece], last_seq: int) -> Iterable[Segment]:
+    """Each piece as a segment; those that stand for one number each share one, as they came."""
+    ends = [piece.first_seq - 1 for piece in pieces[1:]] + [last_seq]
+    row: list[bytes] = []
+    start = pieces[0]
+    size = 0
+    for piece, end in zip(pieces, ends, strict=True):
+        raw = piece.raw()
+        single = piece.first_seq == end
+        fits = (piece.kind, piece.at) == (start.kind, start.at) and size + len(raw) <= PACKED_BYTES
+        if row and not (single and fits):
+            yield _row(start, row)
+            row = []
+        if not single:
+            yield Segment(piece.first_seq, end, piece.kind, piece.at, raw)
+            continue
+        if not row:
+            start, size = piece, 0
+        row.append(raw)
+        size += len(raw)
+    if row:
+        yield _row(start, row)
+
+
+def _row(start: _Piece, raws: Sequence[bytes]) -> Segment:
+    last = start.first_seq + len(raws) - 1
+    return Segment(start.first_seq, last, start.kind, start.at, b"\n".join(raws))

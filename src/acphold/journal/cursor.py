@@ -1,0 +1,73 @@
+"""List cursors: a place in the list, sealed so that only what we gave out is taken back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import CursorError
+from acphold.journal.interface import ListFilter, ListKey
+
+_SEAL_BYTES: Final = 16
+_TAG_BYTES: Final = 8
+
+
+class _Place(Struct, frozen=True, array_like=True):
+    updated_at: int
+    session_id: str
+    filter_tag: bytes
+
+
+_decode_place = msgspec.json.Decoder(_Place).decode
+
+
+def encode(key: ListKey, filter: ListFilter, secret: bytes) -> str:
+    """The cursor for what follows `key` in a list by this filter's agent and cwd: base64url."""
+    from base64 import urlsafe_b64encode
+
+    place = msgspec.json.encode(_Place(key.updated_at, key.session_id, _tag(filter, secret)))
+    return urlsafe_b64encode(_seal(place, secret) + place).rstrip(b"=").decode()
+
+
+def decode(text: str, filter: ListFilter, secret: bytes) -> ListKey:
+    """The place a cursor stands for.
+
+    Raises CursorError when it was altered, comes from another journal, or from a list by another
+    agent or cwd.
+    """
+    from hmac import compare_digest
+
+    sealed = _sealed(text)
+    seal, place = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
+    if not compare_digest(seal, _seal(place, secret)):
+        raise CursorError("unknown cursor; list again without one")
+    found = _decode_place(place)
+    if found.filter_tag != _tag(filter, secret):
+        raise CursorError("the cursor belongs to a list with another filter; list again without it")
+    return ListKey(found.updated_at, found.session_id)
+
+
+def _sealed(text: str) -> bytes:
+    from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+    try:
+        sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    except ValueError:
+        return b""
+    # The decoder passes over what is not base64, and over bits past the end.
+    return sealed if urlsafe_b64encode(sealed).rstrip(b"=").decode() == text else b""
+
+
+def _seal(place: bytes, secret: bytes) -> bytes:
+    from hmac import digest
+
+    return digest(secret, b"place" + place, "sha256")[:_SEAL_BYTES]
+
+
+def _tag(filter: ListFilter, secret: bytes) -> bytes:
+    from hmac import digest
+
+    fingerprint = msgspec.json.encode((filter.agent, filter.cwd))
+    return digest(secret, b"filter" + fingerprint, "sha256")[:_TAG_BYTES]

@@ -1,0 +1,197 @@
+"""The state of a session: its entries, folded. Pure functions, one value in, one value out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acphold.journal.entries import OPENED, PARAMS, PROMPT, TURN_END, UPDATE, Entry
+from acphold.journal.settings import (
+    NO_SETTINGS,
+    Settings,
+    Turn,
+    fold_setting,
+    opened_setting,
+    opens_tool,
+)
+from acphold.journal.timeline import Item, Message, OpenMessage, OpenTool, ToolCall, replace_fields
+from acphold.journal.updates import (
+    ROLES,
+    UNREADABLE,
+    Role,
+    decode_plain_chunk,
+    items,
+    may_be_chunk,
+    members,
+    string,
+    update_kind,
+)
+
+__all__ = [
+    "EMPTY",
+    "Message",
+    "SessionState",
+    "Settings",
+    "ToolCall",
+    "fold",
+    "fold_setting",
+    "opened_setting",
+    "prompt_message_id",
+    "update_kind",
+]
+
+
+class SessionState(Struct, frozen=True):
+    """All that is known of a session.
+
+    The timeline is in order of first appearance. `turns` counts prompts.
+    """
+
+    timeline: tuple[Item, ...] = ()
+    settings: Settings = NO_SETTINGS
+    turn: Turn = "idle"
+    turns: int = 0
+
+    @property
+    def plan(self) -> bytes | None:
+        """The entries of the newest plan, a raw array."""
+        return self.settings.plan
+
+
+EMPTY: Final = SessionState()
+
+
+def prompt_message_id(seq: int) -> str:
+    """The id of the user message that the prompt with this `seq` is replayed as."""
+    return f"acphold-{seq}"
+
+
+def fold(entries: Iterable[Entry], state: SessionState = EMPTY) -> SessionState:
+    """The state after `entries`.
+
+    Chunks with one message id are one message; without ids, those of one role are, as long as
+    nothing else comes up on the timeline. Updates of unknown kinds, and bytes that nobody can
+    read, change nothing.
+    """
+    folding = _Folding(state)
+    for entry in entries:
+        folding.add(entry)
+    return folding.state()
+
+
+class _Folding:
+    """One call of `fold`: lists and dicts that grow, so that its cost grows with the entries."""
+
+    def __init__(self, state: SessionState) -> None:
+        self._settings = state.settings
+        self._turn: Turn = state.turn
+        self._turns = state.turns
+        self._open_tools = set(state.settings.open_tools)
+        self._timeline: list[Item | OpenMessage | OpenTool] = [*state.timeline]
+        self._messages: dict[tuple[Role, str], int] = {}
+        self._tools: dict[str, int] = {}
+        for place, item in enumerate(state.timeline):
+            if isinstance(item, ToolCall):
+                self._tools[item.tool_call_id] = place
+            elif item.message_id is not None:
+                self._messages[item.role, item.message_id] = place
+
+    def add(self, entry: Entry) -> None:
+        if entry.kind == UPDATE:
+            self._update(entry.raw)
+        elif entry.kind == PARAMS:
+            self._update(members(entry.raw).get("update", b""))
+        elif entry.kind == PROMPT:
+            self._prompt(entry)
+        elif entry.kind == TURN_END:
+            interrupted = members(entry.raw).get("interrupted") == b"true"
+            self._turn = "interrupted" if interrupted else "idle"
+        elif entry.kind == OPENED:
+            self._settings = opened_setting(self._settings, entry.raw)
+
+    def state(self) -> SessionState:
+        timeline: list[Item] = []
+        for item in self._timeline:
+            if isinstance(item, OpenMessage):
+                timeline.append(item.message())
+            elif isinstance(item, OpenTool):
+                timeline.append(item.tool_call())
+            else:
+                timeline.append(item)
+        settings = replace(self._settings, open_tools=tuple(sorted(self._open_tools)))
+        return SessionState(tuple(timeline), settings, self._turn, self._turns)
+
+    def _prompt(self, entry: Entry) -> None:
+        self._turn = "running"
+        self._turns += 1
+        message_id = prompt_message_id(entry.seq)
+        for block in items(entry.raw):
+            self._message("user", message_id).add_block(block)
+
+    def _update(self, raw: bytes) -> None:
+        if not may_be_chunk(raw):
+            self._other_update(raw)
+            return
+        try:
+            chunk = decode_plain_chunk(raw)
+        except UNREADABLE:
+            self._other_update(raw)
+        else:
+            self._message(ROLES[chunk.kind], chunk.messageId).add_text(chunk.content.text)
+
+    def _other_update(self, raw: bytes) -> None:
+        kind = update_kind(raw)
+        if kind in ROLES:
+            self._chunk(ROLES[kind], members(raw))
+        elif kind in ("tool_call", "tool_call_update"):
+            self._tool(kind, members(raw))
+        else:
+            self._settings = fold_setting(self._settings, kind, raw)
+
+    def _chunk(self, role: Role, parts: dict[str, bytes]) -> None:
+        if block := parts.get("content"):
+            self._message(role, string(parts.get("messageId"))).add_block(block)
+
+    def _message(self, role: Role, message_id: str | None) -> OpenMessage:
+        """The message that a chunk belongs to."""
+        place = len(self._timeline) - 1
+        if message_id is not None:
+            place = self._messages.get((role, message_id), -1)
+        item = self._timeline[place] if place >= 0 else None
+        if isinstance(item, OpenMessage) and (item.role, item.message_id) == (role, message_id):
+            return item
+        if isinstance(item, Message) and (item.role, item.message_id) == (role, message_id):
+            self._timeline[place] = opened = OpenMessage.of(item)
+            return opened
+        return self._new_message(role, message_id)
+
+    def _new_message(self, role: Role, message_id: str | None) -> OpenMessage:
+        if message_id is not None:
+            self._messages[role, message_id] = len(self._timeline)
+        opened = OpenMessage(role, message_id)
+        self._timeline.append(opened)
+        return opened
+
+    def _tool(self, kind: str, parts: dict[str, bytes]) -> None:
+        tool_call_id = string(parts.get("toolCallId"))
+        if not tool_call_id:
+            return
+        replace_fields(self._opened_tool(tool_call_id).fields, kind, parts)
+        opens = opens_tool(kind, string(parts.get("status")))
+        if opens:
+            self._open_tools.add(tool_call_id)
+        elif opens is not None:
+            self._open_tools.discard(tool_call_id)
+
+    def _opened_tool(self, tool_call_id: str) -> OpenTool:
+        place = self._tools.setdefault(tool_call_id, len(self._timeline))
+        if place == len(self._timeline):
+            self._timeline.append(OpenTool(tool_call_id))
+        item = self._timeline[place]
+        if isinstance(item, ToolCall):
+            self._timeline[place] = item = OpenTool(tool_call_id, item.fields)
+        assert isinstance(item, OpenTool)
+        return item

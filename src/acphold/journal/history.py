@@ -1,0 +1,80 @@
+"""The rows of segments: reading on from a place, and taking rows out.
+
+The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Final
+
+from acphold.journal.entries import KINDS, Segment
+from acphold.journal.migrations import SEQ_BITS, SEQ_MASK
+
+CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+"""How a kind stands in its row: an update, which nearly every row is, as 0 takes no byte at all."""
+
+NAMES: Final = dict(enumerate(KINDS))
+"""The other way round; a kind that is not in it stands there by its name."""
+
+_SELECT: Final = (
+    "SELECT key & 4294967295, first_seq, at, kind, raw FROM segments WHERE key BETWEEN ? AND ?"
+)
+
+
+def read(
+    connection: sqlite3.Connection,
+    session: int,
+    after: int,
+    limit_bytes: int,
+    through: int = SEQ_MASK,
+) -> list[Segment]:
+    """Segments that end above `after` and not above `through`, oldest first.
+
+    About `limit_bytes` of them, but one at least when there is one.
+    """
+    first_key = session << SEQ_BITS | after + 1
+    rows = connection.execute(f"{_SELECT} ORDER BY key", (first_key, session << SEQ_BITS | through))
+    segments: list[Segment] = []
+    for last, first, at, kind, raw in rows:
+        segments.append(Segment(first, last, NAMES.get(kind, kind), at, raw))
+        limit_bytes -= len(raw)
+        if limit_bytes <= 0:
+            break
+    # A statement left in the middle would keep the write-ahead log from starting over.
+    rows.close()
+    return segments
+
+
+def read_back(
+    connection: sqlite3.Connection, session: int, through: int, limit: int
+) -> list[Segment]:
+    """The last `limit` segments that end by `through`, oldest first."""
+    rows = connection.execute(
+        f"{_SELECT} ORDER BY key DESC LIMIT ?",
+        (session << SEQ_BITS, session << SEQ_BITS | through, limit),
+    ).fetchall()
+    return [
+        Segment(first, last, NAMES.get(kind, kind), at, raw)
+        for last, first, at, kind, raw in reversed(rows)
+    ]
+
+
+def insert(connection: sqlite3.Connection, session: int, segments: Iterable[Segment]) -> None:
+    """Write the rows of segments."""
+    connection.executemany(
+        "INSERT INTO segments (key, first_seq, at, kind, raw) VALUES (?, ?, ?, ?, ?)",
+        [
+            (session << SEQ_BITS | s.last_seq, s.first_seq, s.at, CODES.get(s.kind, s.kind), s.raw)
+            for s in segments
+        ],
+    )
+
+
+def remove(connection: sqlite3.Connection, session: int, segments: Iterable[Segment]) -> None:
+    """Delete the rows of segments."""
+    connection.executemany(
+        "DELETE FROM segments WHERE key = ?",
+        [(session << SEQ_BITS | segment.last_seq,) for segment in segments],
+    )

@@ -1,0 +1,236 @@
+"""What any journal can do; the hub knows journals only by this interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import UNSET, Struct, UnsetType
+
+from acphold.journal.settings import NO_SETTINGS, Settings, Turn
+
+if TYPE_CHECKING:
+    from acphold.journal.entries import Segment
+    from acphold.journal.fold import SessionState
+
+LEASE_SECONDS: Final = 30.0
+"""Silence after which another process may own a session."""
+
+READ_BYTES: Final = 1 << 20
+"""How much of a session's history one `read` brings at most, beyond its first segment."""
+
+
+class NewSession(Struct, frozen=True):
+    """A session about to be created; `agent` says which agent it belongs to.
+
+    `created_at` is ms since the epoch; None means now.
+    """
+
+    session_id: str
+    agent: str
+    cwd: str
+    additional_directories: tuple[str, ...] = ()
+    title: str | None = None
+    created_at: int | None = None
+
+
+class ListKey(Struct, frozen=True, order=False):
+    """A place in the list of sessions, which runs from the newest `updated_at` to the oldest.
+
+    Sessions of one millisecond follow each other by `session_id`, from high to low: both in one
+    direction, so that SQL can compare them as one row value.
+    """
+
+    updated_at: int
+    session_id: str
+
+    def __lt__(self, other: ListKey) -> bool:
+        """Whether this place comes earlier in the list."""
+        return (self.updated_at, self.session_id) > (other.updated_at, other.session_id)
+
+
+class SessionRow(Struct, frozen=True):
+    """What the list shows of a session; times are ms since the epoch.
+
+    `prompted` is False until the first prompt; `message_count` counts prompts and agent
+    messages; `last_seq` is 0 in a session without entries.
+    """
+
+    session_id: str
+    agent: str
+    cwd: str
+    additional_directories: tuple[str, ...]
+    title: str | None
+    created_at: int
+    updated_at: int
+    message_count: int
+    prompted: bool
+    last_seq: int
+
+    @property
+    def key(self) -> ListKey:
+        """Where this session stands in the list."""
+        return ListKey(self.updated_at, self.session_id)
+
+
+class ListFilter(Struct, frozen=True):
+    """Which sessions to list.
+
+    Sessions that were never prompted are left out, except those in `held` (somebody has them
+    open), and all of them with `include_unprompted`.
+    """
+
+    agent: str | None = None
+    cwd: str | None = None
+    held: frozenset[str] = frozenset()
+    include_unprompted: bool = False
+
+
+class Lease(Struct):
+    """The right to append to one session, as long as nobody took it over. Journals make these.
+
+    `number` is the journal's own key of the session; `next_seq` the number its next entry gets.
+    """
+
+    session_id: str
+    number: int
+    owner: str
+    epoch: int
+    next_seq: int
+
+
+class Holder(Struct, frozen=True):
+    """Who holds the lease of a session; `expires_at` in ms since the epoch, 0 when released."""
+
+    owner: str
+    epoch: int
+    expires_at: int
+
+
+class Standing(Struct, frozen=True):
+    """How a session stands, without its conversation."""
+
+    settings: Settings = NO_SETTINGS
+    turn: Turn = "idle"
+
+
+class SearchHit(Struct, frozen=True):
+    """An entry that holds the words; `excerpt` is the text around the first of them, one line."""
+
+    session_id: str
+    seq: int
+    at: int
+    kind: str
+    excerpt: str
+
+
+class Journal(Protocol):
+    """What is remembered of all sessions.
+
+    Every method may raise JournalUnavailableError (locked, read-only, full) and NotAJournalError
+    (damaged); nothing is half written then.
+    """
+
+    @property
+    def cursor_secret(self) -> bytes:
+        """The key that seals list cursors; one for the life of the journal."""
+
+    async def create(self, new: NewSession, owner: str) -> Lease:
+        """Make a session and own it; raises SessionExistsError."""
+
+    async def session(self, session_id: str) -> SessionRow:
+        """The row of a session; raises UnknownSessionError."""
+
+    async def resolve(self, prefix: str) -> SessionRow:
+        """The session with this id, or else the one whose id begins so.
+
+        Raises UnknownSessionError and AmbiguousIdError.
+        """
+
+    async def acquire(self, session_id: str, owner: str) -> Lease:
+        """Take the session over, from whoever holds it; raises UnknownSessionError."""
+
+    async def holder(self, session_id: str) -> Holder:
+        """Who holds the session now; raises UnknownSessionError."""
+
+    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
+        """Hold on for `seconds` from now; raises LeaseLostError."""
+
+    async def release(self, lease: Lease) -> None:
+        """Let go; does nothing when somebody else holds the session already."""
+
+    async def append(self, lease: Lease, kind: str, raws: Sequence[bytes]) -> Segment:
+        """Commit `raws` as the next entries, all or none; raises LeaseLostError."""
+
+    async def read(
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES
+    ) -> list[Segment]:
+        """Segments with entries above `after`, oldest first; empty only at the end.
+
+        A segment that `after` cuts through is trimmed. Raises UnknownSessionError.
+        """
+
+    async def touch(
+        self,
+        lease: Lease,
+        *,
+        title: str | UnsetType | None = UNSET,
+        updated_at: int | UnsetType = UNSET,
+        prompted: bool | UnsetType = UNSET,
+    ) -> None:
+        """Change what the list shows of a session; raises LeaseLostError.
+
+        Once a turn, not once an append: the list's indexes cost more than the entry itself.
+        """
+
+    async def set_title(self, session_id: str, title: str | None) -> None:
+        """Rename a session from outside, whoever holds it; raises UnknownSessionError."""
+
+    async def settle(self, lease: Lease, through: int) -> None:
+        """Compact, count and index the entries up to `through`, away from the loop's thread.
+
+        For when a turn is over and nobody reads inside it. Does nothing when the lease is lost.
+        """
+
+    async def page(
+        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
+    ) -> list[SessionRow]:
+        """The next `limit` sessions of the list after `after`, newest first."""
+
+    async def link(self, agent: str, downstream_id: str, session_id: str) -> None:
+        """Note that the agent knows this session as `downstream_id`; UnknownSessionError."""
+
+    async def downstream(self, session_id: str) -> str | None:
+        """The id the agent knows the session by: the newest link."""
+
+    async def linked(self, agent: str, ids: Iterable[str]) -> set[str]:
+        """Which of these ids of the agent are ours, or were and are forgotten."""
+
+    async def session_of(self, agent: str, downstream_id: str) -> str | None:
+        """Our session behind an id of the agent."""
+
+    async def delete(self, session_id: str) -> bool:
+        """Remove a session, its entries and its lease; False when there was none.
+
+        Its links stay as tombstones, so that the agent's own list does not bring it back.
+        """
+
+    async def forget(self, agent: str, downstream_id: str) -> None:
+        """Leave a tombstone for an id of the agent that was never ours."""
+
+    async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
+        """Whether there is a tombstone for this id of the agent."""
+
+    async def search(
+        self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20
+    ) -> list[SearchHit]:
+        """Settled entries that hold every one of `words`, newest first."""
+
+    async def standing(self, session_id: str) -> Standing:
+        """How the session stands now, quicker than its whole state; UnknownSessionError."""
+
+    async def state(self, session_id: str) -> SessionState:
+        """All entries of a session, folded; raises UnknownSessionError."""
+
+    async def aclose(self) -> None:
+        """Finish what runs in the background and close."""

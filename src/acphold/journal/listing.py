@@ -1,0 +1,84 @@
+"""The list of sessions, newest first, a page at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from acphold.journal.interface import ListFilter, ListKey, SessionRow
+from acphold.journal.sessions import SELECT_ROW, session_row
+
+_INDEXES: Final = {
+    (False, False): "listed",
+    (True, False): "listed_agent",
+    (False, True): "listed_cwd",
+    (True, True): "listed_both",
+}
+"""The index to walk, by whether the filter names an agent and a folder."""
+
+
+def page(
+    connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, limit: int
+) -> list[SessionRow]:
+    """The next `limit` sessions after the place `after`.
+
+    One walk along one index, whatever the place and the filter: rows far down the list cost no
+    more than the first.
+    """
+    rows = _walk(connection, filter, after, limit, prompted=True)
+    if filter.include_unprompted:
+        rows += _walk(connection, filter, after, limit, prompted=False)
+    elif filter.held:
+        rows += _held(connection, filter, after)
+    else:
+        return rows
+    rows.sort(key=lambda row: (row.updated_at, row.session_id), reverse=True)
+    return rows[:limit]
+
+
+def _walk(
+    connection: sqlite3.Connection,
+    filter: ListFilter,
+    after: ListKey | None,
+    limit: int,
+    *,
+    prompted: bool,
+) -> list[SessionRow]:
+    index = _INDEXES[filter.agent is not None, filter.cwd is not None]
+    conditions, values = _conditions(filter, after)
+    rows = connection.execute(
+        # Named, because without statistics the planner may take another index and sort.
+        f"{SELECT_ROW} INDEXED BY {index} WHERE prompted = ?{conditions}"
+        " ORDER BY updated_at DESC, session_id DESC LIMIT ?",
+        (int(prompted), *values, limit),
+    )
+    return [session_row(connection, row) for row in rows.fetchall()]
+
+
+def _held(
+    connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None
+) -> list[SessionRow]:
+    """The sessions somebody has open though they were never prompted: few, so found by id."""
+    conditions, values = _conditions(filter, after)
+    marks = ", ".join("?" * len(filter.held))
+    rows = connection.execute(
+        # The plus keeps SQLite from walking all that were never prompted.
+        f"{SELECT_ROW} WHERE +prompted = 0 AND session_id IN ({marks}){conditions}",
+        (*filter.held, *values),
+    )
+    return [session_row(connection, row) for row in rows.fetchall()]
+
+
+def _conditions(filter: ListFilter, after: ListKey | None) -> tuple[str, list[str | int]]:
+    conditions = ""
+    values: list[str | int] = []
+    if filter.agent is not None:
+        conditions += " AND agent = ?"
+        values.append(filter.agent)
+    if filter.cwd is not None:
+        conditions += " AND cwd = ?"
+        values.append(filter.cwd)
+    if after is not None:
+        conditions += " AND (updated_at, session_id) < (?, ?)"
+        values += (after.updated_at, after.session_id)
+    return conditions, values

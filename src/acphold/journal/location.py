@@ -1,0 +1,55 @@
+"""Where a journal is: the URLs and paths that name one, and the place for those who name none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from acphold.errors import JournalUnavailableError
+
+VARIABLE: Final = "ACPHOLD_JOURNAL"
+"""The environment variable that names the journal."""
+
+
+def default_location() -> str:
+    """What `ACPHOLD_JOURNAL` says, or else `journal.db` in the user's folder for data."""
+    if named := os.environ.get(VARIABLE):
+        return named
+    return os.path.join(_data_folder(), "acphold", "journal.db")
+
+
+def _data_folder() -> str:
+    # The XDG base directory specification says to ignore a relative path.
+    if os.path.isabs(folder := os.environ.get("XDG_DATA_HOME", "")):
+        return folder
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support")
+    return os.path.expanduser("~/.local/share")
+
+
+def journal_path(location: str | os.PathLike[str]) -> str:
+    """The absolute path of the journal file at `location`.
+
+    That is `sqlite:////absolute/path`, `sqlite:///relative/path` or a plain path; `~` is the
+    home folder, and no character is escaped. Raises JournalUnavailableError for other URLs.
+    """
+    text = os.fspath(location)
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme.isalnum():
+        text = _path_of_url(scheme.lower(), rest, text)
+    if not text:
+        raise JournalUnavailableError(f"the journal has no path; set {VARIABLE} or --journal")
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def _path_of_url(scheme: str, rest: str, url: str) -> str:
+    if scheme in ("postgres", "postgresql"):
+        raise JournalUnavailableError(
+            f"{scheme}:// journals are not in this release; name a file: sqlite:///journal.db"
+        )
+    if scheme != "sqlite" or not rest.startswith("/"):
+        raise JournalUnavailableError(
+            f"{url!r} names no journal; give a path, or sqlite:////absolute/path.db"
+        )
+    return rest[1:]

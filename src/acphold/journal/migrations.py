@@ -1,0 +1,117 @@
+"""The journal's tables, as the numbered steps that lead from an empty file to this release.
+
+A released step is never edited: what changes is a new step at the end. `PRAGMA user_version` is
+the number of steps a file has been through.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from acphold.errors import NewerJournalError
+
+SEQ_BITS: Final = 32
+"""Bits of a segment's key that hold `last_seq`; the session's number stands above them."""
+
+SEQ_MASK: Final = (1 << SEQ_BITS) - 1
+"""Those bits."""
+
+_TABLES: Final = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    "INSERT INTO meta VALUES ('cursor_secret', randomblob(32))",
+    # AUTOINCREMENT: the number of a deleted session never comes back, so a lease or a search
+    # row that outlives it can never mean another one.
+    """CREATE TABLE sessions (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        session_id TEXT NOT NULL UNIQUE,
+        agent TEXT NOT NULL,
+        cwd TEXT NOT NULL,
+        additional_directories TEXT NOT NULL,
+        title TEXT,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        prompted INTEGER NOT NULL DEFAULT 0,
+        message_count INTEGER NOT NULL DEFAULT 0,
+        settled_through INTEGER NOT NULL DEFAULT 0
+    )""",
+    # One for each filter of the list, so that any page is one walk along an index.
+    "CREATE INDEX listed ON sessions (prompted, updated_at, session_id)",
+    "CREATE INDEX listed_agent ON sessions (agent, prompted, updated_at, session_id)",
+    "CREATE INDEX listed_cwd ON sessions (cwd, prompted, updated_at, session_id)",
+    "CREATE INDEX listed_both ON sessions (agent, cwd, prompted, updated_at, session_id)",
+    """CREATE TABLE leases (
+        session INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        expires_at INTEGER NOT NULL
+    )""",
+    # The key is the session's number above 32 bits of last_seq. As the rowid it makes this one
+    # b-tree, clustered by session: an append touches one page and no index, a replay reads pages
+    # in order, and the place of any seq is found by one search.
+    # `kind` has no type: a number for the kinds that journal.history knows, else the kind's name.
+    """CREATE TABLE segments (
+        key INTEGER PRIMARY KEY,
+        first_seq INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        kind NOT NULL,
+        raw BLOB NOT NULL
+    )""",
+    # How a session stood at `settled_through`: opening one folds only what came behind it.
+    "CREATE TABLE standings (session INTEGER PRIMARY KEY, standing BLOB NOT NULL)",
+    # Deleted sessions that still have rows in segments and words.
+    "CREATE TABLE deleted (session INTEGER PRIMARY KEY)",
+    # session NULL: a tombstone. The highest number is the newest link of a session.
+    """CREATE TABLE links (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        agent TEXT NOT NULL,
+        downstream_id TEXT NOT NULL,
+        session INTEGER,
+        UNIQUE (agent, downstream_id)
+    )""",
+    "CREATE INDEX links_session ON links (session, number)",
+    # Documents are numbered in the order they were settled, so that walking them backwards gives
+    # the newest first, across sessions; one document is one entry, by session number and seq.
+    # The index keeps no copy of the text: what a document says is read from its segment again.
+    "CREATE TABLE documents (number INTEGER PRIMARY KEY, entry INTEGER NOT NULL UNIQUE)",
+    "CREATE VIRTUAL TABLE words USING fts5 (text, content = '')",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES,)
+
+VERSION: Final = len(MIGRATIONS)
+"""The version of the journals that this release writes."""
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the journal up to VERSION, each step in one transaction with its number.
+
+    Raises NewerJournalError, and the sqlite3 errors of a locked, full or damaged file.
+    """
+    while (version := _version(connection)) < VERSION:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have taken this step while we waited for the lock.
+            if _version(connection) == version:
+                for statement in MIGRATIONS[version]:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+    refuse_newer(version, path)
+
+
+def refuse_newer(version: int, path: str) -> None:
+    """Raise NewerJournalError when a journal of this version is beyond this release."""
+    if version > VERSION:
+        raise NewerJournalError(
+            f"the journal {path} has version {version}, this release of acphold knows up to "
+            f"{VERSION}; update acphold, or name another journal with --journal"
+        )
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)

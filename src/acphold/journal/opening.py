@@ -1,0 +1,213 @@
+"""Opening a journal file: what it is, whether it is ours, and what its errors mean.
+
+A file that is not a journal of this release is refused before SQLite may write to it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from acphold.errors import (
+    JournalError,
+    JournalUnavailableError,
+    NotAJournalError,
+)
+from acphold.journal.migrations import migrate, refuse_newer
+
+APPLICATION_ID: Final = 0x686F6C64
+"""`hold`, at offset 68 of every journal; source: sqlite.org, Database File Format, 1.3."""
+
+LOG_BYTES_KEPT: Final = 16 << 20
+"""Size of the write-ahead log that is kept for the next writes once it has been copied."""
+
+_MAGIC: Final = b"SQLite format 3\0"
+_HEADER_BYTES: Final = 100
+_RETRY_SECONDS: Final = 0.01
+
+
+def open_journal(path: str, *, create: bool, busy_seconds: float) -> sqlite3.Connection:
+    """A connection to the journal at `path`, made and migrated if need be.
+
+    The file gets mode 0600, a folder that was missing 0700. Raises JournalUnavailableError,
+    NotAJournalError and NewerJournalError; the file is as it was then.
+    """
+    fresh = _inspect(path, create=create)
+    try:
+        connection = connect(path, busy_seconds)
+        try:
+            if fresh:
+                _claim(connection)
+            _write_ahead(connection, path, busy_seconds)
+            migrate(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise failure(error, path) from error
+    return connection
+
+
+def connect(path: str, busy_seconds: float) -> sqlite3.Connection:
+    """A connection with our settings; the caller opens and closes transactions itself."""
+    connection = sqlite3.connect(
+        path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+    )
+    # NORMAL: a commit survives a killed process, not a power cut; FULL costs ten times as much.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    # A checkpoint behind a dirty disk takes 150 ms; the background connection makes them.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    # What a burst made of the log is given back to the disk.
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
+    # What is deleted is overwritten: a deleted conversation is not left in pages that are free.
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
+
+
+@contextmanager
+def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """A transaction that commits at the end of the block, or is rolled back by an exception."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        # A full disk ends the transaction by itself.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _inspect(path: str, *, create: bool) -> bool:
+    """Whether the file is yet to become a journal; raises for what can never be one."""
+    try:
+        if create:
+            _make(path)
+        logged = _has_log(path)
+        with open(path, "rb") as file:
+            header = file.read(_HEADER_BYTES)
+        size = os.stat(path).st_size
+    except FileNotFoundError as error:
+        missing = "it is made with the first session"
+        if create:
+            missing = "its folder cannot be made; name another with --journal"
+        raise JournalUnavailableError(f"there is no journal at {path}; {missing}") from error
+    except IsADirectoryError as error:
+        raise NotAJournalError(f"{path} is a folder; name a file in it with --journal") from error
+    except OSError as error:
+        raise JournalUnavailableError(
+            f"cannot open the journal {path}: {error.strerror}; "
+            "make it readable and writable, or name another with --journal"
+        ) from error
+    if not header:
+        if not create:
+            raise JournalUnavailableError(f"the journal {path} is empty")
+        return True
+    _refuse_foreign(header, path)
+    if not logged and not _has_log(path):
+        _refuse_cut(header, size, path)
+    return False
+
+
+def _has_log(path: str) -> bool:
+    """Whether the file stands for itself only together with its write-ahead log."""
+    try:
+        return os.stat(f"{path}-wal").st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _make(path: str) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    # SQLite gives the files it keeps beside this one the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _refuse_foreign(header: bytes, path: str) -> None:
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise NotAJournalError(
+            f"{path} is not a acphold journal; it was left as it is. "
+            "Name another file with --journal"
+        )
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise NotAJournalError(
+            f"{path} is a database of another program; it was left as it is. "
+            "Name another file with --journal"
+        )
+    refuse_newer(int.from_bytes(header[60:64], "big"), path)
+
+
+def _refuse_cut(header: bytes, size: int, path: str) -> None:
+    """Refuse a file that is shorter than it says: SQLite would find out only after it wrote."""
+    page_bytes = int.from_bytes(header[16:18], "big")
+    pages = int.from_bytes(header[28:32], "big")
+    if pages * (page_bytes if page_bytes > 1 else 65536) > size:
+        raise _damaged(path, f"it should have {pages} pages, and ends before")
+
+
+def _claim(connection: sqlite3.Connection) -> None:
+    # Before write-ahead logging begins, so that the mark is in the file itself from the start.
+    connection.execute("BEGIN EXCLUSIVE")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("COMMIT")
+
+
+def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float) -> None:
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait by itself while another process makes the same change.
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
+    if mode != "wal":
+        raise JournalUnavailableError(
+            f"the folder of {path} does not support write-ahead logging, as some network "
+            "folders do not; name a local file with --journal"
+        )
+
+
+def failure(error: sqlite3.Error, path: str) -> JournalError:
+    """What an SQLite error means for a person: which file, what is wrong, what to do."""
+    code = _code(error)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _damaged(path, str(error))
+    advice = _ADVICE.get(code, "name another journal with --journal")
+    return JournalUnavailableError(f"the journal {path} cannot be used: {error}; {advice}")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another program held the journal."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _damaged(path: str, how: str) -> NotAJournalError:
+    return NotAJournalError(
+        f"the journal {path} is damaged ({how}); it was left as it is. Keep a copy, then save "
+        f"what can be read with `sqlite3 {path} .recover`, or name another journal with --journal"
+    )
+
+
+_ADVICE: Final = {
+    sqlite3.SQLITE_BUSY: "another program holds it; close that program or try again",
+    sqlite3.SQLITE_LOCKED: "another program holds it; close that program or try again",
+    sqlite3.SQLITE_FULL: "free space on its disk; nothing was half written",
+    sqlite3.SQLITE_IOERR: "look after its disk (full, or failing); nothing was half written",
+    sqlite3.SQLITE_READONLY: "make the file and its folder writable",
+    sqlite3.SQLITE_PERM: "make the file and its folder writable",
+    sqlite3.SQLITE_CANTOPEN: "make the file and its folder readable and writable",
+}
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code; 1 (SQLITE_ERROR) when there is none."""
+    # The low byte; the others say more about it. Source: sqlite.org, Result and Error Codes.
+    return (getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR) & 0xFF

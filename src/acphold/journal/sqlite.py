@@ -1,0 +1,311 @@
+"""The journal in one SQLite file: the default, and all that one machine needs."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from acphold.errors import JournalError, LeaseLostError
+from acphold.journal import (
+    checking,
+    deleting,
+    history,
+    links,
+    listing,
+    search,
+    sessions,
+    settling,
+    standings,
+)
+from acphold.journal.background import CHECKPOINT_BYTES, Background
+from acphold.journal.entries import Segment
+from acphold.journal.fold import EMPTY, SessionState, fold
+from acphold.journal.history import CODES
+from acphold.journal.interface import (
+    LEASE_SECONDS,
+    READ_BYTES,
+    Holder,
+    Lease,
+    ListFilter,
+    ListKey,
+    NewSession,
+    SearchHit,
+    SessionRow,
+    Standing,
+)
+from acphold.journal.location import journal_path
+from acphold.journal.migrations import SEQ_BITS
+from acphold.journal.opening import failure, is_busy, open_journal, writing
+from acphold.journal.sessions import now_ms
+
+T = TypeVar("T")
+
+BUSY_SECONDS: Final = 5.0
+"""How long to wait for another process that writes before an operation fails."""
+
+HURRIED_SECONDS: Final = 0.1
+"""How long to wait after having waited in vain."""
+
+_COMMIT_BYTES: Final = 2 * 4096
+"""What a small commit adds to the write-ahead log: two pages, more or less."""
+
+_APPEND: Final = (
+    "INSERT INTO segments (key, first_seq, at, kind, raw) SELECT ?, ?, ?, ?, ?"
+    " WHERE EXISTS (SELECT 1 FROM leases WHERE session = ? AND epoch = ?)"
+)
+
+
+class SqliteJournal:
+    """A `Journal` in a file.
+
+    Most methods do their work at once, on the thread of the loop: a commit takes less time than a
+    change of threads. What may take long (settling, deleting, searching, folding, checkpoints)
+    runs in a thread of its own, which begins when there is first need of it.
+    """
+
+    def __init__(self, path: str, connection: sqlite3.Connection, busy_seconds: float) -> None:
+        self.path = path
+        self._connection = connection
+        self._execute = connection.execute
+        self._writing = threading.Lock()
+        self._background = Background(path, busy_seconds, self._writing)
+        self._busy_seconds = busy_seconds
+        self._hurried = False
+        self._grown = 0
+        self._cursor_secret: bytes | None = None
+
+    @classmethod
+    def open(
+        cls,
+        location: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> SqliteJournal:
+        """The journal at a path or `sqlite:` URL, made if it is missing and `create` is set.
+
+        Raises JournalUnavailableError, NotAJournalError and NewerJournalError.
+        """
+        path = journal_path(location)
+        return cls(path, open_journal(path, create=create, busy_seconds=busy_seconds), busy_seconds)
+
+    @property
+    def cursor_secret(self) -> bytes:
+        if self._cursor_secret is None:
+            self._cursor_secret = self._look(
+                lambda db: db.execute(
+                    "SELECT value FROM meta WHERE name = 'cursor_secret'"
+                ).fetchone()[0]
+            )
+        return self._cursor_secret
+
+    async def create(self, new: NewSession, owner: str) -> Lease:
+        with self._transaction() as connection:
+            return sessions.create(connection, new, owner)
+
+    async def session(self, session_id: str) -> SessionRow:
+        return self._look(lambda db: sessions.find(db, session_id))
+
+    async def resolve(self, prefix: str) -> SessionRow:
+        return self._look(lambda db: sessions.resolve(db, prefix))
+
+    async def acquire(self, session_id: str, owner: str) -> Lease:
+        with self._transaction() as connection:
+            return sessions.acquire(connection, session_id, owner)
+
+    async def holder(self, session_id: str) -> Holder:
+        return self._look(lambda db: sessions.holder(db, session_id))
+
+    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
+        with self._transaction() as connection:
+            if not sessions.expire(connection, lease, now_ms() + round(seconds * 1000)):
+                raise self._lost(lease)
+
+    async def release(self, lease: Lease) -> None:
+        with self._transaction() as connection:
+            sessions.expire(connection, lease, 0)
+
+    async def append(self, lease: Lease, kind: str, raws: Sequence[bytes]) -> Segment:
+        count = len(raws)
+        raw = raws[0] if count == 1 else b"\n".join(raws)
+        if raw.count(b"\n") != count - 1:
+            raw = _on_one_line_each(raws)
+        first = lease.next_seq
+        last = first + count - 1
+        at = now_ms()
+        key = lease.number << SEQ_BITS | last
+        try:
+            with self._writing:
+                done = self._execute(
+                    _APPEND,
+                    (key, first, at, CODES.get(kind, kind), raw, lease.number, lease.epoch),
+                ).rowcount
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        if self._hurried:
+            self._wait_for(self._busy_seconds)
+        if done != 1:
+            raise self._lost(lease)
+        lease.next_seq = last + 1
+        self._has_grown(len(raw) + _COMMIT_BYTES)
+        return Segment(first, last, kind, at, raw)
+
+    async def read(
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES
+    ) -> list[Segment]:
+        return self._look(lambda db: _read_on(db, session_id, after, limit_bytes))
+
+    async def touch(
+        self,
+        lease: Lease,
+        *,
+        title: str | UnsetType | None = UNSET,
+        updated_at: int | UnsetType = UNSET,
+        prompted: bool | UnsetType = UNSET,
+    ) -> None:
+        with self._transaction() as connection:
+            sessions.touch(connection, lease, title, updated_at, prompted)
+
+    async def set_title(self, session_id: str, title: str | None) -> None:
+        with self._transaction() as connection:
+            sessions.rename(connection, session_id, title)
+
+    async def page(
+        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
+    ) -> list[SessionRow]:
+        return self._look(lambda db: listing.page(db, filter, after, limit))
+
+    async def link(self, agent: str, downstream_id: str, session_id: str) -> None:
+        with self._transaction() as connection:
+            links.link(connection, agent, downstream_id, session_id)
+
+    async def downstream(self, session_id: str) -> str | None:
+        return self._look(lambda db: links.downstream(db, session_id))
+
+    async def linked(self, agent: str, ids: Iterable[str]) -> set[str]:
+        return self._look(lambda db: links.linked(db, agent, ids))
+
+    async def session_of(self, agent: str, downstream_id: str) -> str | None:
+        return self._look(lambda db: links.session_of(db, agent, downstream_id))
+
+    async def forget(self, agent: str, downstream_id: str) -> None:
+        with self._transaction() as connection:
+            links.forget(connection, agent, downstream_id)
+
+    async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
+        return self._look(lambda db: links.is_forgotten(db, agent, downstream_id))
+
+    async def delete(self, session_id: str) -> bool:
+        return await self._background.run(lambda db: deleting.delete(db, session_id, self._writing))
+
+    async def settle(self, lease: Lease, through: int) -> None:
+        def piece(connection: sqlite3.Connection) -> bool:
+            return settling.settle_piece(connection, lease, through, self._writing)
+
+        while await self._background.run(piece):
+            self._has_grown(settling.PIECE_BYTES)
+        await self._background.run(lambda db: deleting.sweep(db, self._writing))
+
+    def _has_grown(self, size: int) -> None:
+        """So much more in the write-ahead log: time for a checkpoint?"""
+        self._grown += size
+        if self._grown > CHECKPOINT_BYTES:
+            self._grown = 0
+            self._background.checkpoint()
+
+    async def search(
+        self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20
+    ) -> list[SearchHit]:
+        return await self._background.run(lambda db: search.search(db, words, agent, cwd, limit))
+
+    async def state(self, session_id: str) -> SessionState:
+        return await self._background.run(lambda db: _state(db, session_id))
+
+    async def standing(self, session_id: str) -> Standing:
+        return self._look(lambda db: standings.now(db, session_id))
+
+    async def damage(self) -> list[str]:
+        """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""
+        return await self._background.run(checking.damage)
+
+    async def aclose(self) -> None:
+        await self._background.aclose()
+        self._connection.close()
+
+    def _look(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return question(self._connection)
+        except sqlite3.Error as error:
+            raise failure(error, self.path) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and alone with the lock that lets one write."""
+        try:
+            with self._writing, writing(self._connection) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        if self._hurried:
+            self._wait_for(self._busy_seconds)
+
+    def _lost(self, lease: Lease) -> LeaseLostError:
+        """Who holds the session instead: another process, or nobody, for it was deleted."""
+        found = self._look(
+            lambda db: db.execute(
+                "SELECT 1 FROM sessions WHERE number = ?", (lease.number,)
+            ).fetchone()
+        )
+        return LeaseLostError(lease.session_id, deleted=found is None)
+
+    def _failure(self, error: sqlite3.Error) -> JournalError:
+        """What to raise for an error of SQLite's.
+
+        Who has waited in vain for another program once does not wait so long again before a write
+        has succeeded: the event loop stands still meanwhile.
+        """
+        if is_busy(error):
+            self._wait_for(HURRIED_SECONDS)
+        return failure(error, self.path)
+
+    def _wait_for(self, seconds: float) -> None:
+        self._hurried = seconds < self._busy_seconds
+        self._connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
+
+def _read_on(
+    connection: sqlite3.Connection, session_id: str, after: int, limit_bytes: int
+) -> list[Segment]:
+    number = sessions.number_of(connection, session_id)
+    segments = history.read(connection, number, after, limit_bytes)
+    if segments:
+        segments[0] = segments[0].after(after)
+    return segments
+
+
+def _state(connection: sqlite3.Connection, session_id: str) -> SessionState:
+    number = sessions.number_of(connection, session_id)
+    state, seq = EMPTY, 0
+    # One transaction: a turn that is compacted meanwhile is seen as it was or as it is.
+    connection.execute("BEGIN")
+    try:
+        while segments := history.read(connection, number, seq, READ_BYTES):
+            state = fold((entry for segment in segments for entry in segment.entries()), state)
+            seq = segments[-1].last_seq
+    finally:
+        connection.execute("COMMIT")
+    return state
+
+
+def _on_one_line_each(raws: Sequence[bytes]) -> bytes:
+    # JSON that came in a frame of its own may be laid out over lines; between two tokens a space
+    # means the same, and inside a string a bare newline is not JSON.
+    if not raws:
+        raise ValueError("nothing to append")
+    return b"\n".join([raw.replace(b"\n", b" ") for raw in raws])

@@ -1,0 +1,139 @@
+"""What a conversation shows: messages and tool calls, and how updates add up to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.journal.updates import Role, content_text, items, string, text_block
+
+_STRINGS: Final = frozenset({"title", "name", "kind", "status"})
+_ARRAYS: Final = frozenset({"content", "locations"})
+_NULLABLE: Final = frozenset({*_STRINGS, *_ARRAYS, "rawInput", "rawOutput", "_meta"})
+
+
+class Message(Struct, frozen=True):
+    """What one side said; `content` holds raw content blocks, plain text in a row as one."""
+
+    role: Role
+    message_id: str | None
+    content: tuple[bytes, ...]
+
+    @property
+    def text(self) -> str:
+        """All that is plain text in it."""
+        return "".join(filter(None, map(content_text, self.content)))
+
+
+class ToolCall(Struct, frozen=True):
+    """A tool call with the newest value of each field, raw and by its name on the wire."""
+
+    tool_call_id: str
+    fields: Mapping[str, bytes]
+
+    @property
+    def title(self) -> str:
+        """What the call does, for people."""
+        return string(self.fields.get("title")) or ""
+
+    @property
+    def kind(self) -> str:
+        """`read`, `edit`, `execute` …; `other` when the agent did not say."""
+        return string(self.fields.get("kind")) or "other"
+
+    @property
+    def status(self) -> str:
+        """`pending`, `in_progress`, `completed` or `failed`."""
+        return string(self.fields.get("status")) or "pending"
+
+    @property
+    def content(self) -> list[bytes]:
+        """What it produced: raw `ToolCallContent` objects."""
+        return items(self.fields.get("content", b"[]"))
+
+    @property
+    def raw_input(self) -> bytes | None:
+        """The tool's input as JSON."""
+        return self.fields.get("rawInput")
+
+    @property
+    def raw_output(self) -> bytes | None:
+        """The tool's output as JSON."""
+        return self.fields.get("rawOutput")
+
+
+Item = Message | ToolCall
+"""One thing on the timeline."""
+
+
+def replace_fields(fields: dict[str, bytes], kind: str, parts: Mapping[str, bytes]) -> None:
+    """Put the members of a `tool_call` or `tool_call_update` into a call's fields.
+
+    Each one named replaces the old value, collections included; null, and by the schema a value
+    of the wrong type, means unchanged. A `tool_call` that names no status begins anew.
+    """
+    if kind == "tool_call":
+        fields.pop("status", None)
+    for name, value in parts.items():
+        if name in ("sessionUpdate", "toolCallId") or (value == b"null" and name in _NULLABLE):
+            continue
+        if name in _STRINGS and not value.startswith(b'"'):
+            continue
+        if name in _ARRAYS and not value.startswith(b"["):
+            continue
+        fields[name] = value
+
+
+class OpenMessage:
+    """A message that may still grow. Its plain text is joined once, when it is looked at."""
+
+    def __init__(self, role: Role, message_id: str | None) -> None:
+        self.role = role
+        self.message_id = message_id
+        self._blocks: list[bytes] = []
+        self._texts: list[str] = []
+
+    @classmethod
+    def of(cls, message: Message) -> OpenMessage:
+        """A message that goes on where `message` ended."""
+        opened = cls(message.role, message.message_id)
+        for block in message.content:
+            opened.add_block(block)
+        return opened
+
+    def add_text(self, text: str) -> None:
+        """Go on with plain text."""
+        self._texts.append(text)
+
+    def add_block(self, block: bytes) -> None:
+        """Go on with a content block."""
+        text = content_text(block)
+        if text is not None:
+            self._texts.append(text)
+            return
+        self._end_text()
+        self._blocks.append(block)
+
+    def message(self) -> Message:
+        """The message so far."""
+        self._end_text()
+        return Message(self.role, self.message_id, tuple(self._blocks))
+
+    def _end_text(self) -> None:
+        if self._texts:
+            self._blocks.append(text_block("".join(self._texts)))
+            self._texts = []
+
+
+class OpenTool:
+    """A tool call that may still change."""
+
+    def __init__(self, tool_call_id: str, fields: Mapping[str, bytes] | None = None) -> None:
+        self.tool_call_id = tool_call_id
+        self.fields = dict(fields or {})
+
+    def tool_call(self) -> ToolCall:
+        """The call so far."""
+        return ToolCall(self.tool_call_id, self.fields)

@@ -1,0 +1,150 @@
+"""Reading what ACP updates say, no more of them than needed, whatever state their bytes are in.
+
+Almost all is read by msgspec. It refuses what JavaScript may send all the same: half of a
+surrogate pair, written as an escape (`"\\ud83d"`), even in parts that are only passed over. For
+those the standard library is the slow way. What neither can read is nothing, never an error.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from msgspec import DecodeError, Struct, ValidationError
+
+from acphold.errors import InvalidParamsError
+from acphold.schema import items as items_of
+from acphold.schema import members as members_of
+
+UNREADABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes it cannot read; ValidationError is one of them."""
+
+ChunkKind = Literal["user_message_chunk", "agent_message_chunk", "agent_thought_chunk"]
+Role = Literal["user", "agent", "thought"]
+
+ROLES: Final[dict[str, Role]] = {
+    "user_message_chunk": "user",
+    "agent_message_chunk": "agent",
+    "agent_thought_chunk": "thought",
+}
+"""Who speaks, by the kind of a chunk."""
+
+
+class PlainText(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A content block that is nothing but text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class PlainChunk(
+    Struct, frozen=True, gc=False, forbid_unknown_fields=True, rename={"kind": "sessionUpdate"}
+):
+    """A chunk of a message that is nothing but text: two of one message may become one."""
+
+    kind: ChunkKind
+    content: PlainText
+    messageId: str | None = None
+
+
+class _Head(Struct, gc=False):
+    sessionUpdate: str = ""
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
+"""A plain chunk from its bytes; raises one of UNREADABLE for anything else."""
+
+decode_plain_text = msgspec.json.Decoder(PlainText).decode
+"""A plain text block from its bytes; raises one of UNREADABLE for anything else."""
+
+
+def may_be_chunk(raw: bytes) -> bool:
+    """False for most updates that are no chunks, at a tenth of the price of decoding them."""
+    return b"_chunk" in raw
+
+
+def update_kind(raw: bytes) -> str:
+    """The `sessionUpdate` of an update, empty when it cannot be told."""
+    try:
+        return _decode_head(raw).sessionUpdate
+    except UNREADABLE:
+        return string(members(raw).get("sessionUpdate")) or ""
+
+
+def string(raw: bytes | None) -> str | None:
+    """The string that `raw` is, or None."""
+    if raw is None or not raw.startswith(b'"'):
+        return None
+    try:
+        return _decode_text(raw)
+    except UNREADABLE:
+        return _string_slowly(raw)
+
+
+def members(raw: bytes) -> dict[str, bytes]:
+    """The members of a JSON object, each value byte for byte; none when it is no object."""
+    if not raw:
+        return {}
+    try:
+        return members_of(raw)
+    except InvalidParamsError:
+        return {}
+
+
+def items(raw: bytes) -> list[bytes]:
+    """The items of a JSON array, byte for byte; none when it is no array."""
+    try:
+        return items_of(raw)
+    except InvalidParamsError:
+        return []
+
+
+def content_text(block: bytes) -> str | None:
+    """The text of a block that is nothing but text, or None."""
+    try:
+        return decode_plain_text(block).text
+    except ValidationError:
+        return None
+    except UNREADABLE:
+        parts = members(block)
+        plain = parts.keys() == {"type", "text"} and parts["type"] == b'"text"'
+        return string(parts["text"]) if plain else None
+
+
+def text_block(text: str) -> bytes:
+    """The content block that is nothing but `text`."""
+    return b'{"type":"text","text":%b}' % encode_text(text)
+
+
+def encode_text(text: str) -> bytes:
+    """`text` as a JSON string; halves of surrogate pairs are put together where they meet."""
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:
+        from json import dumps
+
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        try:
+            return msgspec.json.encode(whole)
+        except UnicodeEncodeError:
+            return dumps(whole).encode()
+
+
+def encode_object(values: dict[str, bytes]) -> bytes:
+    """A JSON object of values that are JSON already."""
+    return b"{%b}" % b",".join(
+        [b"%b:%b" % (encode_text(name), value) for name, value in values.items()]
+    )
+
+
+def _string_slowly(raw: bytes) -> str | None:
+    from json import loads
+
+    try:
+        value: object = loads(raw.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, str) else None

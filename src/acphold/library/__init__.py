@@ -1,0 +1,1 @@
+"""What an author writes an agent with, and what serves it."""

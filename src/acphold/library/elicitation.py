@@ -1,0 +1,148 @@
+"""Asking the person for values, or to visit a page, where the client can show it.
+
+Source: spec v1, elicitation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, UnsetType
+
+from acphold.errors import (
+    INVALID_PARAMS,
+    CapabilityError,
+    DeclarationError,
+    InvalidParamsError,
+    RemoteError,
+)
+from acphold.library.asking import ask
+from acphold.library.speech import fresh_id
+from acphold.rpc import NotificationReceived
+from acphold.schema import (
+    COMPLETE_ELICITATION,
+    CREATE_ELICITATION,
+    BooleanPropertySchema,
+    CompleteElicitationNotification,
+    CreateElicitationRequest,
+    ElicitationSchema,
+    IntegerPropertySchema,
+    MultiSelectPropertySchema,
+    NumberPropertySchema,
+    StringPropertySchema,
+    UnknownPropertySchema,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from acphold.agents.interface import Listener
+    from acphold.library.authored import AuthoredSession
+    from acphold.schema import ElicitationContentValue, ElicitationPropertySchema
+
+
+class Visit:
+    """A page the person was asked to visit; `agreed` says whether they did."""
+
+    def __init__(self, id: str, agreed: bool, listener: Listener) -> None:
+        self.id = id
+        self.agreed = agreed
+        self._listener = listener
+
+    async def done(self) -> None:
+        """Tell the client that what the page was for has been done."""
+        told = encode(CompleteElicitationNotification(elicitation_id=self.id))
+        await self._listener.on_notification(NotificationReceived(COMPLETE_ELICITATION.name, told))
+
+
+async def ask_form(
+    session: AuthoredSession,
+    listener: Listener,
+    message: str,
+    fields: Mapping[str, Any],
+    *,
+    tool_call_id: str | None = None,
+) -> dict[str, ElicitationContentValue] | None:
+    """See `Turn.ask`."""
+    offered = session.client_capabilities.elicitation
+    if offered is None or offered.form is None:
+        raise CapabilityError("this client shows no forms (clientCapabilities.elicitation.form)")
+    request = CreateElicitationRequest(
+        session_id=session.id,
+        mode="form",
+        message=message,
+        requested_schema=_form(fields),
+        tool_call_id=tool_call_id,
+    )
+    await session.outbox.flush()
+    answer = await ask(listener, CREATE_ELICITATION, request)
+    if answer.action != "accept":
+        return None
+    return _filled_in(answer.content or {}, request.requested_schema)
+
+
+async def ask_to_visit(
+    session: AuthoredSession, listener: Listener, message: str, url: str
+) -> Visit:
+    """See `Turn.visit`."""
+    offered = session.client_capabilities.elicitation
+    if offered is None or offered.url is None:
+        raise CapabilityError("this client opens no pages (clientCapabilities.elicitation.url)")
+    if not url.startswith(("https://", "http://")):
+        raise DeclarationError(f"{url!r}: a page begins with https:// or http://")
+    visit_id = fresh_id("visit")
+    request = CreateElicitationRequest(
+        session_id=session.id, mode="url", message=message, elicitation_id=visit_id, url=url
+    )
+    await session.outbox.flush()
+    answer = await ask(listener, CREATE_ELICITATION, request)
+    return Visit(visit_id, answer.action == "accept", listener)
+
+
+def _form(fields: Mapping[str, Any]) -> ElicitationSchema:
+    """The form of a JSON Schema, or of its `properties` alone; DeclarationError for others."""
+    schema: dict[str, Any] = dict(fields) if "properties" in fields else {"properties": fields}
+    schema.setdefault("type", "object")
+    try:
+        form = decode(ElicitationSchema, encode(schema)).value
+    except InvalidParamsError as exc:
+        raise DeclarationError(f"no form can be made of that schema: {exc}") from None
+    for name, field in form.properties.items():
+        if isinstance(field, UnknownPropertySchema):
+            raise DeclarationError(f"{name!r} is of type {field.kind!r}, which no form can show")
+    return form
+
+
+def _filled_in(
+    values: dict[str, ElicitationContentValue], form: ElicitationSchema | UnsetType
+) -> dict[str, ElicitationContentValue]:
+    """The values, checked again as the protocol asks; RemoteError for what was not asked for."""
+    if form is UNSET:
+        return values
+    missing = [name for name in form.required or () if name not in values]
+    wrong = [
+        name
+        for name, value in values.items()
+        if name in form.properties and not _fits(value, form.properties[name])
+    ]
+    if missing or wrong:
+        which = ", ".join(sorted({*missing, *wrong}))
+        raise RemoteError(INVALID_PARAMS, f"the client filled the form in badly: {which}")
+    return values
+
+
+def _fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bool:
+    match field:
+        case StringPropertySchema():
+            return isinstance(value, str) and (field.enum is None or value in field.enum)
+        case BooleanPropertySchema():
+            return isinstance(value, bool)
+        case IntegerPropertySchema():
+            return isinstance(value, int) and not isinstance(value, bool)
+        case NumberPropertySchema():
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case MultiSelectPropertySchema():
+            return isinstance(value, tuple)
+        case UnknownPropertySchema():
+            return True

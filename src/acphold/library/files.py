@@ -1,0 +1,127 @@
+"""Files of a session, as its turns read and write them.
+
+Source: spec v1, file system; session setup, "Working Directory".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acphold.errors import (
+    RESOURCE_NOT_FOUND,
+    FileAccessError,
+    InvalidParamsError,
+    MissingFileError,
+    RemoteError,
+    WorkspaceError,
+)
+from acphold.library.asking import UNANSWERED, ask
+from acphold.schema import (
+    READ_TEXT_FILE,
+    WRITE_TEXT_FILE,
+    ReadTextFileRequest,
+    WriteTextFileRequest,
+)
+
+if TYPE_CHECKING:
+    from acphold.agents.interface import Listener
+    from acphold.schema import FileSystemCapabilities
+    from acphold.workspace import Files, Roots
+    from acphold.workspace.threads import Threads
+
+
+class SessionFiles:
+    """Text files inside the session's folders.
+
+    A client that serves files is asked for them, for it has what is not saved yet; else they are
+    read and written here, a file in one step. A relative path starts at the session's `cwd`,
+    wherever the agent was started.
+
+    Both methods raise WorkspaceError: OutsideRootsError for a path that leads out of the folders,
+    also through links, MissingFileError, NotTextError (a folder, a device, not UTF-8),
+    FileAccessError; and InvalidParamsError for what no path or line can be.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        cwd: str,
+        additional: tuple[str, ...],
+        listener: Listener,
+        client: FileSystemCapabilities,
+    ) -> None:
+        self._session_id = session_id
+        self._folders = (cwd, additional)
+        self._listener = listener
+        self._client = client
+        self._made: tuple[Files, Threads] | None = None
+
+    async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
+        """At most `limit` lines from `line`, which counts from 1; without them all of it.
+
+        "" from beyond the end. Raises FileTooLargeError for more than 10 MiB at once.
+        """
+        for field, value in (("line", line), ("limit", limit)):
+            if value is not None and value < 0:
+                raise InvalidParamsError(f"{field} is negative: {value}", field)
+        if self._client.read_text_file:
+            request = ReadTextFileRequest(
+                session_id=self._session_id, path=await self._named(path), line=line, limit=limit
+            )
+            try:
+                return (await ask(self._listener, READ_TEXT_FILE, request)).content
+            except UNANSWERED:
+                pass  # the client that prompted is not the one that said it can
+            except RemoteError as exc:
+                raise _refusal(path, "read", exc) from exc
+        return await self._own.read(path, line=line, limit=limit)
+
+    async def write(self, path: str, content: str) -> None:
+        """Make `content` the whole text of the file, which is made if it is missing."""
+        if self._client.write_text_file:
+            request = WriteTextFileRequest(
+                session_id=self._session_id, path=await self._named(path), content=content
+            )
+            try:
+                await ask(self._listener, WRITE_TEXT_FILE, request)
+            except UNANSWERED:
+                pass
+            except RemoteError as exc:
+                raise _refusal(path, "write", exc) from exc
+            else:
+                return
+        await self._own.write(path, content)
+
+    async def folder(self, path: str) -> str:
+        """The absolute path of a folder inside the session's; raises WorkspaceError."""
+        files, threads = self._parts
+        return await threads.run(lambda _: files.roots.folder(path))
+
+    @property
+    def roots(self) -> Roots:
+        """The folders, and what a path means in them; its methods block."""
+        return self._own.roots
+
+    @property
+    def _own(self) -> Files:
+        return self._parts[0]
+
+    @property
+    def _parts(self) -> tuple[Files, Threads]:
+        if self._made is None:
+            from acphold.workspace import Files, Roots
+            from acphold.workspace.threads import Threads
+
+            self._made = Files(Roots(*self._folders)), Threads(at_once=8)
+        return self._made
+
+    async def _named(self, path: str) -> str:
+        """The absolute path for the client, once it is known to be inside."""
+        files, threads = self._parts
+        return await threads.run(lambda _: files.roots.named(path))
+
+
+def _refusal(path: str, verb: str, error: RemoteError) -> WorkspaceError:
+    if error.code == RESOURCE_NOT_FOUND:
+        return MissingFileError(f"there is no file {path!r}: {error}")
+    return FileAccessError(f"the client cannot {verb} {path!r}: {error}")

@@ -1,0 +1,386 @@
+"""An agent that is a coroutine in this process: ACP's agent side, spoken without a wire."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from acphold.errors import (
+    AcpholdError,
+    DeclarationError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    UnknownSessionError,
+)
+from acphold.library.authored import AuthoredSession
+from acphold.library.history import History
+from acphold.library.running import RunningTurn
+from acphold.library.signing import SignIn
+from acphold.library.slash import SlashCommands
+from acphold.library.speech import fresh_id
+from acphold.rpc.incidents import as_remote, guarded
+from acphold.schema import (
+    AUTHENTICATE,
+    CANCEL,
+    CLOSE_SESSION,
+    LOGOUT,
+    NEW_SESSION,
+    PROMPT,
+    PROTOCOL_VERSION,
+    RESUME_SESSION,
+    SET_SESSION_CONFIG_OPTION,
+    SET_SESSION_MODE,
+    AgentAuthCapabilities,
+    AgentCapabilities,
+    AuthMethodAgent,
+    CloseSessionRequest,
+    Implementation,
+    InitializeRequest,
+    InitializeResponse,
+    LogoutCapabilities,
+    McpCapabilities,
+    NewSessionRequest,
+    PromptCapabilities,
+    PromptRequest,
+    SessionAdditionalDirectoriesCapabilities,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionModeState,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionRequest,
+    SetSessionModeRequest,
+    decode,
+    encode,
+)
+from acphold.schema.splice import members, splice
+
+if TYPE_CHECKING:
+    from acphold.agents.interface import Listener
+    from acphold.journal import Journal
+    from acphold.library.definition import AgentDefinition, SessionHook
+    from acphold.library.serving import SessionServers
+    from acphold.mcp import Channel
+    from acphold.rpc.peer import OnAnswer
+
+log = logging.getLogger(__name__)
+
+MCP_MESSAGE = "mcp/message"
+"""What MCP over ACP travels in. UNSTABLE: it is not in the stable schema."""
+
+MCP_TIMEOUT = 10.0
+"""Seconds each MCP server of a session has to be ready, unless configured."""
+
+CLOSE_SECONDS = 3.0
+"""What the end of all turns may take when the agent is ended."""
+
+
+class InProcessAgent:
+    """Fulfils `agents.Agent` for an `AgentDefinition`.
+
+    Its sessions have the ids that clients see, and their history is the journal's: it can always
+    resume.
+    """
+
+    def __init__(
+        self,
+        definition: AgentDefinition,
+        listener: Listener,
+        journal: Journal,
+        *,
+        mcp_timeout: float = MCP_TIMEOUT,
+    ) -> None:
+        self.definition = definition
+        self.key = definition.name
+        self.reads_journal = True
+        self.generation = 1
+        self.capabilities = _capabilities(definition)
+        self._listener = listener
+        self._journal = journal
+        self._mcp_timeout = mcp_timeout
+        self._client = InitializeRequest(protocol_version=PROTOCOL_VERSION)
+        self._sign_in = SignIn(definition)
+        self._sessions: dict[str, AuthoredSession] = {}
+        self._turns: dict[str, RunningTurn] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+        self._channel: Channel | None = None
+        self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+            NEW_SESSION.name: self._new,
+            RESUME_SESSION.name: self._resume,
+            CLOSE_SESSION.name: self._close,
+            SET_SESSION_MODE.name: self._set_mode,
+            SET_SESSION_CONFIG_OPTION.name: self._set_option,
+            AUTHENTICATE.name: self._sign_in.authenticate,
+            LOGOUT.name: self._sign_in.log_out,
+        }
+
+    # -- agents.Agent ---------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        return True
+
+    async def initialize(self, params: bytes) -> bytes:
+        self._client = decode(InitializeRequest, params).value
+        definition = self.definition
+        answer = encode(
+            InitializeResponse(
+                protocol_version=PROTOCOL_VERSION,
+                agent_capabilities=self.capabilities,
+                auth_methods=tuple(
+                    AuthMethodAgent(id=method.id, name=method.name, description=method.description)
+                    for method in definition.auth_methods
+                ),
+                agent_info=Implementation(
+                    name=definition.name, version=definition.version, title=definition.title
+                ),
+            )
+        )
+        return _with_mcp_over_acp(answer)
+
+    async def ensure(self) -> None:
+        """It runs as long as this process does."""
+
+    async def restart(self) -> None:
+        """Give up on turns that do not end; their sessions are resumed when they are needed."""
+        for turn in self._turns.values():
+            turn.give_up()
+        self._turns.clear()
+        for session in tuple(self._sessions.values()):
+            await self._leave(session)
+        self.generation += 1
+
+    async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
+        try:
+            result = await self._answer(method, params)
+        except AcpholdError as exc:
+            error = as_remote(exc)
+            if on_answer is not None:
+                await on_answer(error)
+            raise error from exc
+        if on_answer is not None:
+            await on_answer(result)
+        return result
+
+    def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> None:
+        if method != PROMPT.name:
+            raise MethodNotFoundError(method)
+        request = decode(PromptRequest, params).value
+        session = self._held(request.session_id)
+        turn = RunningTurn(self.definition, session, self._listener, request.prompt)
+
+        async def answered() -> None:
+            answer = await turn.run()
+            if self._turns.get(session.id) is turn:
+                del self._turns[session.id]
+            if turn.wants_sign_in:
+                self._sign_in.lost()
+            await on_answer(answer)
+
+        self._turns[session.id] = turn
+        turn.start(answered())
+
+    async def tell(self, method: str, params: bytes) -> None:
+        if method == CANCEL.name:
+            session_id = msgspec.json.decode(params, type=_SessionParams).session_id
+            if (turn := self._turns.get(session_id)) is not None:
+                turn.cancel()
+        elif method == MCP_MESSAGE and self._channel is not None and self._channel.hear(params):
+            pass  # for a request of ours to a server of the client's
+        elif (handler := self.definition.notifications.get(method)) is not None:
+            told = handler(msgspec.json.decode(params or b"{}"))
+            # Beside the lane that everything from the client comes in by: nobody waits for it.
+            task = asyncio.create_task(_logged(told), name=method)
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def aclose(self) -> None:
+        turns = tuple(self._turns.values())
+        for turn in turns:
+            turn.cancel()
+        if turns:
+            await asyncio.wait([turn.task for turn in turns], timeout=CLOSE_SECONDS)
+        for task in (*(turn.task for turn in self._turns.values()), *self._telling):
+            task.cancel()
+        await asyncio.gather(*map(self._end_session, tuple(self._sessions.values())))
+
+    # -- sessions -------------------------------------------------------------------------
+
+    async def _answer(self, method: str, params: bytes) -> bytes:
+        known = self._methods.get(method)
+        if known is not None:
+            return await known(params)
+        handler = self.definition.methods.get(method)
+        if handler is None:
+            raise MethodNotFoundError(method)
+
+        async def answer() -> bytes:
+            return msgspec.json.encode(await handler(msgspec.json.decode(params or b"{}")))
+
+        return await guarded(answer())
+
+    async def _new(self, params: bytes) -> bytes:
+        await self._sign_in.require()
+        session = self._session(fresh_id("sess"), params)
+        session.commands = SlashCommands(self.definition, session.outbox, None)
+        opened = await self._open(session, self.definition.new_hooks)
+        return splice(opened, {"sessionId": encode(session.id)})
+
+    async def _resume(self, params: bytes) -> bytes:
+        await self._sign_in.require()
+        session_id = decode(_SessionParams, params).value.session_id
+        if await self._journal.session_of(self.key, session_id) != session_id:
+            raise UnknownSessionError(session_id)  # the journal is all this agent remembers
+        if (known := self._sessions.get(session_id)) is not None:
+            await self._leave(known)
+        session = self._session(session_id, params)
+        shown = await session.restore()
+        session.commands = SlashCommands(self.definition, session.outbox, shown)
+        return await self._open(session, self.definition.load_hooks)
+
+    def _session(self, session_id: str, params: bytes) -> AuthoredSession:
+        """A session as these params of session/new or resume describe it; not open yet."""
+        # Its servers are read apart, by who connects to them.
+        setup = decode(NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
+        session = AuthoredSession(
+            session_id,
+            setup.cwd,
+            setup.additional_directories,
+            definition=self.definition,
+            listener=self._listener,
+            past=History(self._journal, session_id),
+            client_capabilities=self._client.client_capabilities,
+            client_info=self._client.client_info,
+        )
+        session.servers = self._servers(session, members(params).get("mcpServers", b"[]"))
+        return session
+
+    def _servers(self, session: AuthoredSession, given: bytes) -> SessionServers | None:
+        if given.strip() in (b"[]", b"null"):
+            return None
+        from acphold.library.serving import SessionServers
+        from acphold.mcp import Channel, named_servers
+
+        if self._channel is None:  # one for all sessions: its requests are told apart by their ids
+            self._channel = Channel(self._listener.on_request)
+        return SessionServers(
+            session,
+            self._listener,
+            named_servers(given, self.capabilities.mcp_capabilities, acp=True),
+            name=self.definition.name,
+            version=self.definition.version,
+            timeout=self._mcp_timeout,
+            channel=self._channel,
+        )
+
+    async def _open(self, session: AuthoredSession, hooks: list[SessionHook]) -> bytes:
+        """Hold it from now on; what it says meanwhile is told behind the answer."""
+        self._sessions[session.id] = self.definition.open_sessions[session.id] = session
+        if session.servers is not None:
+            session.servers.start()
+        try:
+            for hook in hooks:
+                await guarded(hook(session))
+        except BaseException:
+            await self._leave(session)
+            raise
+        if session.commands is not None:
+            session.commands.offer()
+        # The hub binds the session in this same step of the event loop, once it has the answer.
+        asyncio.get_running_loop().call_soon(session.outbox.open)
+        return self._opened(session)
+
+    def _opened(self, session: AuthoredSession) -> bytes:
+        parts: dict[str, object] = {}
+        if self.definition.modes and session.mode is not None:
+            parts["modes"] = SessionModeState(
+                current_mode_id=session.mode, available_modes=tuple(self.definition.modes)
+            )
+        if self.definition.options:
+            parts["configOptions"] = session.option_list()
+        return encode(parts)
+
+    async def _close(self, params: bytes) -> bytes:
+        session = self._held(decode(CloseSessionRequest, params).value.session_id)
+        await self._end_session(session)
+        return b"{}"
+
+    async def _end_session(self, session: AuthoredSession) -> None:
+        for hook in self.definition.close_hooks:
+            await _logged(hook(session))
+        await self._leave(session)
+
+    async def _leave(self, session: AuthoredSession) -> None:
+        """Hold it no more, and end what it holds."""
+        for known in (self._sessions, self.definition.open_sessions):
+            if known.get(session.id) is session:
+                del known[session.id]
+        try:
+            await session.aclose()
+        except AcpholdError as exc:
+            log.warning("session %s was not closed well: %s", session.id, exc)
+
+    async def _set_mode(self, params: bytes) -> bytes:
+        request = decode(SetSessionModeRequest, params).value
+        try:
+            self._held(request.session_id).choose_mode(request.mode_id)
+        except DeclarationError as exc:
+            raise InvalidParamsError(f"modeId: {exc}", field="modeId") from None
+        return b"{}"
+
+    async def _set_option(self, params: bytes) -> bytes:
+        request = decode(SetSessionConfigOptionRequest, params).value
+        session = self._held(request.session_id)
+        try:
+            session.choose_option(request.config_id, request.value)
+        except DeclarationError as exc:
+            raise InvalidParamsError(f"value: {exc}", field="value") from None
+        return encode({"configOptions": session.option_list()})
+
+    def _held(self, session_id: str) -> AuthoredSession:
+        try:
+            return self._sessions[session_id]
+        except KeyError:
+            raise InvalidParamsError(
+                f"sessionId: {session_id!r} is not open", field="sessionId"
+            ) from None
+
+
+class _SessionParams(msgspec.Struct, rename="camel"):
+    session_id: str
+
+
+async def _logged(work: Awaitable[object]) -> None:
+    """Run what nobody waits for: what it raises is in the log."""
+    try:
+        await guarded(work)
+    except AcpholdError as exc:
+        log.warning("%s", exc)
+
+
+def _with_mcp_over_acp(answer: bytes) -> bytes:
+    """The `initialize` result with `mcpCapabilities.acp`, which only the unstable schema has."""
+    capabilities = members(answer)["agentCapabilities"]
+    mcp = splice(members(capabilities)["mcpCapabilities"], {"acp": b"true"})
+    return splice(answer, {"agentCapabilities": splice(capabilities, {"mcpCapabilities": mcp})})
+
+
+def _capabilities(definition: AgentDefinition) -> AgentCapabilities:
+    logout = LogoutCapabilities() if definition.logout_handler is not None else None
+    return AgentCapabilities(
+        prompt_capabilities=PromptCapabilities(
+            image=definition.image,
+            audio=definition.audio,
+            embedded_context=definition.embedded_context,
+        ),
+        mcp_capabilities=McpCapabilities(http=True, sse=True),
+        session_capabilities=SessionCapabilities(
+            additional_directories=SessionAdditionalDirectoriesCapabilities(),
+            resume=SessionResumeCapabilities(),
+            close=SessionCloseCapabilities(),
+        ),
+        auth=AgentAuthCapabilities(logout=logout),
+    )

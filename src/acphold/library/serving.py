@@ -1,0 +1,215 @@
+"""The MCP servers of a session, for its turns.
+
+What needs MCP is imported once a session names a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from acphold.errors import AcpholdError, McpError
+from acphold.library.asking import UNANSWERED
+from acphold.schema import CREATE_ELICITATION, ToolCallLocation, encode
+
+if TYPE_CHECKING:
+    from acphold.agents.interface import Listener
+    from acphold.library.authored import AuthoredSession
+    from acphold.library.turn import Turn
+    from acphold.mcp import (
+        CallResult,
+        Channel,
+        Connection,
+        Progress,
+        Prompt,
+        Server,
+        Servers,
+        Tool,
+    )
+    from acphold.schema import ToolKind
+
+log = logging.getLogger(__name__)
+
+
+class SessionServers:
+    """The servers that a client named for one session: connected at once, closed with it."""
+
+    def __init__(
+        self,
+        session: AuthoredSession,
+        listener: Listener,
+        servers: tuple[Server, ...],
+        *,
+        name: str,
+        version: str,
+        timeout: float,
+        channel: Channel,
+    ) -> None:
+        from acphold.mcp import Facing, Servers
+
+        self._session = session
+        self._listener = listener
+        self._offering: asyncio.Task[None] | None = None
+        forms = session.client_capabilities.elicitation
+        self.pool: Servers = Servers(
+            servers,
+            cwd=session.cwd,
+            facing=Facing(
+                roots=session.roots,
+                name=name,
+                version=version,
+                elicitation=None if forms is None or forms.form is None else self._elicit,
+            ),
+            deadline=timeout,
+            on_failure=self._failed,
+            on_change=self._changed,
+            channel=channel,
+        )
+
+    def start(self) -> None:
+        """Connect to all of them; returns at once."""
+        self.pool.start()
+        self._changed("", "prompts")
+
+    async def aclose(self) -> None:
+        """End all of them, and what they started."""
+        if self._offering is not None:
+            self._offering.cancel()
+        await self.pool.aclose()
+
+    def _failed(self, name: str, why: str) -> None:
+        self._session.tell_notice(f"MCP server {name!r} is not available", why, "warning")
+
+    def _changed(self, name: str, what: str) -> None:
+        if what != "prompts":
+            return
+        if self._offering is not None:
+            self._offering.cancel()
+        self._offering = asyncio.create_task(self._offer(), name="mcp prompts")
+
+    async def _offer(self) -> None:
+        prompts = await self.pool.prompts()
+        if self._session.commands is not None:
+            self._session.commands.offer(prompts)
+
+    async def _elicit(self, server: str, params: dict[str, object]) -> dict[str, object]:
+        """Pass a server's question on to the person, who is told who asks."""
+        asked = {
+            "sessionId": self._session.id,
+            "mode": params.get("mode", "form"),
+            **{name: value for name, value in params.items() if name != "_meta"},
+            "message": f"{server}: {params.get('message', '')}",
+        }
+        try:
+            raw = await self._listener.on_request(CREATE_ELICITATION.name, encode(asked))
+        except UNANSWERED:
+            return {"action": "cancel"}
+        return msgspec.json.decode(raw, type=dict[str, object])
+
+
+class TurnServers:
+    """The session's MCP servers, as a turn uses them."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        servers = turn.session.servers
+        self._pool = None if servers is None else servers.pool
+
+    def __getitem__(self, name: str) -> Connection:
+        """The connection to server `name`: `call`, `tools`, `resources`, `read_resource`, …
+
+        What is asked of it waits for that server alone, and no tool call is shown. Its `error`
+        says why it cannot be used. McpError if the session has no such server.
+        """
+        if self._pool is None:
+            raise McpError(name, "this session has no MCP servers")
+        return self._pool[name]
+
+    def __contains__(self, name: object) -> bool:
+        return self._pool is not None and name in self._pool
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the servers."""
+        return iter([connection.name for connection in self._pool or ()])
+
+    def __len__(self) -> int:
+        return len(self._pool or ())
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """The tools of all servers that work, each with its `server`, `name` and `input_schema`.
+
+        Waits for those that are still connecting, each up to its deadline.
+        """
+        return () if self._pool is None else await self._pool.tools()
+
+    async def prompts(self) -> tuple[Prompt, ...]:
+        """The prompts of all servers that work; people see them as slash commands."""
+        return () if self._pool is None else await self._pool.prompts()
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        title: str | None = None,
+        kind: ToolKind | None = None,
+        seconds: float | None = None,
+    ) -> CallResult:
+        """Call a tool and show it: arguments, progress, result. `turn.mcp.call("fs", "read", {…})`.
+
+        What the tool says against it is a result that `failed`. Raises McpError when the server
+        cannot be used, goes away, or gives no answer in `seconds`; cancelling tells it to stop.
+        """
+        connection = self[server]
+        with self._turn.waiting():
+            known = await _known(connection, tool)
+        call = self._turn.tool(
+            title or (known and known.title) or f"{server}: {tool}",
+            kind=kind or _kind(known),
+            name=tool,
+            input=dict(arguments or {}),
+            locations=_locations(arguments),
+        )
+
+        async def progress(report: Progress) -> None:
+            await call.progress(_words(report))
+
+        async with call:
+            with self._turn.waiting():
+                result = await connection.call(
+                    tool, arguments, on_progress=progress, seconds=seconds
+                )
+            await call.content(*result.content)
+            await call.output(result.raw)
+            if result.failed:
+                await call.fail()
+        return result
+
+
+async def _known(connection: Connection, name: str) -> Tool | None:
+    """What the server says of a tool; None if it cannot: the call will tell what is wrong."""
+    try:
+        tools = await connection.tools()
+    except AcpholdError:
+        return None
+    return next((tool for tool in tools if tool.name == name), None)
+
+
+def _kind(tool: Tool | None) -> ToolKind:
+    hints: Mapping[str, Any] = (tool and tool.annotations) or {}
+    return "read" if hints.get("readOnlyHint") is True else "other"
+
+
+def _locations(arguments: Mapping[str, object] | None) -> list[ToolCallLocation | str]:
+    path = (arguments or {}).get("path")
+    return [path] if isinstance(path, str) and path else []
+
+
+def _words(report: Progress) -> str:
+    share = f"{report.done:g}" if report.total is None else f"{report.done:g}/{report.total:g}"
+    return share if not report.message else f"{report.message} ({share})"

@@ -1,0 +1,119 @@
+"""The slash commands of a session: the author's, and the prompts of its MCP servers.
+
+Source: spec v1, slash commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from acphold.schema import (
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    ContentBlock,
+    TextContent,
+    UnstructuredCommandInput,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from acphold.library.definition import AgentDefinition
+    from acphold.library.outbox import Outbox
+    from acphold.mcp import Prompt
+
+
+class SlashCommands:
+    """What the client is shown, and what a prompt that begins with `/name` means.
+
+    `shown` is what the client was shown last, a JSON array.
+    """
+
+    def __init__(self, definition: AgentDefinition, outbox: Outbox, shown: bytes | None) -> None:
+        self._definition = definition
+        self._outbox = outbox
+        self._shown = shown or b"[]"
+        self._prompts: dict[str, Prompt] = {}
+
+    def offer(self, prompts: Sequence[Prompt] = ()) -> None:
+        """Show the author's commands and these prompts, unless the client is shown them already."""
+        self._prompts = {}
+        for prompt in prompts:
+            name = "-".join(f"{prompt.server}:{prompt.name}".split())
+            if name not in self._definition.commands:
+                self._prompts.setdefault(name, prompt)
+        commands = (
+            *self._definition.commands.values(),
+            *(_command(name, prompt) for name, prompt in self._prompts.items()),
+        )
+        raw = encode(commands)
+        if raw != self._shown:
+            self._shown = raw
+            self._outbox.add(encode(AvailableCommandsUpdate(available_commands=commands)))
+
+    def is_command(self, name: str) -> bool:
+        """Whether the author declared `/name`."""
+        return name in self._definition.commands
+
+    def prompt(self, name: str) -> Prompt | None:
+        """The MCP prompt behind `/name`, if it is one."""
+        return self._prompts.get(name)
+
+
+def slash_command(prompt: tuple[ContentBlock, ...]) -> tuple[str, str] | None:
+    """The name and the words of a prompt that begins with `/name`."""
+    first = prompt[0] if prompt else None
+    if not isinstance(first, TextContent) or not first.text.startswith("/"):
+        return None
+    name, *words = first.text[1:].split(None, 1) or [""]
+    return name, (words[0].strip() if words else "")
+
+
+def arguments(prompt: Prompt, words: str) -> dict[str, str]:
+    """The words behind a command as arguments of an MCP prompt.
+
+    `name=value` for each, quoted as in a shell; or values in order, the last one with the rest.
+    """
+    names = [argument.name for argument in prompt.arguments]
+    if not names or not words:
+        return {}
+    named = [word.partition("=") for word in _split(words)]
+    if all(equals and name in names for name, equals, _ in named):
+        return {name: value for name, _, value in named}
+    if len(names) == 1:
+        return {names[0]: words}
+    values = _split(words)
+    rest = len(names) - 1
+    if len(values) > len(names):
+        values = [*values[:rest], " ".join(values[rest:])]
+    return dict(zip(names, values, strict=False))
+
+
+def missing(prompt: Prompt, given: dict[str, str]) -> list[str]:
+    """The arguments a prompt needs and was not given."""
+    return [
+        argument.name
+        for argument in prompt.arguments
+        if argument.required and argument.name not in given
+    ]
+
+
+def _split(words: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(words)
+    except ValueError:  # a quote that does not end
+        return words.split()
+
+
+def _command(name: str, prompt: Prompt) -> AvailableCommand:
+    hint = " ".join(
+        argument.name if argument.required else f"[{argument.name}]"
+        for argument in prompt.arguments
+    )
+    return AvailableCommand(
+        name=name,
+        description=prompt.description or prompt.title or prompt.name,
+        input=UnstructuredCommandInput(hint=hint) if hint else None,
+    )

@@ -1,0 +1,278 @@
+"""Commands that a turn runs, in the client's terminal or in one of our own.
+
+Source: spec v1, terminals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from acphold.errors import AcpholdError, RemoteError, TerminalStartError
+from acphold.library.asking import UNANSWERED, ask
+from acphold.schema import (
+    CREATE_TERMINAL,
+    KILL_TERMINAL,
+    RELEASE_TERMINAL,
+    TERMINAL_OUTPUT,
+    WAIT_FOR_TERMINAL_EXIT,
+    CreateTerminalRequest,
+    EnvVariable,
+    KillTerminalRequest,
+    ReleaseTerminalRequest,
+    TerminalOutputRequest,
+    WaitForTerminalExitRequest,
+)
+
+if TYPE_CHECKING:
+    from acphold.agents.interface import Listener
+    from acphold.library.authored import AuthoredSession
+    from acphold.workspace import Terminal, Terminals
+
+log = logging.getLogger(__name__)
+
+RELEASE_SECONDS = 5.0
+"""How long the end of a turn waits for the end of what the turn started."""
+
+
+class Exit(Struct, frozen=True):
+    """How a command ended: with a code, or by a signal (`SIGKILL`); both None if nobody knows."""
+
+    code: int | None = None
+    signal: str | None = None
+
+
+class Output(Struct, frozen=True):
+    """What a command printed so far, stdout and stderr in one.
+
+    `truncated` when its beginning was dropped; `exit` once the command has ended.
+    """
+
+    text: str
+    truncated: bool
+    exit: Exit | None
+
+
+class Command(Struct, frozen=True):
+    """What is to be run; `output_bytes` from the end of its output are kept."""
+
+    command: str
+    args: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str | None
+    output_bytes: int | None
+
+
+class RunningCommand(ABC):
+    """A command that runs, until `release` or the end of the turn.
+
+    `in_client` says whether the client runs it, and can show it live in a tool call; `shown`
+    whether one does. The methods raise RemoteError, MethodNotFoundError and ConnectionLostError
+    when the client fails.
+    """
+
+    in_client = False
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.released = False
+        self.shown = False
+        self._last: Output | None = None
+
+    async def output(self) -> Output:
+        """What it has printed so far; does not wait. After `release`, what it was then."""
+        return await self._output() if self._last is None else self._last
+
+    @abstractmethod
+    async def _output(self) -> Output: ...
+
+    @abstractmethod
+    async def wait(self) -> Exit:
+        """Wait until the command ends; use `asyncio.timeout` to bound it."""
+
+    @abstractmethod
+    async def kill(self) -> None:
+        """End the command; its output and exit can still be asked for."""
+
+    async def release(self) -> None:
+        """End the command if it runs, and let go of the terminal; may be called again."""
+        if self.released:
+            return
+        self.released = True
+        try:
+            if self.shown:  # the tool call that shows it keeps its output
+                self._last = await self._output()
+        finally:
+            await self._release()
+
+    @abstractmethod
+    async def _release(self) -> None: ...
+
+
+class ClientCommand(RunningCommand):
+    """Runs in a terminal of the client."""
+
+    in_client = True
+
+    def __init__(self, id: str, session_id: str, listener: Listener) -> None:
+        super().__init__(id)
+        self._session_id = session_id
+        self._listener = listener
+
+    async def _output(self) -> Output:
+        request = TerminalOutputRequest(session_id=self._session_id, terminal_id=self.id)
+        found = await ask(self._listener, TERMINAL_OUTPUT, request)
+        status = found.exit_status
+        ended = None if status is None else Exit(status.exit_code, status.signal)
+        return Output(found.output, found.truncated, ended)
+
+    async def wait(self) -> Exit:
+        request = WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=self.id)
+        status = await ask(self._listener, WAIT_FOR_TERMINAL_EXIT, request)
+        return Exit(status.exit_code, status.signal)
+
+    async def kill(self) -> None:
+        request = KillTerminalRequest(session_id=self._session_id, terminal_id=self.id)
+        await ask(self._listener, KILL_TERMINAL, request)
+
+    async def _release(self) -> None:
+        request = ReleaseTerminalRequest(session_id=self._session_id, terminal_id=self.id)
+        await ask(self._listener, RELEASE_TERMINAL, request)
+
+
+class OwnCommand(RunningCommand):
+    """Runs in this process's care, in a group of its own."""
+
+    def __init__(self, terminal: Terminal, terminals: Terminals) -> None:
+        super().__init__(terminal.id)
+        self._terminal = terminal
+        self._terminals = terminals
+
+    async def _output(self) -> Output:
+        found = self._terminal.output()
+        status = found.exit_status
+        ended = None if status is None else Exit(status.exit_code, status.signal)
+        return Output(found.output, found.truncated, ended)
+
+    async def wait(self) -> Exit:
+        status = await self._terminal.wait()
+        return Exit(status.exit_code, status.signal)
+
+    async def kill(self) -> None:
+        await self._terminal.kill()
+
+    async def _release(self) -> None:
+        if self.id in self._terminals:
+            await self._terminals.release(self.id)
+
+
+class TurnCommands:
+    """What one turn has started; all of it ends with the turn."""
+
+    def __init__(self, session: AuthoredSession, listener: Listener) -> None:
+        self._session = session
+        self._listener = listener
+        self._starting: set[asyncio.Task[RunningCommand]] = set()
+        self._running: list[RunningCommand] = []
+
+    async def start(self, command: Command) -> RunningCommand:
+        """Run `command`; see `Turn.terminal`. Cancelled or not, it is known and will be ended."""
+        task = asyncio.create_task(self._start(command), name="start command")
+        self._starting.add(task)
+        task.add_done_callback(self._started)
+        return await asyncio.shield(task)
+
+    def _started(self, task: asyncio.Task[RunningCommand]) -> None:
+        self._starting.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen, also when nobody waits for it any more
+
+    async def _start(self, command: Command) -> RunningCommand:
+        started = None
+        if self._session.client_capabilities.terminal:
+            started = await self._start_in_client(command)
+        if started is None:
+            started = await self._start_here(command)
+        self._running.append(started)
+        return started
+
+    async def _start_in_client(self, command: Command) -> RunningCommand | None:
+        request = CreateTerminalRequest(
+            session_id=self._session.id,
+            command=command.command,
+            args=command.args,
+            env=tuple(EnvVariable(name=name, value=value) for name, value in command.env.items()),
+            cwd=await self._folder(command.cwd),
+            output_byte_limit=command.output_bytes,
+        )
+        try:
+            created = await ask(self._listener, CREATE_TERMINAL, request)
+        except UNANSWERED:
+            return None  # the client that prompted is not the one that said it can
+        except RemoteError as exc:
+            raise TerminalStartError(f"the client cannot run {command.command!r}: {exc}") from exc
+        return ClientCommand(created.terminal_id, self._session.id, self._listener)
+
+    async def _folder(self, cwd: str | None) -> str:
+        if cwd is None:
+            return self._session.cwd  # in the client's own words
+        return await self._session.files.folder(cwd)
+
+    async def _start_here(self, command: Command) -> RunningCommand:
+        terminals = self._session.terminals
+        terminal = await terminals.create(
+            command.command,
+            command.args,
+            env=command.env,
+            cwd=command.cwd,
+            output_byte_limit=command.output_bytes,
+        )
+        return OwnCommand(terminal, terminals)
+
+    async def aclose(self) -> None:
+        """End all of it, within seconds."""
+        if self._starting:
+            await asyncio.wait(self._starting, timeout=RELEASE_SECONDS)
+        for task in tuple(self._starting):
+            task.cancel()
+        left = [self._release(command) for command in self._running if not command.released]
+        if left:
+            await asyncio.gather(*left)
+
+    async def _release(self, command: RunningCommand) -> None:
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await command.release()
+        except (AcpholdError, TimeoutError) as exc:
+            log.warning("terminal %s was not released: %r", command.id, exc)
+
+
+class Starting:
+    """A command about to run: `await` it, or use it as `async with`, which releases it."""
+
+    def __init__(self, commands: TurnCommands, command: Command) -> None:
+        self._commands = commands
+        self._command = command
+        self._running: RunningCommand | None = None
+
+    def __await__(self) -> Generator[object, None, RunningCommand]:
+        return self._commands.start(self._command).__await__()
+
+    async def __aenter__(self) -> RunningCommand:
+        self._running = await self._commands.start(self._command)
+        return self._running
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._running is not None:
+            await self._running.release()

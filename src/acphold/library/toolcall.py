@@ -1,0 +1,309 @@
+"""A tool call while it runs: `async with turn.tool("Read main.py") as call: …`
+
+Source: spec v1, tool calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from acphold.errors import AcpholdError, DeclarationError
+from acphold.library.terminals import RunningCommand
+from acphold.schema import (
+    Content,
+    Diff,
+    Terminal,
+    TextContent,
+    ToolCall,
+    ToolCallLocation,
+    ToolCallPatch,
+    ToolCallUpdate,
+    ToolKind,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from acphold.library.outbox import Outbox
+    from acphold.schema import ContentBlock, ToolCallContent, ToolCallStatus
+
+Place: TypeAlias = "str | tuple[str, int] | ToolCallLocation"
+"""A file a tool works on: its path, or path and line, which counts from 1."""
+
+KINDS = get_args(ToolKind)
+
+OUTPUT_SECONDS = 2.0
+"""How long the end of a call waits for a client to tell a command's output."""
+
+SHOWN_OUTPUT = 64 * 1024
+"""Characters of a command's output that a tool call shows, the last ones."""
+
+
+class RunningTool:
+    """Pending when it is announced, in progress inside the block, completed or failed behind it.
+
+    An exception that leaves the block marks it failed, with the exception's words as content.
+    `status` is how it stands. What it shows only grows here, although each update of the protocol
+    replaces it. Relative paths start at the session's `cwd`.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        cwd: str,
+        tool_call_id: str,
+        title: str,
+        *,
+        kind: ToolKind = "other",
+        name: str | None = None,
+        input: Any = UNSET,
+        locations: Iterable[Place] = (),
+    ) -> None:
+        if kind not in KINDS:
+            raise DeclarationError(f"a tool is one of {', '.join(KINDS)}, not {kind!r}")
+        self.id = tool_call_id
+        self.title = title
+        self.status: ToolCallStatus = "pending"
+        self.announced = False
+        self._outbox = outbox
+        self._cwd = cwd
+        self._kind = kind
+        self._name = name
+        self._input = _json(input)
+        self._has_output = False
+        self._locations = tuple(map(self._location, locations))
+        self._content: list[ToolCallContent] = []
+        self._commands: list[RunningCommand] = []
+        self._stale = False
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.complete()
+        else:
+            await self.fail(_words(error))
+
+    # -- how it goes ----------------------------------------------------------------------
+
+    async def announce(self) -> None:
+        """Show the call as pending, before it runs; asking for permission does it."""
+        if self.announced:
+            return
+        self.announced, self._stale = True, False
+        await self._outbox.put(
+            encode(
+                ToolCall(
+                    tool_call_id=self.id,
+                    title=self.title,
+                    name=self._name,
+                    kind=self._kind,
+                    content=tuple(self._content),
+                    locations=self._locations,
+                    raw_input=self._input,
+                )
+            )
+        )
+
+    async def start(self) -> None:
+        """It runs now; entering the block says so."""
+        await self.announce()
+        if self.status == "pending":
+            self.status = "in_progress"
+            await self._send(status="in_progress")
+
+    async def complete(self) -> None:
+        """It has done what it was to do; leaving the block says so."""
+        if not self.over:
+            await self._end("completed")
+
+    async def fail(self, why: str | None = None) -> None:
+        """It failed; `why` is shown."""
+        if not self.over:
+            if why:
+                self._add(why)
+            await self._end("failed")
+
+    async def aclose(self) -> None:
+        """The turn is over: a call that is not over has failed, and nothing more is shown."""
+        if self.announced:
+            await self.fail()
+        self._closed = True
+
+    @property
+    def over(self) -> bool:
+        """Whether it is completed or failed."""
+        return self.status in ("completed", "failed")
+
+    async def _end(self, status: ToolCallStatus) -> None:
+        await self.announce()
+        for command in self._commands:
+            await self._keep_output(command)
+        self.status = status
+        await self._send(status=status, content=self._content if self._stale else None)
+
+    # -- what it shows --------------------------------------------------------------------
+
+    async def content(self, *blocks: str | ContentBlock) -> None:
+        """Show text, or other content blocks."""
+        await self._show(
+            *(
+                _text(block) if isinstance(block, str) else Content(content=block)
+                for block in blocks
+            )
+        )
+
+    async def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:
+        """Show a change to a file; `old_text` is None for a new one."""
+        await self._show(Diff(path=self._absolute(path), new_text=new_text, old_text=old_text))
+
+    async def terminal(self, command: RunningCommand) -> None:
+        """Show a command's output: live where the client runs it, else once the call is over.
+
+        Its output and exit are kept with the call, for a replay knows no terminal.
+        """
+        self._commands.append(command)
+        command.shown = True
+        if command.in_client:
+            await self._show(Terminal(terminal_id=command.id))
+
+    async def progress(self, text: str) -> None:
+        """Show `text` until something else is shown."""
+        self._stale = True
+        await self._send(content=(*self._content, _text(text)))
+
+    async def location(self, path: str, line: int | None = None) -> None:
+        """Say that it works on this file; `line` counts from 1. Clients may follow along."""
+        place = ToolCallLocation(path=self._absolute(path), line=line)
+        self._locations = (*self._locations, place)
+        await self._send(locations=self._locations)
+
+    async def output(self, output: Any) -> None:
+        """Keep the tool's output as it is: any JSON value."""
+        raw = _json(output)
+        self._has_output = True
+        await self._send(raw_output=raw)
+
+    async def rename(self, title: str) -> None:
+        """Change the title, once more is known of what the call does."""
+        self.title = title
+        await self._send(title=title)
+
+    def patch(self) -> ToolCallPatch:
+        """The call as a permission request shows it."""
+        return ToolCallPatch(
+            tool_call_id=self.id,
+            title=self.title,
+            kind=self._kind,
+            status=self.status,
+            content=self._shown(),
+            locations=self._locations or None,
+            raw_input=self._input,
+        )
+
+    async def _show(self, *items: ToolCallContent) -> None:
+        self._content += items
+        self._stale = not self.announced
+        await self._send(content=self._content)
+
+    def _add(self, text: str) -> None:
+        self._content.append(_text(text))
+        self._stale = True
+
+    def _shown(self) -> tuple[ToolCallContent, ...] | None:
+        return tuple(self._content) or None
+
+    async def _send(
+        self,
+        *,
+        title: str | None = None,
+        status: ToolCallStatus | None = None,
+        content: Sequence[ToolCallContent] | None = None,
+        locations: tuple[ToolCallLocation, ...] | None = None,
+        raw_output: Raw | UnsetType = UNSET,
+    ) -> None:
+        if self._closed:
+            raise DeclarationError(f"the turn of {self.title!r} is over")
+        if not self.announced:
+            return  # what was set before is shown with the announcement, the rest with the end
+        update = ToolCallUpdate(
+            tool_call_id=self.id,
+            title=title,
+            status=status,
+            content=None if content is None else tuple(content),
+            locations=locations,
+            raw_output=raw_output,
+        )
+        await self._outbox.put(encode(update))
+
+    async def _keep_output(self, command: RunningCommand) -> None:
+        try:
+            async with asyncio.timeout(OUTPUT_SECONDS):
+                output = await command.output()
+        except (AcpholdError, TimeoutError):
+            return  # the client has gone, and the terminal with it
+        if not command.in_client:
+            self._add(_fenced(output.text[-SHOWN_OUTPUT:]))
+        if not self._has_output:
+            ended = output.exit
+            raw = {
+                "output": output.text[-SHOWN_OUTPUT:],
+                "truncated": output.truncated,
+                "exitCode": None if ended is None else ended.code,
+                "signal": None if ended is None else ended.signal,
+            }
+            await self.output(raw)
+
+    def _location(self, place: Place) -> ToolCallLocation:
+        match place:
+            case str():
+                return ToolCallLocation(path=self._absolute(place))
+            case (path, line):
+                return ToolCallLocation(path=self._absolute(path), line=line)
+            case ToolCallLocation():
+                return place
+
+    def _absolute(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self._cwd, path))
+
+
+def _json(value: Any) -> Raw | UnsetType:
+    """`value` as JSON; TypeError, at the author's line, for what is none."""
+    return UNSET if value is UNSET else Raw(msgspec.json.encode(value))
+
+
+def _text(text: str) -> Content:
+    return Content(content=TextContent(text=text))
+
+
+def _fenced(text: str) -> str:
+    """`text` as it is, in Markdown."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text.rstrip()}\n{fence}"
+
+
+def _words(error: BaseException) -> str | None:
+    """What a person is told of an exception that left the block."""
+    if isinstance(error, AcpholdError):
+        return str(error)
+    if isinstance(error, Exception):
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
+    return None  # a cancellation says enough by itself

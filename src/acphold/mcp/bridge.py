@@ -1,0 +1,96 @@
+"""A bridge for agents that take MCP servers on stdio only: their lines go to an HTTP or SSE server.
+
+The address and the headers travel in the environment, never in the arguments, which everybody on
+the machine can read. Messages are passed on as they are; the bridge answers none itself, but for
+those that do not reach the server.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from acphold.errors import InvalidParamsError
+from acphold.schema import (
+    EnvVariable,
+    HttpHeader,
+    McpServerHttp,
+    McpServerSse,
+    McpServerStdio,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+URL = "ACPHOLD_MCP_URL"
+TRANSPORT = "ACPHOLD_MCP_TRANSPORT"
+HEADERS = "ACPHOLD_MCP_HEADERS"
+"""Environment variables of the bridge. The headers are a JSON array of `[name, value]` pairs, or
+an object; the transport is `http`, which is the default, or `sse`."""
+
+COMMAND = (sys.executable, "-P", "-m", "acphold", "mcp-bridge")
+"""`-P`: an agent starts it in the user's project, where a folder may be called `acphold` too."""
+
+
+def bridge_server(server: McpServerHttp | McpServerSse) -> bytes:
+    """The stdio entry of `mcpServers`, as JSON, for an agent that cannot reach `server` itself."""
+    headers = [[header.name, header.value] for header in server.headers]
+    transport = "sse" if isinstance(server, McpServerSse) else "http"
+    env = {URL: server.url, TRANSPORT: transport, HEADERS: encode(headers).decode()}
+    return encode(
+        McpServerStdio(
+            name=server.name,
+            command=COMMAND[0],
+            args=COMMAND[1:],
+            env=tuple(EnvVariable(name=name, value=value) for name, value in env.items()),
+        )
+    )
+
+
+def bridged_server(env: Mapping[str, str]) -> McpServerHttp | McpServerSse:
+    """The server that a bridge with this environment is for; raises InvalidParamsError."""
+    url, transport = env.get(URL, ""), env.get(TRANSPORT) or "http"
+    kinds: dict[str, type[McpServerHttp] | type[McpServerSse]] = {
+        "http": McpServerHttp,
+        "sse": McpServerSse,
+    }
+    if not url:
+        raise InvalidParamsError(f"{URL} is not set: it gives the address of the MCP server", URL)
+    if transport not in kinds:
+        raise InvalidParamsError(f"{TRANSPORT} is neither `http` nor `sse`", TRANSPORT)
+    headers = tuple(HttpHeader(name=name, value=value) for name, value in _pairs(env))
+    return kinds[transport](name="bridged", url=url, headers=headers)
+
+
+def _pairs(env: Mapping[str, str]) -> list[tuple[str, str]]:
+    kind = dict[str, str] | list[tuple[str, str]]
+    try:
+        found = msgspec.json.decode(env.get(HEADERS) or "[]", type=kind)
+    except msgspec.MsgspecError:
+        raise InvalidParamsError(f"{HEADERS} is no JSON object of texts", HEADERS) from None
+    return list(found.items()) if isinstance(found, dict) else found
+
+
+def run_bridge(env: Mapping[str, str]) -> int:
+    """Serve on stdin and stdout until stdin ends; the exit code: 0, or 1 if the server was lost.
+
+    Raises InvalidParamsError for an environment that names no server.
+    """
+    import asyncio
+    import signal
+
+    server = bridged_server(env)
+    from acphold.mcp.bridging import bridge
+    from acphold.transports import stdio_transport
+
+    async def serve() -> int:
+        serving = asyncio.ensure_future(bridge(server, stdio_transport()))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        await asyncio.wait([serving])
+        return 0 if serving.cancelled() else serving.result()
+
+    return asyncio.run(serve())

@@ -1,0 +1,165 @@
+"""The work of a bridge: JSON-RPC messages from a transport to a server over HTTP, and back.
+
+Needs the SDK. Of MCP it knows one thing: a server over HTTP wants the protocol version, and from
+2026-07-28 on the method and the name too, in headers (MCP, transports, "Protocol Version Header").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+)
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import (
+    CONNECTION_CLOSED,
+    PARSE_ERROR,
+    PROTOCOL_VERSION_META_KEY,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+
+from acphold.errors import ConnectionLostError
+from acphold.mcp.connection import DEADLINE
+from acphold.mcp.guarding import FORGOTTEN, MARK
+from acphold.mcp.program import MAX_LINE
+from acphold.mcp.redaction import Redaction
+from acphold.mcp.streams import Reading, Writing, decoded, encoded, root_cause, wire_to
+from acphold.rpc import Transport
+from acphold.rpc.framing import LineBuffer, Oversize
+from acphold.schema import McpServerHttp, McpServerSse
+
+log = logging.getLogger(__name__)
+
+
+async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int:
+    """Pass messages on until the client ends (0), or the server is lost (1); closes `client`."""
+    wire = wire_to(server, None, asyncio.Event(), DEADLINE)
+    passing = _Passing(client)
+    lost = "the connection was closed"
+    try:
+        async with wire.open() as (read, write):
+            if await passing.run(read, write):
+                return 0
+    except Exception as exc:  # the transports raise groups of all kinds
+        lost = root_cause(exc)
+    finally:
+        reason = Redaction(server)(await wire.fault(lost))
+        await passing.finish(reason)
+    log.error("%s", reason)
+    return 1
+
+
+class _Passing:
+    """The client's side of a bridge, and what it waits for."""
+
+    def __init__(self, client: Transport) -> None:
+        self._client = client
+        self._waiting: set[RequestId] = set()
+        self._introduction: RequestId | None = None
+        self._version: str | None = None
+
+    async def run(self, read: Reading, write: Writing) -> bool:
+        """Pass on in both directions; True when the client ended, False when the server did."""
+        up = asyncio.create_task(self._up(write), name="bridge to the server")
+        down = asyncio.create_task(self._down(read), name="bridge to the client")
+        try:
+            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (up, down):
+                if task.done():
+                    task.result()
+            return up.done()
+        finally:
+            up.cancel()
+            down.cancel()
+            await asyncio.wait({up, down})
+
+    async def finish(self, reason: str) -> None:
+        """Answer what still waits with an error, and close the client's side."""
+        for request in self._waiting:
+            self._refuse(request, CONNECTION_CLOSED, reason)
+        await self._client.aclose()
+
+    async def _up(self, write: Writing) -> None:
+        buffer = LineBuffer(MAX_LINE)
+        while chunk := await self._client.receive():
+            for line in buffer.feed(chunk):
+                try:
+                    message = decoded(line if isinstance(line, bytes) else b"")
+                except ValueError:
+                    self._refuse(None, PARSE_ERROR, _complaint(line))
+                else:
+                    await write.send(self._noted(message))
+
+    async def _down(self, read: Reading) -> None:
+        async for item in read:
+            if isinstance(item, Exception):
+                continue  # something that is no message: the transport drops it
+            self._settle(item)
+            self._client.send(encoded(item) + b"\n")
+            try:
+                await self._client.drain()
+            except ConnectionLostError:
+                return
+            if _is_forgotten(item):
+                return  # the client began the session, and only it can begin another
+
+    def _noted(self, message: SessionMessage) -> SessionMessage:
+        """The message with the headers it needs, noted down if it wants an answer."""
+        inner = message.message
+        if isinstance(inner, JSONRPCRequest):
+            self._waiting.add(inner.id)
+            if inner.method == "initialize":
+                self._introduction = inner.id
+        if isinstance(inner, JSONRPCRequest | JSONRPCNotification):
+            message.metadata = ClientMessageMetadata(headers=self._headers(inner))
+        return message
+
+    def _headers(self, message: JSONRPCRequest | JSONRPCNotification) -> dict[str, str] | None:
+        params = message.params or {}
+        meta = params.get("_meta")
+        version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
+        if not isinstance(version, str):
+            return {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version else None
+        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: message.method}
+        name = params.get(NAME_BEARING_METHODS.get(message.method, ""))
+        if isinstance(name, str):
+            headers[MCP_NAME_HEADER] = encode_header_value(name)
+        return headers
+
+    def _settle(self, message: SessionMessage) -> None:
+        inner = message.message
+        if not isinstance(inner, JSONRPCResponse | JSONRPCError) or inner.id is None:
+            return
+        self._waiting.discard(inner.id)
+        if isinstance(inner, JSONRPCResponse) and inner.id == self._introduction:
+            version = inner.result.get("protocolVersion")
+            self._version = version if isinstance(version, str) else None
+
+    def _refuse(self, request: RequestId | None, code: int, reason: str) -> None:
+        error = {"code": code, "message": reason}
+        answer = {"jsonrpc": "2.0", "id": request, "error": error}
+        self._client.send(msgspec.json.encode(answer) + b"\n")
+
+
+def _is_forgotten(message: SessionMessage) -> bool:
+    inner = message.message
+    if not isinstance(inner, JSONRPCError) or not isinstance(inner.error.data, dict):
+        return False
+    return inner.error.data.get(MARK) == FORGOTTEN
+
+
+def _complaint(line: bytes | Oversize) -> str:
+    if isinstance(line, Oversize):
+        return f"the message is longer than {MAX_LINE} bytes"
+    return "the line is no JSON-RPC message"

@@ -1,0 +1,114 @@
+"""MCP over ACP, on the agent's side: requests to servers that the client provides itself.
+
+UNSTABLE: of the draft in which a request is `mcp/message` towards the client, with the `serverId`
+that the client named and a `requestId` of ours, and what the server says meanwhile is a
+notification of the same name and ids. Source: ACP v1, unstable schema, MessageMcpRequest,
+MessageMcpResponse and MessageMcpNotification.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from acphold.errors import METHOD_NOT_FOUND, AcpholdError
+from acphold.mcp.faults import FaultError, LostError
+
+MESSAGE = "mcp/message"
+
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""Asks the client an ACP method; params and result are JSON bytes; raises AcpholdError."""
+
+Hear = Callable[[str, dict[str, object] | None], None]
+"""Gets the method and the params of what a server says for one request."""
+
+
+class InnerError(Struct):
+    """The MCP error of a server, as it came."""
+
+    code: int
+    message: str
+    data: object = None
+
+
+class Channel:
+    """The way to all servers of one client; every request has an id of its own on it."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._ids = itertools.count(1)
+        self._active: dict[tuple[str, str], Hear] = {}
+
+    async def request(
+        self, server_id: str, method: str, params: dict[str, object] | None, hear: Hear
+    ) -> dict[str, object] | InnerError:
+        """What the server answers; `hear` gets what it says before that, in order.
+
+        Cancelling it cancels the request at the client. Raises LostError when the client cannot
+        pass it on, FaultError when what goes or comes is no MCP.
+        """
+        request_id = str(next(self._ids))
+        message: dict[str, object] = {
+            "serverId": server_id,
+            "requestId": request_id,
+            "method": method,
+        }
+        if params is not None:
+            message["params"] = params
+        try:
+            line = msgspec.json.encode(message)
+        except (TypeError, ValueError, OverflowError) as exc:
+            raise FaultError(f"the params of `{method}` are no JSON: {exc}") from None
+        self._active[server_id, request_id] = hear
+        try:
+            raw = await self._ask(MESSAGE, line)
+        except AcpholdError as exc:
+            raise LostError(_words(exc)) from None
+        finally:
+            del self._active[server_id, request_id]
+        return _outcome(raw)
+
+    def hear(self, params: bytes) -> bool:
+        """Take an `mcp/message` notification of the client; whether a request waits for it."""
+        try:
+            said = msgspec.json.decode(params or b"{}", type=_Notification)
+        except msgspec.MsgspecError:
+            return False
+        hear = self._active.get((said.server_id, said.request_id))
+        if hear is None:
+            return False  # it came behind the answer, or is about nothing of ours
+        hear(said.method, said.params)
+        return True
+
+
+class _Notification(Struct, rename="camel"):
+    server_id: str
+    request_id: str
+    method: str
+    params: dict[str, object] | None = None
+
+
+class _Answer(Struct):
+    result: msgspec.Raw | UnsetType = UNSET
+    error: msgspec.Raw | UnsetType = UNSET
+
+
+def _outcome(raw: bytes) -> dict[str, object] | InnerError:
+    try:
+        answer = msgspec.json.decode(raw, type=_Answer)
+        if answer.result is not UNSET:  # preferred if both are there
+            return msgspec.json.decode(answer.result, type=dict[str, object])
+        if answer.error is not UNSET:
+            return msgspec.json.decode(answer.error, type=InnerError)
+    except msgspec.MsgspecError as exc:
+        raise FaultError(f"its answer is not MCP: {exc}") from None
+    raise FaultError(f"its client answered `{MESSAGE}` with neither `result` nor `error`")
+
+
+def _words(error: AcpholdError) -> str:
+    if error.code == METHOD_NOT_FOUND:
+        return f"its client does not know `{MESSAGE}`"
+    return f"its client does not pass `{MESSAGE}` on: {error}"

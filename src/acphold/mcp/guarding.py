@@ -1,0 +1,220 @@
+"""The HTTP client that the SDK's transports get: it turns whatever goes wrong into an answer.
+
+Left alone, the transports lose the status and WWW-Authenticate of a refusal, let one failed request
+take the whole connection down, follow redirects for long, and read answers of any size. Here each
+failure becomes a JSON-RPC error in plain words, which ends the one request it belongs to.
+
+Needs the SDK: imported only after `loading.load_sdk`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Callable
+
+import httpx2
+import msgspec
+from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
+
+from acphold.mcp.program import MAX_LINE
+from acphold.mcp.redaction import Redaction
+from acphold.schema import McpServerHttp, McpServerSse
+
+MAX_REDIRECTS = 5
+WRITE_SECONDS = 30.0
+MAX_ERROR_BODY = 64 * 1024
+"""Bytes read of an answer that is an error."""
+
+LONGEST_SEGMENT = 24
+"""Characters of a part of a path that is shown; what is longer may be a key."""
+
+MARK = "acphold/fault"
+"""Member of a JSON-RPC error's `data` by which our own errors are told from the server's."""
+
+REFUSED, UNSENT, FORGOTTEN = "refused", "unsent", "forgotten"
+"""Values of MARK: the one request failed, and may have done something; nobody was there to take it;
+the server knows our session no more. After the last two it can be sent again, to a new session."""
+
+
+class GuardedClient(httpx2.AsyncClient):
+    """Speaks to the address of one server, with its headers, and to no other.
+
+    `on_listening` is called when a stream for what the server says on its own has begun.
+    """
+
+    def __init__(
+        self,
+        server: McpServerHttp | McpServerSse,
+        *,
+        connect: float,
+        limit: int = MAX_LINE,
+        on_listening: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(
+            headers=[(header.name, header.value) for header in server.headers],
+            # Between two bytes of an answer any time may pass: a tool at work says nothing.
+            timeout=httpx2.Timeout(connect, read=None, write=WRITE_SECONDS, pool=None),
+        )
+        self._redact = Redaction(server)
+        self._limit = limit
+        self._on_listening = on_listening
+
+    async def send(
+        self, request: httpx2.Request, *, stream: bool = False, **options: object
+    ) -> httpx2.Response:
+        """The answer to `request`, or one that we made up; raises nothing of its own."""
+        try:
+            return await self._judged(request, await self._followed(request))
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as exc:
+            return self._failure(request, f"cannot connect: {self._why(exc)}", UNSENT)
+        except httpx2.HTTPError as exc:
+            return self._failure(request, f"no answer: {self._why(exc)}", REFUSED)
+
+    async def _followed(self, request: httpx2.Request) -> httpx2.Response:
+        """The answer after redirects, which are followed only where our headers may go."""
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await super().send(request, stream=True, follow_redirects=False)
+            follow = response.next_request
+            if follow is None:
+                return response
+            await response.aclose()
+            if not _same_place(request, follow):
+                reason = f"it redirects to {shown(follow.url)}; give that address if it is right"
+                return self._failure(request, reason, REFUSED)
+            request = follow
+        return self._failure(request, "it redirects without end", REFUSED)
+
+    async def _judged(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request.method == "GET" and kind == "text/event-stream" and self._on_listening:
+            self._on_listening()
+        if response.extensions.get(MARK) or (response.is_success and kind != "application/json"):
+            return response
+        body = await self._body(response)
+        if body is None:
+            reason = f"it answered with more than {self._limit // 1024} KiB"
+            return self._failure(request, reason, REFUSED)
+        if response.is_success:
+            if not _is_json(body):
+                return self._failure(request, "its answer is not JSON", REFUSED)
+            return _rebuilt(response, body)
+        code = _error_code(body)
+        if _session_is_gone(request, response.status_code, code, body):
+            return self._failure(request, "it has forgotten the session", FORGOTTEN)
+        if code is not None:
+            return _rebuilt(response, body)
+        return self._failure(request, self._refusal(response), REFUSED)
+
+    async def _body(self, response: httpx2.Response) -> bytes | None:
+        """All of it; None if it is over the limit, and of an error only the beginning."""
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if not response.is_success and len(body) > MAX_ERROR_BODY:
+                    break
+                if len(body) > self._limit:
+                    return None
+        finally:
+            await response.aclose()
+        return bytes(body)
+
+    def _refusal(self, response: httpx2.Response) -> str:
+        words = f"it answered {response.status_code} {response.reason_phrase}".rstrip()
+        challenge = response.headers.get("www-authenticate")
+        if challenge:
+            words += f" (WWW-Authenticate: {self._redact.one_line(challenge)})"
+        return words
+
+    def _failure(self, request: httpx2.Request, reason: str, mark: str) -> httpx2.Response:
+        message = self._redact(f"{shown(request.url)}: {reason}")
+        error = {"code": CONNECTION_CLOSED, "message": message, "data": {MARK: mark}}
+        return httpx2.Response(
+            502,
+            headers={"content-type": "application/json"},
+            content=msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error}),
+            request=request,
+            extensions={MARK: message},
+        )
+
+    def _why(self, error: BaseException) -> str:
+        """The reason at the root of `error`, in words."""
+        chain = [error]
+        while (cause := chain[-1].__cause__ or chain[-1].__context__) and len(chain) < 20:
+            chain.append(cause)
+        for link in reversed(chain):
+            match link:
+                case socket.gaierror():
+                    return "there is no such host"
+                case ssl.SSLError():
+                    return f"TLS: {link.reason or link}"
+                case OSError(errno=int(number)):
+                    return os.strerror(number).lower()
+        if isinstance(error, httpx2.TimeoutException):
+            return "it took too long"
+        return self._redact.one_line(str(error)) or type(error).__name__
+
+
+def shown(url: httpx2.URL) -> str:
+    """`url` without the parts in which keys are kept."""
+    segments = [part if len(part) <= LONGEST_SEGMENT else "…" for part in url.path.split("/")]
+    port = "" if url.port is None else f":{url.port}"
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{url.scheme}://{host}{port}{'/'.join(segments)}"
+
+
+def _same_place(sent: httpx2.Request, follow: httpx2.Request) -> bool:
+    """Whether `follow` is the same request to the same server, or to its HTTPS side."""
+    old, new = sent.url, follow.url
+    upgrade = (old.scheme, new.scheme) == ("http", "https") and old.port is new.port is None
+    same_origin = old.host == new.host and (
+        upgrade or (old.scheme, old.port) == (new.scheme, new.port)
+    )
+    strange_user = bool(new.userinfo) and new.userinfo != old.userinfo
+    return same_origin and follow.method == sent.method and not strange_user
+
+
+def _session_is_gone(request: httpx2.Request, status: int, code: int | None, body: bytes) -> bool:
+    # By the specification 404; the TypeScript examples answer 400 with these words.
+    if "mcp-session-id" not in request.headers:
+        return False
+    if status == 404:
+        return code != METHOD_NOT_FOUND
+    return status == 400 and b"session id" in body.lower()
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _error_code(body: bytes) -> int | None:
+    """The code of the JSON-RPC error that `body` is, or None."""
+    try:
+        return msgspec.json.decode(body, type=_ErrorAnswer).error.code
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+class _ErrorBody(msgspec.Struct):
+    code: int
+    message: str
+
+
+class _ErrorAnswer(msgspec.Struct):
+    jsonrpc: str
+    error: _ErrorBody
+
+
+def _rebuilt(response: httpx2.Response, body: bytes) -> httpx2.Response:
+    """The same answer with its body read and decoded."""
+    gone = ("content-encoding", "content-length", "transfer-encoding")
+    headers = [(name, value) for name, value in response.headers.multi_items() if name not in gone]
+    return httpx2.Response(
+        response.status_code, headers=headers, content=body, request=response.request
+    )

@@ -1,0 +1,220 @@
+"""One connection to one MCP server, through the SDK: opened, kept and closed in one task.
+
+The SDK's contexts must be left by the task that entered them, so that task does nothing else; the
+requests of a `Link` may come from any. Nobody cancels the task: it is told to end by an event.
+
+Needs the SDK: imported only after `loading.load_sdk`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import anyio
+import mcp_types as types
+from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from pydantic import BaseModel, ValidationError
+
+from acphold.mcp.facing import Facing
+from acphold.mcp.faults import AnswerError, FaultError, LostError, UnsentError
+from acphold.mcp.guarding import FORGOTTEN, MARK, UNSENT
+from acphold.mcp.results import Progress
+from acphold.mcp.streams import Wire, root_cause
+from mcp import ClientSession, MCPError
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientRequestContext
+
+CLOSE_SECONDS = 3.0
+"""What saying goodbye may take; a program's own end comes after it."""
+
+CHANGES: dict[type[BaseModel], str] = {
+    types.ToolListChangedNotification: "tools",
+    types.ResourceListChangedNotification: "resources",
+    types.PromptListChangedNotification: "prompts",
+}
+
+
+class Link:
+    """A server that has been introduced. `capabilities` are the names of what it offers."""
+
+    def __init__(
+        self, wire: Wire, dispatcher: JSONRPCDispatcher, introduced: types.InitializeResult
+    ) -> None:
+        self._wire = wire
+        self._dispatcher = dispatcher
+        self._headers = {MCP_PROTOCOL_VERSION_HEADER: introduced.protocol_version}
+        self.capabilities = frozenset(introduced.capabilities.model_dump(exclude_none=True))
+        self.instructions = introduced.instructions
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, object],
+        *,
+        seconds: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> dict[str, object]:
+        """The result, as it came. Cancelling this tells the server to stop.
+
+        Raises AnswerError, FaultError, of which LostError says that the connection is over, and
+        TimeoutError after `seconds`.
+        """
+        # Past the SDK's typed methods: they fail a list for one bad tool, and ask for lists of
+        # their own, without a limit, to check what a tool returned.
+        options: CallOptions = {"headers": self._headers}
+        if seconds is not None:
+            options["timeout"] = seconds
+        if on_progress is not None:
+            options["on_progress"] = _reporter(on_progress)
+        try:
+            return await self._dispatcher.send_raw_request(method, params, options)
+        except MCPError as exc:
+            raise await self._told(exc) from None
+
+    async def _told(self, error: MCPError) -> Exception:
+        mark = error.data.get(MARK) if isinstance(error.data, dict) else None
+        if mark is not None:
+            kind = UnsentError if mark in (UNSENT, FORGOTTEN) else FaultError
+            return kind(error.message)
+        if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
+            return TimeoutError()
+        if error.code == types.CONNECTION_CLOSED:
+            # A server may use this number for errors of its own. These words are the SDK's.
+            if error.message == "Connection closed":
+                return LostError(await self._wire.fault("the connection was closed"))
+            if error.message.startswith("SSE stream"):
+                return LostError("it broke off its answer")
+        return AnswerError(error.code, error.message)
+
+
+async def keep_link(
+    wire: Wire,
+    facing: Facing,
+    server: str,
+    *,
+    seconds: float,
+    up: Callable[[Link], None],
+    down: Callable[[str], None],
+    changed: Callable[[str], None],
+) -> None:
+    """Connect within `seconds`, keep the connection until `wire.over`, close it.
+
+    Calls `up` once when it is there, `down` with the reason when it never will be or no longer is,
+    and `changed` with what the server lists anew. Raises nothing but a cancellation.
+    """
+    # Outside of every context, and without a deadline until the end: a scope that is left before
+    # the contexts that were entered in it is an error.
+    with anyio.CancelScope() as life:
+        try:
+            async with wire.open() as (read, write):
+                dispatcher: JSONRPCDispatcher = JSONRPCDispatcher(read, write)
+                session = _session(dispatcher, facing, server, changed)
+                async with session:
+                    try:
+                        link = Link(wire, dispatcher, await _introduced(session, wire, seconds))
+                        wire.on_gap = partial(_all_changed, link, changed)
+                        up(link)
+                        await wire.over.wait()
+                        down(await wire.fault("the connection was closed"))
+                    except FaultError as exc:
+                        down(str(exc))
+                    life.deadline = anyio.current_time() + CLOSE_SECONDS
+        except Exception as exc:  # the transports raise groups of all kinds
+            down(await wire.fault(root_cause(exc)))
+    down("the connection was closed")
+
+
+def _all_changed(link: Link, changed: Callable[[str], None]) -> None:
+    for what in link.capabilities.intersection(CHANGES.values()):
+        changed(what)
+
+
+async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> types.InitializeResult:
+    """The handshake; raises FaultError."""
+    # In a task of its own, as no cancel scope may begin or end between the contexts.
+    greeting = asyncio.create_task(session.initialize(), name="mcp initialize")
+    ending = asyncio.create_task(wire.over.wait())
+    try:
+        await asyncio.wait({greeting, ending}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if greeting.done():
+            result = await greeting
+            wire.heard()
+            return result
+        if ending.done():
+            raise FaultError(await wire.fault("the connection was closed"))
+        raise FaultError(await wire.fault(f"it gave no answer for {seconds:g} s"))
+    except MCPError as exc:
+        raise FaultError(await _refusal(exc, wire)) from None
+    except ValidationError:
+        raise FaultError("its answer to `initialize` is not MCP") from None
+    except RuntimeError as exc:  # how the SDK tells of a version it does not know
+        raise FaultError(f"its answer to `initialize` cannot be used: {exc}") from None
+    finally:
+        for task in (greeting, ending):
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({greeting, ending})
+
+
+async def _refusal(error: MCPError, wire: Wire) -> str:
+    if isinstance(error.data, dict) and MARK in error.data:
+        return error.message
+    if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
+        return await wire.fault("the connection was closed")
+    return f"it refused `initialize`: {error.message} ({error.code})"
+
+
+def _session(
+    dispatcher: JSONRPCDispatcher, facing: Facing, server: str, changed: Callable[[str], None]
+) -> ClientSession:
+    """A session that offers what `facing` has, and no more."""
+
+    async def on_message(message: object) -> None:
+        if (what := CHANGES.get(type(message))) is not None:  # type: ignore[arg-type]
+            changed(what)
+
+    async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:
+        roots = [{"uri": PurePath(root).as_uri()} for root in facing.roots]
+        return types.ListRootsResult.model_validate({"roots": roots})
+
+    async def sample(
+        context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        assert facing.sampling is not None
+        return types.CreateMessageResult.model_validate(
+            await facing.sampling(server, _plain(params))
+        )
+
+    async def elicit(
+        context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        assert facing.elicitation is not None
+        return types.ElicitResult.model_validate(await facing.elicitation(server, _plain(params)))
+
+    return ClientSession(
+        dispatcher=dispatcher,
+        message_handler=on_message,
+        list_roots_callback=list_roots if facing.roots else None,
+        sampling_callback=None if facing.sampling is None else sample,
+        elicitation_callback=None if facing.elicitation is None else elicit,
+        client_info=types.Implementation(name=facing.name, version=facing.version),
+    )
+
+
+def _reporter(on_progress: Callable[[Progress], None]) -> ProgressFnT:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        on_progress(Progress(progress, total, message))
+
+    return report
+
+
+def _plain(params: BaseModel) -> dict[str, object]:
+    return params.model_dump(by_alias=True, mode="json", exclude_none=True)

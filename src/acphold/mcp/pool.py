@@ -1,0 +1,164 @@
+"""All MCP servers of a session: connected at once, asked together, closed together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from acphold.errors import McpConnectError, McpError
+from acphold.mcp.connection import DEADLINE, Connection
+from acphold.mcp.reconnecting import Failed, Lost, Ready
+
+if TYPE_CHECKING:
+    from acphold.mcp.channel import Channel
+    from acphold.mcp.facing import Facing
+    from acphold.mcp.results import Prompt, Tool
+    from acphold.mcp.servers import Server
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 30.0
+"""How long after a failure `tools` and `prompts` try a server again, without waiting for it."""
+
+OnFailure = Callable[[str, str], None]
+"""Told the name of a server that cannot be used, and why, in words for the person."""
+
+OnChange = Callable[[str, str], None]
+"""Told the name of a server, and which of `tools`, `resources` and `prompts` it changed."""
+
+
+class Servers:
+    """The servers of one session, by name; nothing begins before `start`, or their first use.
+
+    `cwd` is the session's, and the working directory of their programs; `deadline` in seconds.
+    `channel` leads to those over ACP.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[Server],
+        *,
+        cwd: str,
+        facing: Facing,
+        deadline: float = DEADLINE,
+        on_failure: OnFailure | None = None,
+        on_change: OnChange | None = None,
+        channel: Channel | None = None,
+    ) -> None:
+        self._on_failure = on_failure
+        self._on_change = on_change
+        self._connections = {
+            server.name: Connection(
+                server,
+                cwd=cwd,
+                facing=facing,
+                deadline=deadline,
+                on_failure=self._failed,
+                on_change=self._changed,
+                channel=channel,
+            )
+            for server in servers
+        }
+        self._opening: set[asyncio.Task[None]] = set()
+        self._tried: dict[str, float] = {}
+        self._told: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> Connection:
+        """The connection to server `name`, in whatever state; McpError if there is none."""
+        if name not in self._connections:
+            known = ", ".join(map(repr, self._connections)) or "none"
+            raise McpError(name, f"this session has no such server; it has: {known}")
+        return self._connections[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._connections
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._connections.values())
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def start(self) -> None:
+        """Begin to connect to all of them, and ask each for its tools; returns at once.
+
+        Starting a program takes some milliseconds in which nothing else happens here, so that an
+        answer that somebody waits for is best sent before.
+        """
+        opening = asyncio.create_task(self._open_all(), name="mcp servers")
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """The tools of all servers that can be asked, in the order of the servers.
+
+        Waits for those that are still connecting for the first time, each up to its deadline. One
+        that failed is left out, and tried again beside. Raises nothing.
+        """
+        return await self._from_all(Connection.tools)
+
+    async def prompts(self) -> tuple[Prompt, ...]:
+        """The prompts of all servers that can be asked; waits and fails like `tools`."""
+        return await self._from_all(Connection.prompts)
+
+    async def aclose(self) -> None:
+        """Close all connections at the same time; bounded, may be called again."""
+        for task in self._opening:
+            task.cancel()
+        await asyncio.gather(*(connection.aclose() for connection in self))
+
+    async def _open_all(self) -> None:
+        for connection in self:
+            connection.start()
+            await asyncio.sleep(0)  # one program at a time: others have their turn between
+        await self.tools()  # kept by the connections, for whoever asks next
+
+    async def _from_all(
+        self, ask: Callable[[Connection], Awaitable[tuple[T, ...]]]
+    ) -> tuple[T, ...]:
+        found = await asyncio.gather(*(self._from(connection, ask) for connection in self))
+        return tuple(item for items in found for item in items)
+
+    async def _from(
+        self, connection: Connection, ask: Callable[[Connection], Awaitable[tuple[T, ...]]]
+    ) -> tuple[T, ...]:
+        if not await self._usable(connection):
+            return ()
+        try:
+            return await ask(connection)
+        except McpConnectError:
+            return ()  # told already
+        except McpError as exc:
+            log.warning("%s", exc)
+            self._tell(exc)
+            return ()
+
+    async def _usable(self, connection: Connection) -> bool:
+        """Wait for the first attempt; whether the server is worth asking now."""
+        await connection.settled()
+        match connection.state:
+            case Ready() | Lost():
+                return True
+            case Failed() if time.monotonic() - self._tried[connection.name] > RETRY_SECONDS:
+                self._tried[connection.name] = time.monotonic()
+                connection.start()
+        return False
+
+    def _failed(self, connection: Connection) -> None:
+        self._tried[connection.name] = time.monotonic()
+        if isinstance(connection.state, Failed):
+            self._tell(McpError(connection.name, connection.state.error))
+
+    def _tell(self, error: McpError) -> None:
+        if self._on_failure is not None and self._told.get(error.server) != error.reason:
+            self._told[error.server] = error.reason
+            self._on_failure(error.server, str(error))
+
+    def _changed(self, connection: Connection, what: str) -> None:
+        if self._on_change is not None:
+            self._on_change(connection.name, what)

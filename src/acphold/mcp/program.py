@@ -1,0 +1,156 @@
+"""An MCP server that is a program: started, spoken to line by line, ended with all it started.
+
+Why not the SDK's own stdio transport: it holds a line without end in memory, leaves the children of
+a server that exits politely, tells neither how the program ended nor what it wrote to stderr, and
+gets stuck when its task is cancelled twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from acphold.errors import AgentStartError, ConnectionLostError
+from acphold.mcp.faults import FaultError
+from acphold.mcp.redaction import Redaction
+from acphold.rpc.framing import LineBuffer, Oversize
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from acphold.schema import McpServerStdio
+    from acphold.transports import ChildProcess
+
+MAX_LINE = 64 * 1024 * 1024
+"""Bytes of a message; a line that is longer, or never ends, ends the connection."""
+
+EXIT_SECONDS = 0.5
+"""How long the end of a program may come after the end of its stdout."""
+
+QUICK_GRACE = 0.3
+"""Seconds for each step of ending a program that never spoke MCP."""
+
+GRACE = 2.0
+"""Seconds for each step of ending one that did: at EOF, after SIGTERM, after SIGKILL."""
+
+INHERITED = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
+    *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
+    *("SSL_CERT_DIR", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    "ACPHOLD_GUARD",  # the mark of whoever guards us: its sweep must find the server too
+)
+"""What a server gets of our environment; the rest, such as the keys of the agent, is not for it."""
+
+
+class Program:
+    """One run of the program of `server`, in `cwd`; `start` it, and `aclose` it in every case."""
+
+    def __init__(self, server: McpServerStdio, cwd: str, *, limit: int = MAX_LINE) -> None:
+        self._server = server
+        self._cwd = cwd
+        self._limit = limit
+        self._redact = Redaction(server)
+        self._child: ChildProcess | None = None
+        self._noise = 0
+        self._first_noise = ""
+        self._spoke = False
+        self._silenced = False
+        self._fault: str | None = None
+
+    def start(self) -> None:
+        """Start it, in a process group of its own and guarded; raises FaultError."""
+        from acphold.processes.launch import launch
+        from acphold.transports import ChildProcess
+
+        server = self._server
+        env = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        env |= {variable.name: variable.value for variable in server.env}
+        if any("\0" in text for text in (server.command, *server.args, *env, *env.values())):
+            raise FaultError("its command, args or env hold a NUL character")
+        if any("\0" in text for text in (server.command, *server.args, *env, *env.values())):
+            raise FaultError("its command, args or env hold a NUL character")
+        try:
+            launched = launch([server.command, *server.args], env=env, cwd=self._cwd)
+        except AgentStartError as exc:
+            raise FaultError(self._redact(str(exc))) from None
+        # Its stderr is kept for error messages only: a log would keep secrets that it may tell.
+        self._child = ChildProcess(launched, relay_fd=None)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process and of its process group."""
+        return self._running.pid
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """What it writes to stdout, line by line, until it ends; raises FaultError."""
+        transport = self._running.transport
+        buffer = LineBuffer(self._limit)
+        begun = 0  # bytes of a line without its end
+        while chunk := await transport.receive():
+            last = chunk.rfind(b"\n")
+            begun = begun + len(chunk) if last < 0 else len(chunk) - last - 1
+            for line in buffer.feed(chunk):
+                if isinstance(line, Oversize):
+                    raise self._too_long()
+                yield line
+            if begun > self._limit:
+                raise self._too_long()
+        self._silenced = True
+
+    async def send(self, line: bytes) -> None:
+        """Write a line to its stdin; waits while it does not read. Raises ConnectionLostError."""
+        transport = self._running.transport
+        transport.send(line + b"\n")
+        await transport.drain()
+
+    def heard(self) -> None:
+        """Take note that it speaks MCP."""
+        self._spoke = True
+
+    def heard_noise(self, line: bytes) -> None:
+        """Take note of a line on stdout that is no message: a banner, a stray print."""
+        self._first_noise = self._first_noise or line[:1000].decode(errors="replace")
+        self._noise += 1
+
+    async def fault(self, otherwise: str) -> str:
+        """Why the connection is over, as far as the program shows it, else `otherwise`."""
+        child = self._child
+        if child is None or self._fault is not None:
+            return self._fault or otherwise
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_SECONDS if self._silenced else 0):
+                return f"it ended with {await child.wait()}{self._last_words()}"
+        return f"{otherwise}{self._remarks()}{self._last_words()}"
+
+    async def aclose(self) -> None:
+        """End it and all that it started; bounded, and goes on when this is cancelled."""
+        if self._child is not None:
+            await self._child.aclose(GRACE if self._spoke else QUICK_GRACE)
+
+    @property
+    def _running(self) -> ChildProcess:
+        if self._child is None:
+            raise ConnectionLostError("the program was not started")
+        return self._child
+
+    def _too_long(self) -> FaultError:
+        self._fault = f"it wrote a line of more than {self._limit // 1024} KiB to stdout"
+        return FaultError(self._fault)
+
+    def _remarks(self) -> str:
+        if not self._noise:
+            return ""
+        first = self._redact.one_line(self._first_noise)
+        return f"; it wrote {self._noise} lines to stdout that are no MCP, the first: {first!r}"
+
+    def _last_words(self) -> str:
+        """The line of its stderr that says most."""
+        tail = "" if self._child is None else self._child.stderr_tail(50)
+        lines = [line for line in tail.splitlines() if line.strip()]
+        if lines and lines[-1].startswith("Node.js v"):  # under the trace of an error
+            lines = [line for line in lines if "Error" in line] or lines[:-1]
+        return f"; last on stderr: {self._redact.one_line(lines[-1])!r}" if lines else ""

@@ -1,0 +1,192 @@
+"""What MCP servers offer and answer, as types. Read leniently: one bad item costs only itself.
+
+Source: MCP 2025-11-25, schema. Content blocks are those of ACP, which took them from MCP.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import InvalidParamsError
+from acphold.mcp.faults import BadResultError
+from acphold.schema import (
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    TextContent,
+    TextResourceContents,
+    decode,
+    decode_blocks,
+)
+
+T = TypeVar("T", bound=Struct)
+
+
+class Offer(Struct, frozen=True, rename="camel", kw_only=True):
+    """What is common to all that a server lists; `server` is the name of the server."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    server: str = ""
+
+
+class Tool(Offer, frozen=True, kw_only=True):
+    """A tool; the schemas are JSON Schemas, `annotations` the server's own hints about it."""
+
+    input_schema: dict[str, object]
+    output_schema: dict[str, object] | None = None
+    annotations: dict[str, object] | None = None
+
+
+class Resource(Offer, frozen=True, kw_only=True):
+    """Something that can be read; `size` in bytes."""
+
+    uri: str
+    mime_type: str | None = None
+    size: int | None = None
+
+
+class PromptArgument(Struct, frozen=True, rename="camel"):
+    """An argument of a prompt; its value is text."""
+
+    name: str
+    description: str | None = None
+    required: bool = False
+
+
+class Prompt(Offer, frozen=True, kw_only=True):
+    """A prompt that the server makes from arguments."""
+
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+class PromptMessage(Struct, frozen=True):
+    """A message of a prompt that was made; `role` is `user` or `assistant`."""
+
+    role: str
+    content: ContentBlock
+
+
+class MadePrompt(Struct, frozen=True):
+    """What a prompt became with its arguments."""
+
+    messages: tuple[PromptMessage, ...]
+    description: str | None = None
+
+
+class CallResult(Struct, frozen=True):
+    """What a tool call came to.
+
+    `failed` is what the tool, or the server in its place, says of it: an unknown tool and bad
+    arguments are failures too. `structured` is an object by the tool's output schema. `raw` is the
+    result as it came.
+    """
+
+    content: tuple[ContentBlock, ...]
+    structured: dict[str, object] | None
+    failed: bool
+    raw: dict[str, object]
+
+    @property
+    def text(self) -> str:
+        """The texts of the content, embedded ones included, a line break between two."""
+        return "\n".join(text for block in self.content if (text := _text_of(block)) is not None)
+
+
+class Progress(Struct, frozen=True):
+    """How far a call has come; `total` is in the same unit as `done`, None when not known."""
+
+    done: float
+    total: float | None
+    message: str | None
+
+
+def offers(kind: type[T], found: list[object], server: str) -> tuple[tuple[T, ...], int]:
+    """The listed items that can be read, without second ones of a name; and how many cannot."""
+    key = "uri" if kind is Resource else "name"
+    good: dict[object, T] = {}
+    bad = 0
+    for item in found:
+        try:
+            offer = msgspec.convert(item, kind)
+        except msgspec.ValidationError:
+            bad += 1
+        else:
+            good.setdefault(getattr(offer, key), msgspec.structs.replace(offer, server=server))
+    return tuple(good.values()), bad
+
+
+def call_result(raw: dict[str, object]) -> CallResult:
+    """The result of `tools/call`; raises BadResultError."""
+    structured = raw.get("structuredContent")
+    return CallResult(
+        content=_blocks(raw.get("content", [])),
+        structured=structured if isinstance(structured, dict) else None,
+        failed=raw.get("isError") is True,
+        raw=raw,
+    )
+
+
+def refused_call(message: str, code: int) -> CallResult:
+    """The result of a call that the server answered with a JSON-RPC error."""
+    raw: dict[str, object] = {"error": {"code": code, "message": message}}
+    return CallResult((TextContent(text=message),), None, True, raw)
+
+
+def made_prompt(raw: dict[str, object]) -> MadePrompt:
+    """The result of `prompts/get`; raises BadResultError."""
+    description = raw.get("description")
+    messages = raw.get("messages")
+    if not isinstance(messages, list):
+        raise BadResultError("its messages are no array")
+    return MadePrompt(
+        messages=tuple(_prompt_message(message) for message in messages),
+        description=description if isinstance(description, str) else None,
+    )
+
+
+def resource_contents(
+    raw: dict[str, object],
+) -> tuple[TextResourceContents | BlobResourceContents, ...]:
+    """The result of `resources/read`; raises BadResultError."""
+    contents = raw.get("contents")
+    if not isinstance(contents, list):
+        raise BadResultError("its contents are no array")
+    return tuple(_contents(item) for item in contents)
+
+
+def _prompt_message(message: object) -> PromptMessage:
+    if not isinstance(message, dict) or not isinstance(role := message.get("role"), str):
+        raise BadResultError("a message is without a role")
+    return PromptMessage(role, _blocks([message.get("content")])[0])
+
+
+def _contents(item: object) -> TextResourceContents | BlobResourceContents:
+    kind: type[TextResourceContents] | type[BlobResourceContents] = TextResourceContents
+    if isinstance(item, dict) and "blob" in item:
+        kind = BlobResourceContents
+    try:
+        return decode(kind, msgspec.json.encode(item)).value
+    except InvalidParamsError as exc:
+        raise BadResultError(f"contents: {exc}") from None
+
+
+def _blocks(content: object) -> tuple[ContentBlock, ...]:
+    try:
+        return decode_blocks(msgspec.json.encode(content)).value
+    except InvalidParamsError as exc:
+        raise BadResultError(f"content: {exc}") from None
+
+
+def _text_of(block: ContentBlock) -> str | None:
+    match block:
+        case TextContent(text=text):
+            return text
+        case EmbeddedResource(resource=TextResourceContents(text=text)):
+            return text
+        case _:
+            return None

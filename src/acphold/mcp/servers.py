@@ -1,0 +1,224 @@
+"""The MCP servers a session names: what is checked before any of them is used.
+
+Sources: ACP v1, session setup, "MCP Servers"; RFC 9110, section 5, for headers; POSIX, section 8.1,
+for environment variables. Each refusal names the server and the field, and never holds a value of
+`env` or `headers`.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from acphold.errors import InvalidParamsError
+from acphold.schema import (
+    EnvVariable,
+    HttpHeader,
+    McpCapabilities,
+    McpServerHttp,
+    McpServerSse,
+    McpServerStdio,
+    decode,
+)
+from acphold.schema.shapes import Extensible
+from acphold.schema.splice import items, members, splice
+
+
+class McpServerAcp(Extensible, frozen=True, tag="acp", tag_field="type"):
+    """A server that the client provides itself, over ACP. UNSTABLE: not in the stable schema."""
+
+    name: str
+    server_id: str
+
+
+Server = McpServerStdio | McpServerHttp | McpServerSse | McpServerAcp
+"""An MCP server that can be connected to."""
+
+KINDS: dict[str, type[Server]] = {
+    "stdio": McpServerStdio,
+    "http": McpServerHttp,
+    "sse": McpServerSse,
+}
+
+TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+"""What the name of a header is made of."""
+
+URL_SCHEMES = ("http://", "https://")
+
+
+def named_servers(given: bytes, can: McpCapabilities, *, acp: bool = False) -> tuple[Server, ...]:
+    """The servers in the `mcpServers` of session/new, load or resume, for us to connect to.
+
+    `given` is that JSON array, or null; with `acp` those over ACP are taken. Raises
+    InvalidParamsError, also for two of one name or `serverId`, and for one that is reached in a
+    way newer than this release.
+    """
+    if given.strip() in (b"", b"null"):
+        return ()
+    servers = [_typed(raw, place, can, acp=acp) for place, raw in enumerate(items(given))]
+    for place, server in enumerate(servers):
+        if any(server.name == other.name for other in servers[:place]):
+            raise _refused(_Field(place, server.name), "name", "another server has that name too")
+        ours = isinstance(server, McpServerAcp) and server.server_id
+        if ours and any(ours == getattr(other, "server_id", None) for other in servers[:place]):
+            raise _refused(_Field(place, server.name), "serverId", "another server has it too")
+    return tuple(servers)
+
+
+def provided_ids(given: bytes) -> tuple[str, ...]:
+    """The `serverId` of each server over ACP in `mcpServers`, which is an array or null."""
+    if b'"acp"' not in given:
+        return ()
+    servers = [members(raw) for raw in items(given)]
+    found = [parts.get("serverId", b"0") for parts in servers if parts.get("type") == b'"acp"']
+    try:
+        return tuple(msgspec.json.decode(b"[" + b",".join(found) + b"]", type=list[str]))
+    except msgspec.MsgspecError:
+        return ()  # of an older draft, or not valid: for the agent to say
+
+
+def checked_server(raw: bytes, place: int, can: McpCapabilities) -> bytes:
+    """`raw`, which is item `place` of `mcpServers`, checked, for another agent to connect to.
+
+    Its bytes are kept; only a `command` that was found on PATH is made absolute. What is reached in
+    a way newer than this release is not looked into. Raises InvalidParamsError.
+    """
+    kind, field = _kind(raw, place)
+    if kind not in KINDS:
+        return raw
+    server = _checked(kind, raw, field, can)
+    if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
+        return raw
+    return splice(raw, {"command": msgspec.json.encode(_found(server, field))})
+
+
+class _Field:
+    """Where in the request a server stands, for error messages."""
+
+    def __init__(self, place: int, name: str) -> None:
+        self.path = f"mcpServers[{place}]"
+        self.who = f"MCP server {name!r}" if name else f"MCP server {place}"
+
+
+def _refused(field: _Field, member: str, reason: str) -> InvalidParamsError:
+    path = f"{field.path}.{member}"
+    return InvalidParamsError(f"{path}: {field.who}: {reason}", field=path)
+
+
+def _typed(raw: bytes, place: int, can: McpCapabilities, *, acp: bool) -> Server:
+    kind, field = _kind(raw, place)
+    if kind == "acp" and acp:
+        _text(members(raw), "serverId", field)
+        return _decoded(McpServerAcp, raw, field)
+    if kind not in KINDS:
+        raise _refused(field, "type", f"this agent does not take MCP servers over {kind}")
+    server = _checked(kind, raw, field, can)
+    if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
+        return server
+    return msgspec.structs.replace(server, command=_found(server, field))
+
+
+def _kind(raw: bytes, place: int) -> tuple[str, _Field]:
+    """How the server is reached, and where it stands; checks its name."""
+    parts = members(raw)
+    field = _Field(place, "")
+    name = _text(parts, "name", field)
+    field = _Field(place, name)
+    return (_text(parts, "type", field) if "type" in parts else "stdio"), field
+
+
+def _checked(kind: str, raw: bytes, field: _Field, can: McpCapabilities) -> Server:
+    if (kind == "http" and not can.http) or (kind == "sse" and not can.sse):
+        raise _refused(field, "type", f"this agent does not take MCP servers over {kind}")
+    parts = members(raw)
+    _text(parts, "command" if kind == "stdio" else "url", field)
+    if kind == "stdio" and "type" in parts:
+        raw = splice(raw, {"type": None})
+    server = _decoded(KINDS[kind], raw, field)
+    if isinstance(server, McpServerStdio):
+        _check_program(server, field)
+    elif not isinstance(server, McpServerAcp):
+        _check_address(server.url, field)
+        for place, header in enumerate(server.headers):
+            _check_header(header, place, field)
+    return server
+
+
+def _decoded(kind: type[Server], raw: bytes, field: _Field) -> Server:
+    try:
+        return decode(kind, raw).value
+    except InvalidParamsError as exc:
+        flaw = exc.field or ""  # a path like `$.env[0].value`, with which the message begins
+        reason = str(exc).removeprefix(flaw).lstrip(": ")
+        path = f"{field.path}{flaw.removeprefix('$')}"
+        raise InvalidParamsError(f"{path}: {field.who}: {reason}", field=path) from None
+
+
+def _text(parts: dict[str, bytes], member: str, field: _Field) -> str:
+    try:
+        value = msgspec.json.decode(parts[member], type=str)
+    except (KeyError, msgspec.MsgspecError):
+        value = ""
+    if not value:
+        raise _refused(field, member, "a non-empty string is required")
+    return value
+
+
+def _check_program(server: McpServerStdio, field: _Field) -> None:
+    if "\0" in server.command:
+        raise _refused(field, "command", "it holds a NUL character")
+    for place, argument in enumerate(server.args):
+        if "\0" in argument:
+            raise _refused(field, f"args[{place}]", "it holds a NUL character")
+    for place, variable in enumerate(server.env):
+        _check_variable(variable, place, field)
+    _found(server, field)
+
+
+def _check_variable(variable: EnvVariable, place: int, field: _Field) -> None:
+    name = variable.name
+    if not name or "=" in name or "\0" in name:
+        raise _refused(field, f"env[{place}].name", f"{name!r} cannot name an environment variable")
+    if "\0" in variable.value:
+        raise _refused(field, f"env[{place}].value", f"that of {name!r} holds a NUL character")
+
+
+def _found(server: McpServerStdio, field: _Field) -> str:
+    """The absolute path of its command, found on PATH if need be."""
+    if os.path.isabs(server.command):
+        return server.command
+    if os.path.dirname(server.command):
+        raise _refused(field, "command", f"{server.command!r} is not an absolute path")
+    import shutil
+
+    given = [variable.value for variable in server.env if variable.name == "PATH"]
+    found = shutil.which(server.command, path=given[-1] if given else None)
+    if found is None:
+        reason = f"{server.command!r} is neither an absolute path nor on PATH"
+        raise _refused(field, "command", reason)
+    return os.path.abspath(found)
+
+
+def _check_address(url: str, field: _Field) -> None:
+    # The address may hold a key, in its query for instance, so it is not repeated.
+    from urllib.parse import urlsplit
+
+    if not url.lower().startswith(URL_SCHEMES):
+        raise _refused(field, "url", "an address that begins with http:// or https:// is required")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or any(char <= " " for char in url):
+        raise _refused(field, "url", "the address has no valid host and port")
+
+
+def _check_header(header: HttpHeader, place: int, field: _Field) -> None:
+    if not header.name or not TOKEN.issuperset(header.name):
+        reason = f"{header.name!r} cannot name a header"
+        raise _refused(field, f"headers[{place}].name", reason)
+    if any(char in "\0\r\n" for char in header.value):
+        reason = f"that of {header.name!r} holds a line break or a NUL character"
+        raise _refused(field, f"headers[{place}].value", reason)

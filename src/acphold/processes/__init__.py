@@ -1,0 +1,1 @@
+"""Starting, guarding and ending programs; how one ended, in words. The only launcher."""

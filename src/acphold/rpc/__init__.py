@@ -1,0 +1,30 @@
+"""JSON-RPC 2.0: a protocol without I/O, and the Peer that drives it over a Transport."""
+
+from acphold.rpc.events import (
+    Event,
+    MalformedReceived,
+    NotificationReceived,
+    RequestReceived,
+    ResponseReceived,
+    WireError,
+)
+from acphold.rpc.peer import Peer, Receiver, connected, to_wire
+from acphold.rpc.protocol import MAX_MESSAGE, Protocol, wire_error
+from acphold.rpc.transport import Transport
+
+__all__ = [
+    "MAX_MESSAGE",
+    "Event",
+    "MalformedReceived",
+    "NotificationReceived",
+    "Peer",
+    "Protocol",
+    "Receiver",
+    "RequestReceived",
+    "ResponseReceived",
+    "Transport",
+    "WireError",
+    "connected",
+    "to_wire",
+    "wire_error",
+]

@@ -1,0 +1,31 @@
+"""What a Peer needs from the outside: bytes in, bytes out. Fulfilled in `acphold.transports`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Transport(Protocol):
+    """A duplex byte stream. Chunks fall anywhere: a message may span many, a chunk hold many."""
+
+    async def receive(self) -> bytes:
+        """The next chunk as read; b"" once the other side has ended or gone, and ever after.
+
+        While nobody receives, nothing is read: that is the back pressure on the other side.
+        """
+
+    def send(self, data: bytes) -> None:
+        """Queue `data` and write what can be written now; never blocks, never raises.
+
+        After the other side has gone the data is dropped; `drain` and `receive` tell.
+        """
+
+    @property
+    def buffered(self) -> int:
+        """Bytes queued here that the operating system has not taken yet."""
+
+    async def drain(self) -> None:
+        """Wait until few bytes are buffered; ConnectionLostError if the other side has gone."""
+
+    async def aclose(self) -> None:
+        """Flush for a bounded time, then close both directions; may be called twice."""

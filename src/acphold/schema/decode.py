@@ -1,0 +1,102 @@
+"""From bytes to types and back: strict first, lenient second, and saying what was lost."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Generic, TypeVar, cast
+
+from msgspec import DecodeError, Raw, Struct
+from msgspec.json import Decoder, Encoder
+
+from acphold.schema.content import ContentBlock
+from acphold.schema.shapes import UnknownVariant
+from acphold.schema.updates import Update
+
+T = TypeVar("T")
+
+
+class Decoded(Struct, Generic[T], frozen=True):
+    """A value, and the JSON path of each field or item in it that could not be read as sent.
+
+    Such a field has its default, such an item is left out, and in such a text U+FFFD stands for
+    what no text can hold.
+    """
+
+    value: T
+    flaws: tuple[str, ...] = ()
+
+
+REFUSED = (DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes it cannot read as the type asked for."""
+
+
+_decoders: dict[object, Decoder[Any]] = {}
+
+
+def decoder(kind: object) -> Decoder[Any]:
+    """The strict decoder of a type; built when first asked for, for that takes milliseconds."""
+    found = _decoders.get(kind)
+    if found is None:
+        found = _decoders[kind] = Decoder(cast("type[Any]", kind))
+    return found
+
+
+@cache
+def _update_decoder() -> Decoder[Any]:
+    # Beside `decoder`, because hashing a large union takes as long as decoding an update.
+    return decoder(Update)
+
+
+def decode(kind: type[T], raw: bytes | Raw) -> Decoded[T]:
+    """Decode params or a result. None at all, or null, reads as an object without members.
+
+    Raises InvalidParamsError, which names the field, where the schema allows no default.
+    """
+    return _decoded(kind, decoder(kind), raw)
+
+
+def decode_update(raw: bytes | Raw) -> Decoded[Update]:
+    """Decode the `update` of a `session/update`; raises InvalidParamsError."""
+    return _decoded(Update, _update_decoder(), raw)
+
+
+def decode_blocks(raw: bytes | Raw) -> Decoded[tuple[ContentBlock, ...]]:
+    """Decode an array of content blocks, like a `prompt`; raises InvalidParamsError."""
+    blocks = tuple[ContentBlock, ...]
+    return _decoded(blocks, decoder(blocks), raw)
+
+
+def _decoded(kind: object, strict: Decoder[Any], raw: bytes | Raw) -> Decoded[Any]:
+    try:
+        return Decoded(strict.decode(raw))
+    except REFUSED:
+        from acphold.schema.mend import mended
+
+        sent = bytes(raw).strip()
+        if sent in (b"", b"null") and isinstance(kind, type):
+            sent = b"{}"
+        flaws: list[str] = []
+        value = mended(kind, sent, flaws)
+        return Decoded(value, tuple(flaws))
+
+
+def _written(value: object) -> Raw:
+    if isinstance(value, UnknownVariant):
+        return Raw(value.raw)
+    raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
+_ENCODER = Encoder(enc_hook=_written)
+
+
+def encode(value: object) -> bytes:
+    """The JSON of a value, compact; fields at their default are left out.
+
+    Lone surrogates, which a path or a cut text may hold, become U+FFFD.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        from acphold.schema.scan import encode_repaired
+
+        return encode_repaired(value, _written)

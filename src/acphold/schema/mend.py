@@ -1,0 +1,224 @@
+"""The second pass over what the strict decoder refused: part by part, by the lenience marks.
+
+It works on bytes, not on decoded values: what is fine is still decoded strictly, and a variant
+nobody knows keeps the very bytes it came in. It reads a part once for each level of nesting, of
+which types have few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import NoneType, UnionType
+from typing import Annotated, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct, UnsetType
+from msgspec.structs import FieldInfo
+from msgspec.structs import fields as struct_fields
+
+from acphold.errors import InvalidParamsError
+from acphold.schema.decode import REFUSED, decoder
+from acphold.schema.scan import repaired, repaired_name
+from acphold.schema.shapes import Lenience, Otherwise
+from acphold.schema.splice import items, members
+
+P = TypeVar("P")
+
+
+class _UnknownTagError(InvalidParamsError):
+    """A union has no variant of this tag; None if there is no tag."""
+
+    def __init__(self, path: str, tag: str | None) -> None:
+        said = "is missing" if tag is None else f"has the unknown value {tag!r}"
+        super().__init__(f"{path} {said}", path)
+        self.tag = tag
+
+
+def mended(kind: object, raw: bytes, flaws: list[str], path: str = "$") -> object:
+    """The value of `raw`; adds the path of each field that fell back, or item left out, to `flaws`.
+
+    Raises InvalidParamsError for what the marks do not forgive.
+    """
+    try:
+        return decoder(kind).decode(raw)
+    except REFUSED as error:
+        reason = _reason(error)
+    bare, otherwise = split(kind)
+    found: list[str] = []
+    try:
+        value = _rebuilt(bare, raw, found, path, reason)
+    except InvalidParamsError as error:
+        found.clear()
+        value = _fallen_back(otherwise, raw, found, path, error)
+    flaws += found
+    return value
+
+
+def split(kind: object) -> tuple[object, Otherwise]:
+    """A type without its marks, None and UNSET; and what it holds otherwise."""
+    otherwise = Otherwise()
+    while True:
+        if get_origin(kind) is Annotated:
+            kind, *marks = get_args(kind)
+            otherwise = next((mark for mark in marks if isinstance(mark, Otherwise)), otherwise)
+        elif get_origin(kind) in (Union, UnionType):
+            rest = [option for option in get_args(kind) if option not in (NoneType, UnsetType)]
+            if len(rest) > 1:
+                return Union[tuple(rest)], otherwise  # noqa: UP007  the options are only known now
+            kind = rest[0]
+        else:
+            return kind, otherwise
+
+
+def lenience_of(hint: object) -> Lenience:
+    """The mark on the type of a field; one that forgives nothing if it has none."""
+    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((mark for mark in marks if isinstance(mark, Lenience)), Lenience())
+
+
+def _fallen_back(
+    otherwise: Otherwise, raw: bytes, flaws: list[str], path: str, error: InvalidParamsError
+) -> object:
+    """What a union holds when no tagged variant fits; raises `error`, or a better one."""
+    tag = error.tag if isinstance(error, _UnknownTagError) else None
+    if otherwise.untagged is not None:
+        try:
+            return mended(otherwise.untagged, raw, flaws, path)
+        except InvalidParamsError as second:
+            if isinstance(error, _UnknownTagError):
+                error = second
+    if otherwise.unknown is not None and tag is not None:
+        return otherwise.unknown(tag, raw)
+    raise error
+
+
+def _rebuilt(kind: object, raw: bytes, flaws: list[str], path: str, reason: str) -> object:
+    """The value of `raw`, put together from its parts."""
+    origin, options = get_origin(kind), get_args(kind)
+    structs = [option for option in options or (kind,) if _is_struct(option)]
+    if origin in (None, Union) and structs:
+        parts = _cut(members, raw, path, reason)
+        struct = structs[0] if len(structs) == 1 else _variant(structs, parts, path)
+        return _struct(struct, parts, flaws, path)
+    if origin is tuple:
+        pieces = _cut(items, raw, path, reason)
+        return tuple(
+            mended(options[0], piece, flaws, f"{path}[{index}]")
+            for index, piece in enumerate(pieces)
+        )
+    if origin is dict:
+        return {
+            repaired_name(name): mended(options[1], piece, flaws, f"{path}.{name}")
+            for name, piece in _cut(members, raw, path, reason).items()
+        }
+    return _leaf(kind, raw, flaws, path, reason)
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _cut(into: Callable[[bytes], P], raw: bytes, path: str, reason: str) -> P:
+    """`raw` cut into members or items; or the strict decoder's reason why it is neither."""
+    try:
+        return into(raw)
+    except InvalidParamsError:
+        raise InvalidParamsError(f"{path}: {reason}", path) from None
+
+
+def _leaf(kind: object, raw: bytes, flaws: list[str], path: str, reason: str) -> object:
+    """A value without parts, with U+FFFD for what no text can hold."""
+    sound = repaired(raw)
+    if sound != raw:
+        try:
+            value = decoder(kind).decode(sound)
+        except REFUSED as error:
+            reason = _reason(error)
+        else:
+            flaws.append(path)
+            return value
+    raise InvalidParamsError(f"{path}: {reason}", path)
+
+
+def _reason(error: Exception) -> str:
+    """What msgspec says, without its path, which begins in the middle."""
+    said = str(error).partition(" - at `")[0]
+    return said.replace("Expected", "expected", 1)
+
+
+def _variant(options: list[type[Struct]], parts: dict[str, bytes], path: str) -> type[Struct]:
+    """The Struct that the tag names."""
+    tag_field = options[0].__struct_config__.tag_field or ""
+    try:
+        tag = decoder(str).decode(parts[tag_field])
+    except (KeyError, *REFUSED):
+        raise _UnknownTagError(f"{path}.{tag_field}", None) from None
+    for option in options:
+        if option.__struct_config__.tag == tag:
+            return option
+    raise _UnknownTagError(f"{path}.{tag_field}", tag)
+
+
+_known_fields: dict[type[Struct], list[tuple[FieldInfo, object]]] = {}
+
+
+def _fields(kind: type[Struct]) -> list[tuple[FieldInfo, object]]:
+    """The fields of a Struct, with their types."""
+    found = _known_fields.get(kind)
+    if found is None:
+        hints = get_type_hints(kind, include_extras=True)
+        found = _known_fields[kind] = [(info, hints[info.name]) for info in struct_fields(kind)]
+    return found
+
+
+def _struct(kind: type[Struct], parts: dict[str, bytes], flaws: list[str], path: str) -> Struct:
+    values: dict[str, object] = {}
+    for info, hint in _fields(kind):
+        here = f"{path}.{info.encode_name}"
+        raw = parts.get(info.encode_name)
+        if raw is not None:
+            try:
+                values[info.name] = _field(hint, raw, flaws, here)
+                continue
+            except _ForgivenError:
+                flaws.append(here)
+            if info.required:
+                values[info.name] = ()  # required and forgiven are arrays only
+        elif info.required:
+            raise InvalidParamsError(f"{here} is missing", here)
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise InvalidParamsError(f"{path}: {error}", path) from None
+
+
+class _ForgivenError(Exception):
+    """The field cannot be read, and is to have its default."""
+
+
+def _field(hint: object, raw: bytes, flaws: list[str], path: str) -> object:
+    lenience = lenience_of(hint)
+    try:
+        if lenience.skip_items:
+            return _good_items(hint, raw, flaws, path)
+        return mended(hint, raw, flaws, path)
+    except InvalidParamsError:
+        if lenience.on_error or (lenience.on_null and raw == b"null"):
+            raise _ForgivenError from None
+        raise
+
+
+def _good_items(hint: object, raw: bytes, flaws: list[str], path: str) -> object:
+    """The items that can be read, in order."""
+    try:
+        return decoder(hint).decode(raw)
+    except REFUSED as error:
+        pieces = _cut(items, raw, path, _reason(error))
+    item = get_args(split(hint)[0])[0]
+    good: list[object] = []
+    for index, piece in enumerate(pieces):
+        here = f"{path}[{index}]"
+        try:
+            good.append(mended(item, piece, flaws, here))
+        except InvalidParamsError:
+            flaws.append(here)
+    return tuple(good)

@@ -1,0 +1,113 @@
+r"""JSON that msgspec refuses, read with the standard library; never on the fast path.
+
+msgspec reads no lone half of a surrogate pair ("\ud83d"), not even in what it only skips.
+Programs that cut text between UTF-16 units send such escapes, and JSON's grammar allows them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+from msgspec import Raw, to_builtins
+
+from acphold.errors import InvalidParamsError
+
+ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole pair
+    r"|(u[dD][89a-fA-F][0-9a-fA-F]{2})"  # half of one
+    r"|.)",  # any other, lest the second backslash of `\\ud83d` be taken for a first one
+    re.DOTALL,
+)
+
+
+def repaired(raw: bytes) -> bytes:
+    """JSON text with U+FFFD for each half of a surrogate pair and for bytes that are not UTF-8."""
+    text = raw.decode("utf-8", "replace")
+    return ESCAPE.sub(lambda found: "\\ufffd" if found[1] else found[0], text).encode()
+
+
+def repaired_name(name: str) -> str:
+    """A member's name with U+FFFD for what UTF-8 cannot hold."""
+    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def scan_object(raw: bytes) -> list[tuple[str, bytes, bytes]]:
+    """The members of a JSON object: decoded name, and the bytes of name and value.
+
+    Raises InvalidParamsError if `raw` is no JSON object.
+    """
+    scan = _Scan(raw)
+    return [(*scan.name(), scan.value()[1]) for _ in scan.elements("{", "}")]
+
+
+def scan_items(raw: bytes) -> list[bytes]:
+    """The items of a JSON array, as bytes; raises InvalidParamsError if `raw` is none."""
+    scan = _Scan(raw)
+    return [scan.value()[1] for _ in scan.elements("[", "]")]
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# Numbers stay text: nobody looks at them, and int() refuses more than 4300 digits.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+
+
+class _Scan:
+    """A position in a JSON text, moved on token by token."""
+
+    def __init__(self, raw: bytes) -> None:
+        # Bytes that are not UTF-8 come out again as they went in.
+        self._text = raw.decode("utf-8", "surrogateescape")
+        self._at = 0
+
+    def elements(self, opening: str, closing: str) -> Iterator[None]:
+        """Stand before each element in turn; the caller moves over it. Ends at the text's end."""
+        self._expect(opening)
+        more = self._peek() != closing
+        while more:
+            yield
+            more = self._peek() == ","
+            self._at += more
+        self._expect(closing)
+        if self._peek():
+            raise InvalidParamsError("more text after the end of the JSON", "$")
+
+    def name(self) -> tuple[str, bytes]:
+        """The name of a member, decoded and as it is spelled; moves past the colon."""
+        if self._peek() != '"':
+            raise InvalidParamsError("expected the name of a member", "$")
+        name, spelled = self.value()
+        self._expect(":")
+        return str(name), spelled
+
+    def value(self) -> tuple[object, bytes]:
+        """Any JSON value, decoded and as it is spelled."""
+        self._peek()
+        try:
+            value, end = _DECODER.raw_decode(self._text, self._at)
+        except (ValueError, RecursionError) as error:
+            raise InvalidParamsError(f"not JSON: {error}", "$") from None
+        start, self._at = self._at, end
+        return value, self._text[start:end].encode("utf-8", "surrogateescape")
+
+    def _peek(self) -> str:
+        """The next character that is no white space, "" at the end; moves to it."""
+        text = self._text
+        while (here := text[self._at : self._at + 1]) and here in " \t\n\r":
+            self._at += 1
+        return here
+
+    def _expect(self, character: str) -> None:
+        if self._peek() != character:
+            raise InvalidParamsError(f"not JSON: expected {character!r}", "$")
+        self._at += 1
+
+
+def encode_repaired(value: object, enc_hook: Callable[[object], Raw]) -> bytes:
+    """The JSON of a value whose texts hold lone surrogates, with U+FFFD in their place."""
+    plain = to_builtins(value, enc_hook=lambda other: json.loads(bytes(enc_hook(other))))
+    return repaired(json.dumps(plain, separators=(",", ":")).encode())

@@ -1,0 +1,5 @@
+"""One connected client: protocol in, hub calls out."""
+
+from acphold.server.connection import Connection
+
+__all__ = ["Connection"]

@@ -1,0 +1,42 @@
+"""What `initialize` answers: the agent's own answer, and what acphold adds to it."""
+
+from __future__ import annotations
+
+from acphold.errors import InvalidParamsError
+from acphold.schema import PROTOCOL_VERSION
+from acphold.schema.splice import members, splice
+
+ADDED = ("list", "resume", "close", "delete")
+"""Session capabilities that every wrapped agent has; loadSession stands beside them."""
+
+
+def with_ours(answer: bytes) -> bytes:
+    """An `initialize` result with what acphold adds to the capabilities; the rest as it came."""
+    capabilities = _object(members(answer), "agentCapabilities")
+    sessions = _object(members(capabilities), "sessionCapabilities")
+    mine = members(sessions)
+    missing = {name: b"{}" for name in ADDED if mine.get(name, b"null") == b"null"}
+    capabilities = splice(
+        capabilities,
+        {
+            "loadSession": b"true",
+            "sessionCapabilities": splice(sessions, missing),
+            # What the agent cannot reach itself it is handed behind a bridge.
+            "mcpCapabilities": splice(
+                _object(members(capabilities), "mcpCapabilities"), {"http": b"true", "sse": b"true"}
+            ),
+        },
+    )
+    return splice(
+        answer, {"protocolVersion": b"%d" % PROTOCOL_VERSION, "agentCapabilities": capabilities}
+    )
+
+
+def _object(parts: dict[str, bytes], name: str) -> bytes:
+    """A member that is an object; an empty one when it is absent, null or something else."""
+    raw = parts.get(name, b"{}")
+    try:
+        members(raw)
+    except InvalidParamsError:
+        return b"{}"
+    return raw

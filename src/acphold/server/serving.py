@@ -1,0 +1,109 @@
+"""One client on one transport, from its first byte to its last: what `wrap` and `run` share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from acphold.errors import AcpholdError
+from acphold.hub import CANCEL_GRACE, Hub
+from acphold.journal import SqliteJournal
+from acphold.rpc import (
+    MAX_MESSAGE,
+    NotificationReceived,
+    Peer,
+    RequestReceived,
+    Transport,
+    connected,
+)
+from acphold.server.connection import Connection
+
+if TYPE_CHECKING:
+    from acphold.agents import Agent, Listener
+    from acphold.journal import Journal
+
+log = logging.getLogger(__name__)
+
+MakeAgent = Callable[["Listener", "Journal"], "Agent"]
+"""Makes the agent that answers, given who hears it and where its sessions are kept."""
+
+
+async def serve(
+    transport: Transport,
+    location: str,
+    make_agent: MakeAgent,
+    *,
+    stop: asyncio.Event,
+    cancel_grace: float = CANCEL_GRACE,
+    limit: int = MAX_MESSAGE,
+    give_up: Callable[[], Coroutine[None, None, None]] | None = None,
+) -> None:
+    """Serve until the client leaves or `stop` is set; then end the agent and all turns.
+
+    Without a journal every request is refused with the reason, and `give_up` is awaited, which
+    ends an agent that was started already. `limit` is bytes in one message.
+    """
+    try:
+        journal = SqliteJournal.open(location)
+    except AcpholdError as exc:
+        await _refuse(transport, exc, stop, give_up)
+        return
+    try:
+        hub = Hub(
+            journal,
+            lambda listener: make_agent(listener, journal),
+            owner=f"{socket.gethostname()}:{os.getpid()}",
+            cancel_grace=cancel_grace,
+        )
+        async with hub.open():
+            connection = Connection(hub, transport, limit=limit)
+            async with connected(connection.peer) as pump:
+                await _first(pump, stop)
+    finally:
+        await journal.aclose()
+
+
+def stop_at_signals() -> asyncio.Event:
+    """An event that SIGTERM, SIGINT and SIGHUP set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _refuse(
+    transport: Transport,
+    error: AcpholdError,
+    stop: asyncio.Event,
+    give_up: Callable[[], Coroutine[None, None, None]] | None,
+) -> None:
+    """Without a journal nothing of what acphold promises holds: say so to whatever is asked."""
+    log.error("%s", error)
+    async with asyncio.TaskGroup() as tasks:
+        if give_up is not None:  # beside it: the client is not to wait for the agent's end
+            tasks.create_task(give_up(), name="end agent")
+        async with connected(Peer(transport, _Refusal(error), name="client")) as pump:
+            await _first(pump, stop)
+
+
+class _Refusal:
+    def __init__(self, error: AcpholdError) -> None:
+        self._error = error
+
+    async def on_request(self, request: RequestReceived) -> bytes:
+        raise self._error
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        return None
+
+
+async def _first(pump: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """Wait for the end of the client, or of us."""
+    stopped = asyncio.create_task(stop.wait(), name="signal")
+    await asyncio.wait({pump, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()

@@ -1,0 +1,76 @@
+"""Checking what a client sends to open a session.
+
+Sources: spec v1, session setup ("Working Directory", "MCP Servers", "Additional Workspace
+Roots"). Each refusal names the field, and the MCP server if it is about one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from acphold.errors import InvalidParamsError
+from acphold.hub import Setup
+from acphold.mcp.bridge import bridge_server
+from acphold.mcp.servers import checked_server
+from acphold.schema import (
+    AgentCapabilities,
+    McpCapabilities,
+    McpServerHttp,
+    McpServerSse,
+    decode,
+)
+from acphold.schema.sessions import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest
+from acphold.schema.splice import items, members, splice
+
+OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
+
+EVERY_TRANSPORT = McpCapabilities(http=True, sse=True)
+"""What clients are told: an agent that lacks one of them is handed a bridge."""
+
+
+def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities) -> Setup:
+    """The setup in the params of session/new, load or resume; raises InvalidParamsError.
+
+    No field is invented or dropped; only an MCP `command` that had to be looked up on PATH is
+    made absolute, and a server that the agent cannot reach is put behind a bridge.
+    """
+    given = members(params).get("mcpServers", b"null")
+    # The servers are looked at one by one, so that a refusal can say which it is about.
+    rest = splice(params, {"mcpServers": b"[]"}) if given.startswith(b"[") else params
+    request = decode(kind, rest).value
+    _absolute(request.cwd, "cwd")
+    roots = request.additional_directories
+    for place, root in enumerate(roots):
+        _absolute(root, f"additionalDirectories[{place}]")
+    if roots and can.session_capabilities.additional_directories is None:
+        raise InvalidParamsError(
+            "additionalDirectories: this agent takes no additional workspace roots",
+            field="additionalDirectories",
+        )
+    if given.startswith(b"["):
+        params = _with_checked_servers(params, items(given), can)
+    return Setup(request.cwd, roots, params)
+
+
+def _absolute(path: str, field: str) -> None:
+    if not os.path.isabs(path):
+        raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
+
+
+def _with_checked_servers(params: bytes, servers: list[bytes], can: AgentCapabilities) -> bytes:
+    checked = [_checked_server(raw, place, can) for place, raw in enumerate(servers)]
+    if checked == servers:
+        return params
+    return splice(params, {"mcpServers": b"[" + b",".join(checked) + b"]"})
+
+
+def _checked_server(raw: bytes, place: int, can: AgentCapabilities) -> bytes:
+    """The entry as the agent is to get it; behind a bridge if the agent cannot reach the server."""
+    entry = checked_server(raw, place, EVERY_TRANSPORT)
+    kind = members(entry).get("type")
+    mcp = can.mcp_capabilities
+    if kind == b'"http"' and not mcp.http:
+        return bridge_server(decode(McpServerHttp, entry).value)
+    if kind == b'"sse"' and not mcp.sse:
+        return bridge_server(decode(McpServerSse, entry).value)
+    return entry

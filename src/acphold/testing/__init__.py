@@ -1,0 +1,93 @@
+"""A client in memory, for the tests of an agent.
+
+    async with acphold.testing.connect(agent) as client:
+        session = await client.new_session()
+        result = await session.prompt("hello")
+        assert result.text == "hello"
+
+Everything is real but the pipe: the same protocol, the same journal (in a folder that is deleted
+afterwards), the same sessions. `client.restart()` shows what outlives the process.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acphold.schema import (
+    BooleanConfigOptionCapabilities,
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    FileSystemCapabilities,
+    NoticeCapabilities,
+    SessionConfigOptionsCapabilities,
+)
+from acphold.testing.client import Client
+from acphold.testing.person import Answer, Form, Permission, Person
+from acphold.testing.session import ClientSession
+from acphold.testing.told import Result, Told
+
+if TYPE_CHECKING:
+    from acphold.library.definition import AgentDefinition
+
+__all__ = ["Client", "ClientSession", "Result", "Told", "connect"]
+
+
+@asynccontextmanager
+async def connect(
+    agent: AgentDefinition,
+    *,
+    permission: Permission = "allow_once",
+    form: Form | None = None,
+    buffers: Mapping[str, str] | None = None,
+    answers: Mapping[str, Answer] | None = None,
+    capabilities: ClientCapabilities | None = None,
+    journal: str | os.PathLike[str] | None = None,
+    mcp_timeout: float = 10.0,
+    cancel_grace: float = 10.0,
+) -> AsyncIterator[Client]:
+    """A client of `agent` for the block.
+
+    It shows notices and boolean options, and offers what it is given: forms with `form`, files
+    with `buffers` (open files by absolute path; others are read from the disk). `capabilities`
+    says instead what it offers, and `answers` what it answers to other methods. `permission` is
+    how the person answers. `journal` is a path, by default one in a folder of its own.
+    """
+    agent.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked
+    with tempfile.TemporaryDirectory(prefix="acphold-test-") as folder:
+        client = Client(
+            agent,
+            Path(folder, "journal.db") if journal is None else Path(journal),
+            _offered(form, buffers) if capabilities is None else capabilities,
+            person=Person(
+                permission, form, None if buffers is None else dict(buffers), answers or {}
+            ),
+            mcp_timeout=mcp_timeout,
+            cancel_grace=cancel_grace,
+        )
+        try:
+            await client.start()
+            yield client
+        finally:
+            await client.stop()
+
+
+def _offered(form: Form | None, buffers: Mapping[str, str] | None) -> ClientCapabilities:
+    files = buffers is not None
+    shown = None if form is None else ElicitationCapabilities(form=ElicitationFormCapabilities())
+    return ClientCapabilities(
+        fs=FileSystemCapabilities(read_text_file=files, write_text_file=files),
+        session=ClientSessionCapabilities(
+            config_options=SessionConfigOptionsCapabilities(
+                boolean=BooleanConfigOptionCapabilities()
+            ),
+            notices=NoticeCapabilities(),
+        ),
+        elicitation=shown,
+    )

@@ -1,0 +1,267 @@
+"""The client in memory, and the agent on its other end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from acphold.errors import UnknownSessionError
+from acphold.library.inprocess import InProcessAgent
+from acphold.rpc import NotificationReceived, Peer, RequestReceived, connected
+from acphold.schema import (
+    INITIALIZE,
+    LIST_SESSIONS,
+    LOAD_SESSION,
+    NEW_SESSION,
+    PROTOCOL_VERSION,
+    RESUME_SESSION,
+    ClientCapabilities,
+    Implementation,
+    InitializeRequest,
+    InitializeResponse,
+    ListSessionsRequest,
+    LoadSessionRequest,
+    NewSessionRequest,
+    RequestPermissionRequest,
+    ResumeSessionRequest,
+    SessionNotification,
+    decode,
+    encode,
+)
+from acphold.schema.splice import members
+from acphold.server.serving import serve
+from acphold.testing.session import ClientSession
+from acphold.testing.told import Told
+from acphold.transports.memory import memory_pair
+
+if TYPE_CHECKING:
+    from acphold.library.definition import AgentDefinition
+    from acphold.schema import McpServer, SessionInfo, Update
+    from acphold.schema.methods import Method
+    from acphold.testing.person import Person
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+DEADLINE = 30.0
+"""Seconds any single wait may take: a test that hangs says so."""
+
+
+class Client:
+    """A client that is connected to an agent; made by `connect`.
+
+    `agent` is what it answered to `initialize`; `asked` has every request of the agent by method
+    and params, `notified` its notifications that are no updates.
+    """
+
+    def __init__(
+        self,
+        definition: AgentDefinition,
+        journal: Path,
+        capabilities: ClientCapabilities,
+        *,
+        person: Person,
+        mcp_timeout: float,
+        cancel_grace: float,
+    ) -> None:
+        self.agent: InitializeResponse
+        self.peer: Peer
+        self.journal = journal
+        self.asked: list[tuple[str, Any]] = []
+        self.notified: list[tuple[str, Any]] = []
+        self._definition = definition
+        self._capabilities = capabilities
+        self._person = person
+        self._mcp_timeout = mcp_timeout
+        self._cancel_grace = cancel_grace
+        self._updates: dict[str, list[tuple[bytes, Update]]] = {}
+        self._news = asyncio.Condition()
+        self._running = AsyncExitStack()
+        self._agent: asyncio.Task[None]
+        self._kills = 0
+
+    @property
+    def permissions(self) -> list[RequestPermissionRequest]:
+        """The permission requests so far."""
+        return self._person.permissions
+
+    @property
+    def buffers(self) -> dict[str, str] | None:
+        """Files that are open in the client, path to text, with what is not saved yet."""
+        return self._person.buffers
+
+    # -- sessions -------------------------------------------------------------------------
+
+    async def new_session(
+        self,
+        cwd: str | os.PathLike[str] | None = None,
+        *,
+        additional_directories: Sequence[str | os.PathLike[str]] = (),
+        mcp_servers: Sequence[McpServer] = (),
+    ) -> ClientSession:
+        """Begin a conversation, by default in the folder that the journal is in."""
+        folder = os.fspath(cwd or self.journal.parent)
+        request = NewSessionRequest(
+            cwd=folder,
+            mcp_servers=tuple(mcp_servers),
+            additional_directories=tuple(os.fspath(path) for path in additional_directories),
+        )
+        made = await self.ask(NEW_SESSION, request)
+        return ClientSession(
+            self, made.session_id, folder, modes=made.modes, options=made.config_options
+        )
+
+    async def load_session(
+        self, session_id: str, *, mcp_servers: Sequence[McpServer] = ()
+    ) -> ClientSession:
+        """Go on with a conversation after its replay, which is `replayed` in the result."""
+        self._updates.pop(session_id, None)
+        cwd = await self._folder(session_id)
+        request = LoadSessionRequest(session_id=session_id, cwd=cwd, mcp_servers=tuple(mcp_servers))
+        opened = await self.ask(LOAD_SESSION, request)
+        return ClientSession(
+            self, session_id, cwd, modes=opened.modes, options=opened.config_options
+        )
+
+    async def resume_session(
+        self, session_id: str, *, mcp_servers: Sequence[McpServer] = ()
+    ) -> ClientSession:
+        """Go on with a conversation without a replay."""
+        self._updates.pop(session_id, None)
+        cwd = await self._folder(session_id)
+        request = ResumeSessionRequest(
+            session_id=session_id, cwd=cwd, mcp_servers=tuple(mcp_servers)
+        )
+        opened = await self.ask(RESUME_SESSION, request)
+        return ClientSession(
+            self, session_id, cwd, modes=opened.modes, options=opened.config_options
+        )
+
+    async def sessions(self, cwd: str | os.PathLike[str] | None = None) -> list[SessionInfo]:
+        """All sessions, newest first; those of one folder with `cwd`."""
+        found: list[SessionInfo] = []
+        folder, cursor = None if cwd is None else os.fspath(cwd), None
+        while True:
+            page = await self.ask(LIST_SESSIONS, ListSessionsRequest(cwd=folder, cursor=cursor))
+            found += page.sessions
+            if page.next_cursor is None:
+                return found
+            cursor = page.next_cursor
+
+    async def _folder(self, session_id: str) -> str:
+        for info in await self.sessions():
+            if info.session_id == session_id:
+                return info.cwd
+        raise UnknownSessionError(session_id)
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        """Any request, typed; RemoteError when it is refused."""
+        async with asyncio.timeout(DEADLINE):
+            return await self.peer.call(method, params)
+
+    async def call(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Any request, as JSON: an extension method for instance."""
+        async with asyncio.timeout(DEADLINE):
+            return msgspec.json.decode(await self.peer.call_raw(method, encode(dict(params))))
+
+    # -- what came ------------------------------------------------------------------------
+
+    def told(self, session_id: str, *, since: int = 0) -> Told:
+        """The updates of a session from number `since` on."""
+        known = self._updates.get(session_id, [])[since:]
+        return Told(tuple(update for _, update in known), tuple(raw for raw, _ in known))
+
+    async def until(self, found: Callable[[], R | None]) -> R:
+        """Wait until `found()` is not None, asked again with everything that comes."""
+        async with asyncio.timeout(DEADLINE), self._news:
+            while (value := found()) is None:
+                await self._news.wait()
+            return value
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        """Called by the Peer."""
+        for notification in batch:
+            if notification.method == "session/update":
+                told = decode(SessionNotification, notification.params).value
+                raw = members(notification.params)["update"]
+                self._updates.setdefault(told.session_id, []).append((raw, told.update))
+            else:
+                params = msgspec.json.decode(notification.params or b"null")
+                self.notified.append((notification.method, params))
+        await self._tell_news()
+
+    async def on_request(self, request: RequestReceived) -> bytes:
+        """Called by the Peer."""
+        self.asked.append((request.method, msgspec.json.decode(request.params or b"null")))
+        self._person.hear(request.method, request.params)
+        await self._tell_news()
+        return await self._person.answer(request.method, request.params)
+
+    async def _tell_news(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    # -- running --------------------------------------------------------------------------
+
+    async def restart(self, *, kill: bool = False) -> None:
+        """End the agent and start it again on the same journal; sessions have to be loaded.
+
+        With `kill` it gets no chance to put anything in order, as with SIGKILL: what is found
+        afterwards is what the journal had at this instant.
+        """
+        if kill:
+            self._kills += 1
+            copy = self.journal.with_name(f"journal-{self._kills}.db")
+            _copy(self.journal, copy)
+            self.journal = copy
+        await self.stop()
+        await self.start()
+
+    async def start(self) -> None:
+        """Start the agent and introduce this client."""
+        theirs, ours = memory_pair()
+        definition, timeout = self._definition, self._mcp_timeout
+        self._agent = asyncio.create_task(
+            serve(
+                theirs,
+                os.fspath(self.journal),
+                lambda listener, journal: InProcessAgent(
+                    definition, listener, journal, mcp_timeout=timeout
+                ),
+                stop=asyncio.Event(),
+                cancel_grace=self._cancel_grace,
+            ),
+            name="agent",
+        )
+        self.peer = Peer(ours, self, name="agent")
+        await self._running.enter_async_context(connected(self.peer))
+        self.agent = await self.ask(
+            INITIALIZE,
+            InitializeRequest(
+                protocol_version=PROTOCOL_VERSION,
+                client_capabilities=self._capabilities,
+                client_info=Implementation(name="acphold.testing", version="1"),
+            ),
+        )
+
+    async def stop(self) -> None:
+        """Leave, and wait for the agent's end."""
+        await self._running.aclose()
+        async with asyncio.timeout(DEADLINE):
+            await self._agent
+
+
+def _copy(journal: Path, copy: Path) -> None:
+    source, target = sqlite3.connect(journal), sqlite3.connect(copy)
+    try:
+        source.backup(target)
+    finally:
+        source.close()
+        target.close()

@@ -1,0 +1,57 @@
+"""What a client was told, so that a test can look at it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from acphold.journal.entries import UPDATE, Entry
+from acphold.journal.fold import SessionState, fold
+from acphold.journal.timeline import Message, ToolCall
+
+if TYPE_CHECKING:
+    from acphold.schema import Update
+
+
+class Told(Struct, frozen=True):
+    """What a client was told of a session, in order; `raws` are the updates as they came."""
+
+    updates: tuple[Update, ...]
+    raws: tuple[bytes, ...]
+
+    @property
+    def text(self) -> str:
+        """All that was said."""
+        return self._said("agent")
+
+    @property
+    def thoughts(self) -> str:
+        """All that was thought."""
+        return self._said("thought")
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """Each tool call as it stood at the end."""
+        return [item for item in self.state.timeline if isinstance(item, ToolCall)]
+
+    @property
+    def state(self) -> SessionState:
+        """All of it, folded."""
+        return fold(Entry(seq, UPDATE, 0, raw) for seq, raw in enumerate(self.raws, 1))
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The updates of a kind (`plan`, `notice`, `tool_call_update` …), as JSON."""
+        found = [msgspec.json.decode(raw, type=dict[str, Any]) for raw in self.raws]
+        return [update for update in found if update["sessionUpdate"] == kind]
+
+    def _said(self, role: str) -> str:
+        items = [item for item in self.state.timeline if isinstance(item, Message)]
+        return "".join(item.text for item in items if item.role == role)
+
+
+class Result(Told, frozen=True):
+    """What came of a prompt. `stop_reason` is "end_turn", "cancelled", "refusal" …"""
+
+    stop_reason: str = ""

@@ -1,0 +1,212 @@
+"""The transport over two file descriptors: pipes, sockets, terminals and files."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acphold.errors import ConnectionLostError
+from acphold.transports.descriptor import Descriptor
+
+READ_SIZE = 64 * 1024
+"""Bytes asked of one read: what a Linux pipe holds. With 256 KiB, glibc maps and unmaps a buffer
+for each short message, which then costs ten times as much."""
+
+LOW_WATER = 64 * 1024
+"""Bytes queued below which `drain` returns."""
+
+FLUSH_SECONDS = 1.0
+"""How long closing waits for the other side to take what is queued."""
+
+TURN_BYTES = 256 * 1024
+READ_COST = 16 * 1024
+"""After TURN_BYTES without a wait, each read counted as its length + READ_COST, others run."""
+
+
+class PipeTransport:
+    """Bytes in from `read_fd`, bytes out to `write_fd`; owns and closes both.
+
+    To be made inside a running event loop. One task at a time may wait in `receive`.
+    """
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._input: Descriptor | None = Descriptor(read_fd)
+        self._output: Descriptor | None = Descriptor(write_fd)
+        self._read = self._input.read
+        self._write = self._output.write
+        self._spent = 0
+        self._arrived: bytes | None = None
+        self._watched = False
+        self._hung_up = False
+        self._discarded = False
+        self._lost = False
+        self._reader: asyncio.Future[None] | None = None
+        self._queue = bytearray()
+        self._progress = asyncio.Event()
+
+    async def receive(self) -> bytes:
+        """The next bytes, at most READ_SIZE; b"" once the other side has ended, and ever after."""
+        if self._spent > TURN_BYTES:
+            self._spent = 0
+            await asyncio.sleep(0)  # a peer that floods us must not stop everybody else
+        if self._arrived is None:
+            self._arrived = b"" if self._discarded else self._take()
+            if self._arrived is None:
+                await self._arrival()
+        data, self._arrived = self._arrived, None
+        return data or b""
+
+    def send(self, data: bytes) -> None:
+        """Write what the system takes now and queue the rest; dropped once nobody can read it."""
+        if self._output is None:
+            return
+        if self._queue:
+            self._queue += data
+            return
+        try:
+            sent = self._write(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._lose_output()
+            return
+        if sent < len(data):
+            self._queue += memoryview(data)[sent:]
+            self._loop.add_writer(self._output.fd, self._on_writable, self._output)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes queued that the system has not taken yet."""
+        return len(self._queue)
+
+    async def drain(self) -> None:
+        """Wait until less than LOW_WATER is queued; ConnectionLostError if nobody can read it."""
+        await self._queue_below(LOW_WATER)
+        if self._output is None:
+            raise ConnectionLostError("the other side has closed the connection")
+
+    async def hang_up(self, seconds: float = FLUSH_SECONDS) -> None:
+        """Flush for at most `seconds` and close the writing side: the other side reads its end.
+
+        What it still says can be received; what nobody is waiting for is thrown away, and the rest
+        with it, so that a full pipe does not keep the other side from ending.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._queue_below(1)
+        except TimeoutError:
+            self._queue.clear()  # nobody reads it: it is lost
+        finally:
+            self._close_output()
+            self._hung_up = True
+        if self._input is not None:
+            self._watch(self._input)
+
+    async def aclose(self) -> None:
+        """Flush for at most FLUSH_SECONDS, then close both descriptors; may be called again."""
+        try:
+            await self.hang_up()
+        finally:
+            self._close_input()
+
+    def _take(self) -> bytes | None:
+        """Read once; b"" at the end, None when there is nothing yet."""
+        if self._input is None:
+            return b""
+        try:
+            data = self._read(READ_SIZE)
+        except BlockingIOError:
+            return None
+        except OSError:  # a reset socket, a terminal that was hung up
+            data = b""
+        self._spent += len(data) + READ_COST
+        if not data:
+            self._close_input()
+        return data
+
+    def _lose_output(self) -> None:
+        """Nobody reads us any more: what has arrived can be received, but more is not waited for.
+
+        Whoever closes only one of two pipes would otherwise never be noticed to have left.
+        """
+        self._close_output()
+        self._lost = True
+        if self._reader is not None and not self._reader.done():
+            self._arrived = self._take()
+            if self._arrived is None:
+                self._close_input()
+            elif self._arrived:
+                self._reader.set_result(None)
+
+    async def _arrival(self) -> None:
+        """Wait until something has arrived, or the input is closed."""
+        if self._lost:
+            self._close_input()
+        if self._reader is not None and not self._reader.done():
+            raise RuntimeError("another task is waiting in receive() already")
+        if self._input is not None:
+            self._spent = 0
+            self._reader = self._loop.create_future()
+            self._watch(self._input)
+            await self._reader
+
+    def _watch(self, source: Descriptor) -> None:
+        if not self._watched:
+            self._watched = True
+            self._loop.add_reader(source.fd, self._on_readable, source)
+
+    def _on_readable(self, source: Descriptor) -> None:
+        if self._reader is not None and not self._reader.done():
+            # Read here, not in the task: the loop asks the system again before the task runs, and
+            # would wake it twice. Should the task be cancelled now, the next `receive` has it.
+            self._arrived = self._take()
+            if self._arrived:
+                self._reader.set_result(None)
+        elif self._hung_up:
+            self._discarded = bool(self._take()) or self._discarded
+        else:
+            # Nobody receives: leave it to the system, the pipe fills and the other side waits.
+            # Doing it only now spares two system calls for each message that is awaited.
+            self._unwatch(source)
+
+    def _unwatch(self, source: Descriptor) -> None:
+        if self._watched:
+            self._watched = False
+            self._loop.remove_reader(source.fd)
+
+    def _on_writable(self, sink: Descriptor) -> None:
+        try:
+            sent = self._write(self._queue)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._lose_output()
+            return
+        del self._queue[:sent]
+        if not self._queue:
+            self._loop.remove_writer(sink.fd)
+        self._progress.set()
+
+    async def _queue_below(self, limit: int) -> None:
+        """Wait until fewer than `limit` bytes are queued, or nobody can read them any more."""
+        while len(self._queue) >= limit:
+            self._progress.clear()
+            await self._progress.wait()
+
+    def _close_input(self) -> None:
+        source, self._input = self._input, None
+        if source is None:
+            return
+        self._unwatch(source)
+        source.close()
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _close_output(self) -> None:
+        sink, self._output = self._output, None
+        if sink is None:
+            return
+        self._loop.remove_writer(sink.fd)
+        self._queue.clear()
+        self._progress.set()
+        sink.close()

@@ -1,0 +1,192 @@
+"""Text files inside the roots: read by lines, written in one step."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from acphold.errors import (
+    FileAccessError,
+    FileTooLargeError,
+    InvalidParamsError,
+    MissingFileError,
+    NotTextError,
+)
+from acphold.workspace.replacing import replace
+from acphold.workspace.text import LineWindow, decoded, has_crlf, refuse_binary, with_crlf
+from acphold.workspace.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from acphold.workspace.roots import Roots
+    from acphold.workspace.threads import Checkpoint
+    from acphold.workspace.walk import Walk
+
+MAX_READ = 10 * 1024 * 1024
+"""Bytes of text returned at once: as JSON, whatever they are, they fit one message."""
+
+PIECE_BYTES = 256 * 1024
+"""What is read between two checkpoints."""
+
+AT_ONCE = 8
+"""Files of one session that are read or written at a time."""
+
+SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""For what may have become a link, a pipe or a terminal since it was looked at."""
+
+
+class Files:
+    """Reads and writes text files inside `roots`, off the event loop.
+
+    Errors of both methods: OutsideRootsError, MissingFileError, NotTextError (a folder, a device,
+    a pipe, not UTF-8), FileAccessError (what the system says), InvalidParamsError. A relative
+    path starts at the session's cwd. Links that stay inside the roots are followed.
+    """
+
+    def __init__(self, roots: Roots) -> None:
+        self.roots = roots
+        self._threads = Threads(AT_ONCE)
+
+    async def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
+        """`limit` lines from `line`, which counts from 1, with their endings as they are.
+
+        Without them to the end of the file; "" from beyond its end. Raises FileTooLargeError for
+        more than MAX_READ bytes; in a file of any size a part can be read. (ACP v1, file system;
+        a `line` of 0 reads as 1.)
+        """
+        for field, value in (("line", line), ("limit", limit)):
+            if value is not None and value < 0:
+                raise InvalidParamsError(f"{field} is negative: {value}", field)
+        return await self._threads.run(
+            lambda checkpoint: _read(self.roots, path, max(line or 1, 1), limit, checkpoint)
+        )
+
+    async def write(self, path: str, content: str) -> None:
+        """Make `content` the whole text of the file, in one step: all of it, or nothing.
+
+        An existing file keeps its mode, its owner where that is permitted, and its CRLF if all
+        its lines end so. A new one is made, with the folders it lacks. Cancelling leaves the file
+        as it was, or written; nothing else.
+        """
+        try:
+            data = content.encode()
+        except UnicodeEncodeError:
+            raise InvalidParamsError(
+                f"content for {path!r} has a lone surrogate, which UTF-8 cannot hold", "content"
+            ) from None
+        await self._threads.run(lambda checkpoint: _write(self.roots, path, data, checkpoint))
+
+
+def _read(roots: Roots, path: str, line: int, limit: int | None, checkpoint: Checkpoint) -> str:
+    with _explained("read", path), roots.walk(path) as way, _opened(way, path) as fd:
+        whole = line == 1 and limit is None
+        size = os.fstat(fd).st_size
+        if whole and size > MAX_READ:
+            raise _too_large(path, f"has {size} bytes")
+        window = LineWindow(line, limit)
+        first = True
+        while not window.complete and (data := os.read(fd, PIECE_BYTES)):
+            if first:
+                refuse_binary(data, path)
+                first = False
+            window.feed(data)
+            if window.size > MAX_READ:
+                raise _too_large(path, "has more in these lines" if limit else "has more")
+            checkpoint()
+        return decoded(window.lines(), line, path)
+
+
+def _too_large(path: str, fact: str) -> FileTooLargeError:
+    return FileTooLargeError(
+        f"{path!r} {fact}, and at most {MAX_READ} bytes are read at once: "
+        "ask for fewer lines with line and limit"
+    )
+
+
+def _write(roots: Roots, path: str, data: bytes, checkpoint: Checkpoint) -> None:
+    with _explained("write", path), roots.walk(path) as way:
+        if path.endswith("/"):
+            raise NotTextError(f"{path!r} is the name of a folder, not of a file")
+        way.make_folders()
+        old = _status(way, path)
+        if old is not None:
+            _refuse_read_only(way)
+            if b"\n" in data and _ends_with_crlf(way, path):
+                data = with_crlf(data)
+        replace(way.fd, way.rest[0], data, old, checkpoint)
+
+
+def _refuse_read_only(way: Walk) -> None:
+    """Raise OSError if the file must not be written; a new name for it would not ask."""
+    try:
+        os.close(os.open(way.rest[0], os.O_WRONLY | SAFELY, dir_fd=way.fd))
+    except OSError as error:
+        if error.errno != errno.ETXTBSY:  # a program that runs may be replaced
+            raise
+
+
+def _ends_with_crlf(way: Walk, path: str) -> bool:
+    try:
+        with _opened(way, path) as fd:
+            return has_crlf(os.read(fd, MAX_READ))
+    except PermissionError:  # it may be written, but not read
+        return False
+
+
+@contextmanager
+def _opened(way: Walk, path: str) -> Iterator[int]:
+    """A descriptor to read the regular file at the end of `way`."""
+    if _status(way, path) is None:
+        raise MissingFileError(f"there is no file {path!r}")
+    fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
+    try:
+        _refuse_special(os.fstat(fd), path)  # again: it may be another by now
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _status(way: Walk, path: str) -> os.stat_result | None:
+    """The status of the regular file at the end of `way`, None if it is missing; NotTextError."""
+    if not way.rest:
+        raise NotTextError(f"{path!r} is a folder, not a file")
+    if len(way.rest) > 1:
+        return None
+    try:
+        # Before it is opened: opening some devices does something.
+        status = os.stat(way.rest[0], dir_fd=way.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _refuse_special(status, path)
+    return status
+
+
+def _refuse_special(status: os.stat_result, path: str) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise OSError(errno.ELOOP, "it became a link meanwhile")
+    if not stat.S_ISREG(status.st_mode):
+        raise NotTextError(f"{path!r} is {_KINDS.get(stat.S_IFMT(status.st_mode))}, not a file")
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@contextmanager
+def _explained(verb: str, path: str) -> Iterator[None]:
+    """Turn what the system says into an error of ours."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise MissingFileError(f"there is no file {path!r} any more") from error
+    except OSError as error:
+        raise FileAccessError(f"cannot {verb} {path!r}: {error.strerror}") from error

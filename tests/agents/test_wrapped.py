@@ -1,0 +1,229 @@
+"""A wrapped program: started, spoken to, ended, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from acphold.agents.wrapped import ProcessAgent
+from acphold.errors import (
+    AgentBusyError,
+    AgentExitedError,
+    AgentStartError,
+    RemoteError,
+)
+from acphold.processes.launch import launch
+from acphold.rpc import NotificationReceived
+from acphold.rpc.peer import Answer
+from tests.editor import scripted_agent
+
+DEADLINE = 20.0
+
+
+class Heard:
+    """A listener that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.updates: list[bytes] = []
+        self.order: list[str] = []
+
+    async def on_updates(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None:
+        self.updates += raws
+        self.order += ["update"] * len(raws)
+
+    async def on_notification(self, notification: NotificationReceived) -> None:
+        self.order.append(notification.method)
+
+    async def on_request(self, method: str, params: bytes) -> bytes:
+        return b'{"asked":true}'
+
+
+@asynccontextmanager
+async def agent(
+    start_timeout: float = 5, **options: Any
+) -> AsyncIterator[tuple[ProcessAgent, Heard]]:
+    heard = Heard()
+    process = ProcessAgent(scripted_agent(**options), heard, start_timeout=start_timeout)
+    try:
+        async with asyncio.timeout(2 * DEADLINE):
+            yield process, heard
+    finally:
+        await process.aclose()
+
+
+async def opened(process: ProcessAgent) -> str:
+    """A session of the agent's."""
+    result = await process.ask("session/new", b'{"cwd":"/","mcpServers":[]}')
+    return str(json.loads(result)["sessionId"])
+
+
+def prompt(session: str, *steps: Any) -> bytes:
+    block = {"type": "text", "text": json.dumps(steps)}
+    return json.dumps({"sessionId": session, "prompt": [block]}).encode()
+
+
+def into(answers: asyncio.Queue[Answer]) -> Callable[[Answer], Any]:
+    async def answered(answer: Answer) -> None:
+        answers.put_nowait(answer)
+
+    return answered
+
+
+async def test_version_1_is_spoken_to_it_whatever_the_client_asked_for(tmp_path: Any) -> None:
+    log = tmp_path / "log"
+    async with agent(log=str(log)) as (process, _):
+        await process.initialize(b'{"protocolVersion":7,"clientInfo":{"name":"e"},"x":1}')
+    sent = json.loads(log.read_text().splitlines()[0])["params"]
+    assert sent == {"protocolVersion": 1, "clientInfo": {"name": "e"}, "x": 1}
+
+
+async def test_it_is_known_by_its_name_and_else_by_its_command() -> None:
+    async with agent() as (process, _):
+        assert process.key == " ".join(scripted_agent())
+        await process.initialize(b"{}")
+        assert process.key == "scripted"
+    async with agent(info=None) as (process, _):
+        await process.initialize(b"{}")
+        assert process.key == " ".join(process.command)
+
+
+async def test_a_program_that_was_started_before_is_used_and_not_started_twice() -> None:
+    launched = launch(scripted_agent())
+    process = ProcessAgent(launched.command, Heard(), launched=launched)
+    await process.initialize(b"{}")
+    session = await opened(process)
+    assert session.startswith(f"own-{launched.pid}-")
+    await process.aclose()
+
+
+async def test_one_that_was_started_before_and_never_used_is_ended() -> None:
+    launched = launch(scripted_agent())
+    await ProcessAgent(launched.command, Heard(), launched=launched).aclose()
+    with pytest.raises(ProcessLookupError):
+        os.kill(launched.pid, 0)
+
+
+async def test_before_it_runs_it_cannot_be_asked_and_telling_it_is_dropped() -> None:
+    async with agent() as (process, _):
+        assert not process.alive
+        with pytest.raises(AgentExitedError, match="does not run"):
+            await process.ask("session/new", b"{}")
+        with pytest.raises(AgentExitedError, match="does not run"):
+            process.begin("session/new", b"{}", into(asyncio.Queue()))
+        await process.tell("session/cancel", b"{}")
+
+
+async def test_an_answer_comes_behind_the_updates_that_came_before_it() -> None:
+    async with agent() as (process, heard):
+        await process.initialize(b"{}")
+        session = await opened(process)
+
+        async def answered(answer: Answer) -> None:
+            heard.order.append("answer")
+
+        steps = [{"say": "a"}, {"tell": ["_x", {}]}, {"say": "b"}]
+        await process.ask("session/prompt", prompt(session, *steps), answered)
+        assert heard.order == ["update", "_x", "update", "answer"]
+
+
+async def test_a_begun_request_is_answered_once_also_when_the_program_dies() -> None:
+    async with agent() as (process, _):
+        await process.initialize(b"{}")
+        session = await opened(process)
+        answers: asyncio.Queue[Answer] = asyncio.Queue()
+        process.begin(
+            "session/prompt", prompt(session, {"stderr": "ow"}, {"exit": 4}), into(answers)
+        )
+        ended = await answers.get()
+        assert isinstance(ended, AgentExitedError)
+        assert (ended.status, ended.stderr) == ("exit status 4", "ow")
+        assert not process.alive
+        assert answers.empty()
+        generation = process.generation
+        await process.ensure()
+        await process.ensure()
+        assert process.alive
+        assert process.generation == generation + 1
+
+
+async def test_everything_that_waits_learns_how_the_program_ended() -> None:
+    async with agent() as (process, _):
+        await process.initialize(b"{}")
+        session = await opened(process)
+        asking = [
+            asyncio.create_task(process.ask("session/prompt", prompt(session, {"until": "cancel"})))
+            for _ in range(5)
+        ]
+        asking.append(
+            asyncio.create_task(process.ask("session/prompt", prompt(session, {"kill": 9})))
+        )
+        for task in asking:
+            with pytest.raises(AgentExitedError, match="SIGKILL"):
+                await task
+
+
+async def test_restarting_ends_what_waits_at_once() -> None:
+    async with agent() as (process, _):
+        await process.initialize(b"{}")
+        session = await opened(process)
+        answers: asyncio.Queue[Answer] = asyncio.Queue()
+        for _ in range(5):
+            process.begin("session/prompt", prompt(session, {"until": "cancel"}), into(answers))
+        begun = asyncio.get_running_loop().time()
+        await process.restart()
+        assert asyncio.get_running_loop().time() - begun < 5
+        for _ in range(5):
+            assert "was ended" in str(answers.get_nowait())
+        assert process.alive
+
+
+async def test_what_it_asks_is_answered_by_the_listener() -> None:
+    async with agent() as (process, heard):
+        await process.initialize(b"{}")
+        session = await opened(process)
+        await process.ask("session/prompt", prompt(session, {"ask": ["_x/y", {}]}))
+        assert b"asked" in heard.updates[0]
+
+
+async def test_a_refusal_of_initialize_leaves_no_program_and_may_be_tried_again() -> None:
+    line = '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"sign in"}}'
+    async with agent(initialize=line) as (process, _):
+        for _ in range(2):
+            with pytest.raises(RemoteError, match="sign in"):
+                await process.initialize(b"{}")
+            assert not process.alive
+            with pytest.raises(AgentExitedError):
+                await process.ask("session/new", b"{}")
+
+
+async def test_cancelling_initialize_leaves_no_program() -> None:
+    async with agent(0.5, initialize="never") as (process, _):
+        starting = asyncio.create_task(process.initialize(b"{}"))
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        with pytest.raises(AgentStartError, match="did not answer"):
+            await asyncio.wait_for(process.initialize(b"{}"), DEADLINE)
+
+
+async def test_one_that_does_not_read_is_told_until_its_bound_and_then_refused() -> None:
+    heard = Heard()
+    process = ProcessAgent(scripted_agent(reads=2), heard, limit=1_000_000)
+    await process.initialize(b"{}")
+    await opened(process)
+    pad = json.dumps({"pad": "x" * 300_000}).encode()
+    async with asyncio.timeout(DEADLINE):
+        for _ in range(50):
+            await process.tell("_x", pad)
+    with pytest.raises(AgentBusyError, match="does not read"):
+        process.begin("session/prompt", pad, into(asyncio.Queue()))
+    with pytest.raises(AgentBusyError, match="does not read"):
+        await process.ask("session/list", b"{}")
+    await process.aclose()

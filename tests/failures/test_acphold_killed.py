@@ -1,0 +1,204 @@
+"""`kill -9` of acphold: whatever any client had seen is there, and the turn is marked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import Editor, editor, scripted_agent, wrap_command
+from tests.failures.processes import below, gone
+
+SPOKEN = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
+
+
+def conversation(updates: list[dict[str, Any]]) -> list[Any]:
+    """What a client has seen, with the chunks of one message joined: a replay may join them."""
+    seen: list[Any] = []
+    for update in updates:
+        kind = update["sessionUpdate"]
+        if kind not in SPOKEN or update["content"]["type"] != "text":
+            seen.append(update)
+        elif seen and isinstance(seen[-1], list) and seen[-1][0] == kind:
+            seen[-1][1] += update["content"]["text"]
+        else:
+            seen.append([kind, update["content"]["text"]])
+    return seen
+
+
+def is_beginning(part: list[Any], whole: list[Any]) -> bool:
+    """Whether `whole` begins with all of `part`; its last message may have gone on."""
+    if not part:
+        return True
+    *before, last = part
+    if whole[: len(before)] != before or len(whole) < len(part):
+        return False
+    other = whole[len(before)]
+    if isinstance(last, list) and isinstance(other, list):
+        return bool(other[0] == last[0] and other[1].startswith(last[1]))
+    return bool(other == last)
+
+
+def long_turn() -> list[Any]:
+    steps: list[Any] = []
+    for number in range(400):
+        tool = {"sessionUpdate": "tool_call", "toolCallId": f"t{number}", "title": "Look"}
+        steps += [
+            {"think": f"thought {number}; "},
+            {"say": f"word {number} "},
+            {"update": {**tool, "status": "pending"}},
+            {"say": f"more {number} "},
+        ]
+    return [*steps, {"until": "cancel"}]
+
+
+def folded_tools(updates: list[dict[str, Any]]) -> dict[str, str]:
+    return {u["toolCallId"]: u["status"] for u in updates if "status" in u}
+
+
+async def killed_somewhere(client: Editor, session: str, after: int, delay: float) -> None:
+    """SIGKILL once so many updates have come, and a moment later."""
+    client.begin_prompt(session, *long_turn())
+    await client.until(lambda: len(client.updates(session)) >= after)
+    await asyncio.sleep(delay)  # anywhere between two reads of ours, not only right behind one
+    os.kill(client.process.pid, signal.SIGKILL)
+    await client.process.wait()
+    await client.ended()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_the_next_load_shows_all_that_any_client_had_seen(journal: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    command = wrap_command(scripted_agent())
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"say": "first answer"})
+        agents = below(client.process.pid)
+        await killed_somewhere(client, session, chance.randrange(1, 1200), chance.random() / 50)
+        seen = conversation(client.updates(session))
+    await gone(agents, 5)
+    async with editor(command, journal=journal) as again:
+        await again.initialize()
+        await again.load(session)
+        updates = again.updates(session)
+        replayed = conversation(updates)
+        spoken = [part for part in replayed if not _is_user(part)]
+        assert replayed[0] == ["user_message_chunk", json.dumps([{"say": "first answer"}])]
+        expected = [part for part in seen if not _is_title(part)]
+        assert is_beginning(expected, [part for part in spoken if not _is_title(part)])
+        assert _mark(updates) == "interrupted"
+        statuses = set(folded_tools(updates).values())
+        assert statuses <= {"failed"}
+        assert await again.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
+        place = len(again.updates(session))
+        await again.load(session)
+        assert conversation(again.updates(session)[place:])[: len(replayed)] == replayed
+    with sqlite3.connect(journal) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    db.close()
+
+
+def _is_user(part: Any) -> bool:
+    return isinstance(part, list) and part[0] == "user_message_chunk"
+
+
+def _is_title(part: Any) -> bool:
+    return isinstance(part, dict) and part["sessionUpdate"] == "session_info_update"
+
+
+def _mark(updates: list[dict[str, Any]]) -> Any:
+    marks = [u["_meta"]["acphold/turn"] for u in updates if "acphold/turn" in u.get("_meta", {})]
+    return marks[-1] if marks else None
+
+
+async def test_a_turn_that_was_answered_is_not_marked_interrupted(journal: Path) -> None:
+    command = wrap_command(scripted_agent())
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"say": "whole"})
+        await client.kill()
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        await client.load(session)
+        assert client.text() == "whole"
+        assert _mark(client.updates()) is None
+
+
+async def test_a_prompt_that_was_sent_and_nothing_more_is_in_the_replay(
+    journal: Path, tmp_path: Path
+) -> None:
+    command = wrap_command(scripted_agent())
+    flag = tmp_path / "never"
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        client.begin_prompt(session, {"say": "x"}, {"until": str(flag)})
+        await client.until_text("x")
+        await client.kill()
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        assert [info["sessionId"] for info in await client.sessions()] == [session]
+        await client.load(session)
+        assert client.text("user_message_chunk") == json.dumps([{"say": "x"}, {"until": str(flag)}])
+        assert _mark(client.updates()) == "interrupted"
+
+
+async def test_killed_again_and_again_nothing_is_lost_and_each_turn_is_marked_once(
+    journal: Path,
+) -> None:
+    command = wrap_command(scripted_agent())
+    said = ""
+    session = ""
+    for round_ in range(4):
+        async with editor(command, journal=journal) as client:
+            await client.initialize()
+            if session:
+                await client.load(session)
+                assert client.text() == said
+                marks = [u for u in client.updates() if "acphold/turn" in u.get("_meta", {})]
+                assert len(marks) == round_
+            else:
+                session = await client.new()
+            client.begin_prompt(session, {"say": f"round {round_}. "}, {"until": "cancel"})
+            said += f"round {round_}. "
+            await client.until_text(f"round {round_}. ")
+            await client.kill()
+
+
+async def test_open_tool_calls_replay_as_failed(journal: Path) -> None:
+    command = wrap_command(scripted_agent())
+    tool = {"sessionUpdate": "tool_call", "title": "Build"}
+    steps = [
+        {"update": {**tool, "toolCallId": "done", "status": "pending"}},
+        {
+            "update": {
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": "done",
+                "status": "completed",
+            }
+        },
+        {"update": {**tool, "toolCallId": "open", "status": "in_progress"}},
+        {"update": {**tool, "toolCallId": "new"}},
+        {"say": "go"},
+        {"until": "cancel"},
+    ]
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        client.begin_prompt(session, *steps)
+        await client.until_text("go")
+        await client.kill()
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        await client.load(session)
+        statuses = folded_tools(client.updates())
+        assert statuses == {"done": "completed", "open": "failed", "new": "failed"}

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import acphold
+from acphold.errors import UnknownSessionError
+
+
+@pytest.fixture
+def agent() -> acphold.Agent:
+    return acphold.Agent("test", version="1")
+
+
+async def nothing(*_: Any) -> None:
+    """Does nothing."""
+
+
+Declare = Callable[[acphold.Agent], object]
+
+
+def twice(declare: Declare) -> Declare:
+    def both(agent: acphold.Agent) -> None:
+        declare(agent)
+        declare(agent)
+
+    return both
+
+
+@pytest.mark.parametrize(
+    ("declare", "why"),
+    [
+        (twice(lambda agent: agent.prompt(nothing)), "prompt handler already"),
+        (twice(lambda agent: agent.mode("ask")), "mode 'ask' already"),
+        (twice(lambda agent: agent.option("x", default=True)), "option 'x' already"),
+        (twice(lambda agent: agent.command("x", "y")), "command 'x' already"),
+        (twice(lambda agent: agent.auth("x", "y")(nothing)), "sign in 'x' already"),
+        (lambda agent: agent.command("/plan", "y"), "without its slash"),
+        (lambda agent: agent.command("two words", "y"), "one word"),
+        (lambda agent: agent.option("x", default="c", values=["a", "b"]), "not one of its values"),
+        (lambda agent: agent.option("x", default="a"), "not one of its values"),
+        (lambda agent: agent.method("x"), "begin with '_'"),
+        (lambda agent: agent.notification("x/y"), "begin with '_'"),
+        (lambda agent: agent.prompt(lambda turn: nothing()), "has to be a coroutine"),
+        (lambda agent: agent.run(), "answers no prompts"),
+        (lambda agent: acphold.Agent("", version="1"), "needs a name"),
+    ],
+)
+def test_what_cannot_be_declared_is_refused_at_its_line(
+    agent: acphold.Agent, declare: Declare, why: str
+) -> None:
+    with pytest.raises(acphold.DeclarationError, match=why):
+        declare(agent)
+
+
+def test_names_for_people_are_made_from_ids(agent: acphold.Agent) -> None:
+    agent.mode("deep-think")
+    agent.option("line_width", default="80", values=["80", ("100", "Wide", "Wider than before")])
+    assert agent.modes[0].name == "Deep Think"
+    assert [option.name for option in agent.options] == ["Mode", "Line Width"]
+    values = agent.options[1].values or ()
+    assert [(v.value, v.name, v.description) for v in values] == [
+        ("80", "80", None),
+        ("100", "Wide", "Wider than before"),
+    ]
+
+
+def test_an_option_of_the_authors_may_stand_for_the_modes(agent: acphold.Agent) -> None:
+    agent.mode("ask")
+    agent.option("style", default="ask", values=["ask"], category="mode")
+    assert [option.id for option in agent.options] == ["style"]
+
+
+def test_a_session_that_is_not_open_is_not_found(agent: acphold.Agent) -> None:
+    with pytest.raises(UnknownSessionError):
+        agent.session("nobody")
+
+
+def test_a_decorated_function_stays_what_it_was(agent: acphold.Agent) -> None:
+    assert agent.prompt(nothing) is nothing
+    assert agent.on_new(nothing) is nothing
+    assert agent.method("_x")(nothing) is nothing

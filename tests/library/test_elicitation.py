@@ -1,0 +1,98 @@
+"""Asking a person for values, and to visit a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import acphold
+from acphold.schema import (
+    ClientCapabilities,
+    CreateElicitationRequest,
+    ElicitationCapabilities,
+    ElicitationUrlCapabilities,
+)
+from acphold.testing import connect
+from tests.library.test_turn import agent_that
+
+NAME = {"name": {"type": "string", "title": "Your name"}}
+
+
+async def ask(turn: acphold.Turn) -> None:
+    await turn.say(str(await turn.ask("Who?", {"properties": NAME, "required": ["name"]})))
+
+
+async def test_a_form_brings_the_values_of_its_fields() -> None:
+    asked: list[CreateElicitationRequest] = []
+
+    def fill_in(request: CreateElicitationRequest) -> dict[str, Any]:
+        asked.append(request)
+        return {"name": "Ada"}
+
+    async with connect(agent_that(ask), form=fill_in) as client:
+        session = await client.new_session()
+        assert (await session.prompt("go")).text == "{'name': 'Ada'}"
+        assert (asked[0].message, asked[0].session_id) == ("Who?", session.id)
+
+
+async def test_a_person_may_decline() -> None:
+    async with connect(agent_that(ask), form=lambda request: None) as client:
+        assert (await (await client.new_session()).prompt("go")).text == "None"
+
+
+@pytest.mark.parametrize("values", [{}, {"name": 5}])
+async def test_values_that_do_not_fit_the_form_are_refused(values: dict[str, Any]) -> None:
+    async with connect(agent_that(ask), form=lambda request: values) as client:
+        with pytest.raises(acphold.RemoteError, match="filled the form in badly: name"):
+            await (await client.new_session()).prompt("go")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"a": {"type": "object"}}, {"a": "string"}, {"a": {"type": "array"}}]
+)
+async def test_a_schema_that_no_form_can_show_raises_at_the_line(fields: dict[str, Any]) -> None:
+    async def work(turn: acphold.Turn) -> None:
+        with pytest.raises(acphold.DeclarationError):
+            await turn.ask("What?", fields)
+        await turn.say("told")
+
+    async with connect(agent_that(work), form=lambda request: {}) as client:
+        assert (await (await client.new_session()).prompt("go")).text == "told"
+
+
+async def test_without_forms_nothing_is_asked() -> None:
+    async with connect(agent_that(ask)) as client:
+        session = await client.new_session()
+        with pytest.raises(acphold.RemoteError, match="shows no forms"):
+            await session.prompt("go")
+        assert client.asked == []
+
+
+async def test_a_person_is_sent_to_a_page_and_the_client_told_when_it_is_done() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        with pytest.raises(acphold.DeclarationError, match="begins with https"):
+            await turn.visit("Sign in", "javascript:alert(1)")
+        visit = await turn.visit("Sign in", "https://example.org/sign-in")
+        await turn.say(str(visit.agreed))
+        await visit.done()
+
+    capabilities = ClientCapabilities(
+        elicitation=ElicitationCapabilities(url=ElicitationUrlCapabilities())
+    )
+    async with connect(
+        agent_that(work), form=lambda request: {}, capabilities=capabilities
+    ) as client:
+        assert (await (await client.new_session()).prompt("go")).text == "True"
+        [(method, asked)] = client.asked
+        await client.until(lambda: client.notified or None)
+        [(told, params)] = client.notified
+    assert (method, asked["mode"], asked["url"]) == (
+        "elicitation/create",
+        "url",
+        "https://example.org/sign-in",
+    )
+    assert (told, params) == (
+        "elicitation/complete",
+        {"elicitationId": asked["elicitationId"]},
+    )

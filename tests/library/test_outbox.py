@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from acphold.errors import JournalUnavailableError
+from acphold.library.outbox import BATCH_UPDATES, Outbox
+from acphold.rpc import NotificationReceived
+
+
+class Journal:
+    """A listener that takes a step of the event loop for each commit, and may fail."""
+
+    def __init__(self) -> None:
+        self.commits: list[tuple[str, list[bytes]]] = []
+        self.failure: Exception | None = None
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+
+    async def on_updates(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None:
+        await self.may_go_on.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.commits.append((kind, list(raws)))
+
+    async def on_notification(self, notification: NotificationReceived) -> None:
+        raise AssertionError
+
+    async def on_request(self, method: str, params: bytes) -> bytes:
+        raise AssertionError
+
+    @property
+    def updates(self) -> list[bytes]:
+        return [raw for _, raws in self.commits for raw in raws]
+
+
+def opened() -> tuple[Journal, Outbox]:
+    journal = Journal()
+    outbox = Outbox("s", journal)
+    outbox.open()
+    return journal, outbox
+
+
+async def soon() -> None:
+    """Two steps of the event loop: one ends, in the next what was said in it is committed."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_what_is_said_in_one_step_is_committed_together() -> None:
+    journal, outbox = opened()
+    await outbox.put(b"1")
+    await outbox.put(b"2")
+    assert journal.commits == []
+    await outbox.flush()
+    assert journal.commits == [("update", [b"1", b"2"])]
+
+
+async def test_nobody_has_to_flush() -> None:
+    journal, outbox = opened()
+    await outbox.put(b"1")
+    await soon()
+    assert journal.updates == [b"1"]
+
+
+async def test_an_author_who_never_waits_lets_others_run() -> None:
+    journal, outbox = opened()
+    for number in range(BATCH_UPDATES + 1):
+        await outbox.put(b"%d" % number)
+    assert journal.updates == [b"%d" % number for number in range(BATCH_UPDATES)]
+
+
+async def test_what_only_the_journal_keeps_stands_where_it_was_said() -> None:
+    journal, outbox = opened()
+    outbox.keep("store", b"a")
+    await outbox.put(b"1")
+    outbox.keep("store", b"b")
+    await outbox.put(b"2")
+    await outbox.flush()
+    assert journal.commits == [
+        ("store", [b"a"]),
+        ("update", [b"1"]),
+        ("store", [b"b"]),
+        ("update", [b"2"]),
+    ]
+
+
+async def test_nothing_leaves_before_it_is_open() -> None:
+    journal = Journal()
+    outbox = Outbox("s", journal)
+    await outbox.put(b"1")
+    outbox.keep("store", b"a")
+    await outbox.flush()
+    await outbox.finish()
+    assert journal.commits == []
+    outbox.open()
+    await outbox.flush()
+    assert journal.updates == [b"1", b"a"]
+
+
+async def test_who_is_cancelled_cancels_no_commit() -> None:
+    journal, outbox = opened()
+    journal.may_go_on.clear()
+    await outbox.put(b"1")
+    flushing = asyncio.create_task(outbox.flush())
+    await asyncio.sleep(0)
+    flushing.cancel()
+    journal.may_go_on.set()
+    await asyncio.wait([flushing])
+    assert flushing.cancelled()
+    await outbox.flush()
+    assert journal.updates == [b"1"]
+
+
+async def test_flush_waits_for_a_commit_that_has_begun() -> None:
+    journal, outbox = opened()
+    journal.may_go_on.clear()
+    await outbox.put(b"1")
+    await soon()
+    await outbox.put(b"2")
+    asyncio.get_running_loop().call_soon(journal.may_go_on.set)
+    await outbox.finish()
+    assert journal.updates == [b"1", b"2"]
+
+
+async def test_a_failed_commit_is_told_to_the_next_who_says_something() -> None:
+    journal, outbox = opened()
+    journal.failure = JournalUnavailableError("full")
+    await outbox.put(b"1")
+    await soon()
+    with pytest.raises(JournalUnavailableError, match="full"):
+        await outbox.put(b"2")
+    journal.failure = None
+    await outbox.put(b"3")
+    await outbox.finish()
+    assert journal.updates[-1] == b"3"

@@ -1,0 +1,97 @@
+"""Asking a person for permission."""
+
+from __future__ import annotations
+
+import pytest
+
+import acphold
+from acphold.schema import PermissionOption
+from acphold.testing import connect
+from tests.library.test_turn import agent_that
+
+
+async def ask(turn: acphold.Turn) -> None:
+    for question in turn.text.split(","):
+        await turn.say(f"{await turn.allowed(question)} ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "allowed", "asked_again"),
+    [
+        ("allow_once", "True", True),
+        ("allow_always", "True", False),
+        ("reject_once", "False", True),
+        ("reject_always", "False", False),
+    ],
+)
+async def test_an_answer_for_always_is_not_asked_again_also_after_a_restart(
+    answer: str, allowed: str, asked_again: bool
+) -> None:
+    async with connect(agent_that(ask), permission=answer) as client:
+        session = await client.new_session()
+        assert (await session.prompt("Write?")).text.split() == [allowed]
+        [asked] = client.permissions
+        kinds = [option.kind for option in asked.options]
+        assert kinds == ["allow_once", "allow_always", "reject_once", "reject_always"]
+        assert asked.tool_call.title == "Write?"
+        await client.restart(kill=True)
+        session = await client.load_session(session.id)
+        assert (await session.prompt("Write?")).text.split() == [allowed]
+        assert (len(client.permissions) == 2) is asked_again
+
+
+async def test_other_questions_and_other_sessions_are_asked() -> None:
+    async with connect(agent_that(ask), permission="allow_always") as client:
+        session = await client.new_session()
+        await session.prompt("Write a?,Write a?,Write b?")
+        assert len(client.permissions) == 2
+        await (await client.new_session()).prompt("Write a?")
+        assert len(client.permissions) == 3
+
+
+async def test_questions_with_one_key_are_one_question() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        for name in ("a", "b"):
+            await turn.allowed(f"Write {name}?", remember="write")
+        turn.session.forget_permissions()
+        await turn.allowed("Write c?", remember="write")
+
+    async with connect(agent_that(work), permission="allow_always") as client:
+        await (await client.new_session()).prompt("go")
+        titles = [asked.tool_call.title for asked in client.permissions]
+    assert titles == ["Write a?", "Write c?"]
+
+
+async def test_a_call_that_is_asked_about_is_shown_first_and_fails_when_rejected() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        call = turn.tool("Write a", kind="edit", input={"path": "a"})
+        if await turn.allowed("May I?", tool=call):
+            async with call:
+                await turn.say("written")
+
+    async with connect(agent_that(work), permission=["reject_once", "allow_once"]) as client:
+        session = await client.new_session()
+        rejected = await session.prompt("go")
+        allowed = await session.prompt("go")
+        asked = client.permissions[0].tool_call
+    assert (asked.kind, asked.raw_input, asked.status) == ("edit", {"path": "a"}, "pending")
+    [call] = rejected.tool_calls
+    assert (call.status, b"not allowed" in call.content[0]) == ("failed", True)
+    assert [call.status for call in allowed.tool_calls] == ["completed"]
+    assert allowed.text == "written"
+
+
+async def test_authors_offer_options_of_their_own() -> None:
+    options = [
+        PermissionOption(option_id="sure", name="Sure", kind="allow_once"),
+        PermissionOption(option_id="never", name="Never", kind="reject_once"),
+    ]
+
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say(str(await turn.allowed("May I?", options=options)))
+
+    async with connect(agent_that(work), permission=["sure", "never"]) as client:
+        session = await client.new_session()
+        assert (await session.prompt("go")).text == "True"
+        assert (await session.prompt("go")).text == "False"
+        assert [option.option_id for option in client.permissions[0].options] == ["sure", "never"]

@@ -1,0 +1,246 @@
+"""How a turn is cancelled and how it fails: the author's code may do what it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import psutil
+import pytest
+
+import acphold
+from acphold.testing import connect
+from tests.library.test_terminals import until_it_prints
+from tests.library.test_turn import Work, agent_that
+
+
+class ClientGoneError(Exception):
+    """What an HTTP library raises when its request is aborted."""
+
+
+async def waits(turn: acphold.Turn) -> None:
+    await turn.say("waiting")
+    await asyncio.Event().wait()
+
+
+async def translates(turn: acphold.Turn) -> None:
+    try:
+        await waits(turn)
+    except asyncio.CancelledError:
+        raise ClientGoneError("aborted") from None
+
+
+async def swallows(turn: acphold.Turn) -> None:
+    try:
+        await waits(turn)
+    except asyncio.CancelledError:
+        await turn.say(", stopped")
+
+
+async def refuses(turn: acphold.Turn) -> None:
+    try:
+        await waits(turn)
+    except asyncio.CancelledError:
+        raise acphold.Refusal from None
+
+
+async def in_a_group(turn: acphold.Turn) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(translates(turn))
+
+
+async def exits(turn: acphold.Turn) -> None:
+    try:
+        await waits(turn)
+    finally:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("work", [waits, translates, swallows, refuses, in_a_group, exits])
+async def test_a_cancelled_turn_answers_cancelled_whatever_the_code_raises(work: Work) -> None:
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        turn = session.begin("go")
+        await session.until_said("waiting")
+        await session.cancel()
+        assert (await turn).stop_reason == "cancelled"
+        turn = session.begin("again")
+        await session.until(lambda told: told.text.count("waiting") == 2)
+        await session.cancel()
+        assert (await turn).stop_reason == "cancelled"
+
+
+async def test_the_last_updates_come_before_the_answer() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Wait") as call:
+            try:
+                await waits(turn)
+            finally:
+                await call.content("tidied up")
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        turn = session.begin("go")
+        await session.until_said("waiting")
+        await session.cancel()
+        result = await turn
+    [call] = result.tool_calls
+    assert call.status == "failed"
+    assert b"tidied up" in call.content[0]
+
+
+async def test_a_turn_is_cancelled_before_its_first_step() -> None:
+    async with connect(agent_that(waits)) as client:
+        session = await client.new_session()
+        turn = session.begin("go")
+        await asyncio.sleep(0)
+        await session.cancel()
+        assert (await turn).stop_reason == "cancelled"
+
+
+async def test_a_pending_permission_is_closed_by_a_cancellation() -> None:
+    after: list[str] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        after.append("asked")
+        await turn.allowed("May I?")
+        after.append("answered")
+
+    async with connect(agent_that(work), permission=lambda asked: None) as client:
+        session = await client.new_session()
+        turn = session.begin("go")
+        await client.until(lambda: client.permissions or None)
+        await session.cancel()
+        result = await turn
+    assert result.stop_reason == "cancelled"
+    assert after == ["asked"]
+    assert [call.status for call in result.tool_calls] == ["failed"]
+
+
+@pytest.mark.parametrize("in_task", [False, True])
+async def test_a_permission_that_the_client_cancels_cancels_the_turn(in_task: bool) -> None:
+    async def work(turn: acphold.Turn) -> None:
+        if not in_task:
+            await turn.allowed("May I?")
+        else:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(turn.allowed("May I?"))
+                tasks.create_task(asyncio.Event().wait())
+        await turn.say("went on")
+
+    async with connect(agent_that(work), permission="cancelled") as client:
+        result = await (await client.new_session()).prompt("go")
+    assert (result.stop_reason, result.text) == ("cancelled", "")
+
+
+async def test_what_a_task_left_waiting_asks_is_closed_with_the_turn() -> None:
+    left: list[asyncio.Task[bool]] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        left.append(asyncio.create_task(turn.allowed("Still there?")))
+        await asyncio.sleep(0.01)
+
+    async with connect(agent_that(work), permission=lambda asked: None) as client:
+        result = await (await client.new_session()).prompt("go")
+        await asyncio.wait(left)
+        assert left[0].cancelled()
+    assert result.stop_reason == "end_turn"
+
+
+async def test_a_command_that_runs_is_ended_with_the_turn(work: Path) -> None:
+    pids: list[int] = []
+
+    async def run(turn: acphold.Turn) -> None:
+        started = await turn.terminal("/bin/sh", "-c", "echo $$; sleep 600")
+        pids.append(int(await until_it_prints(started)))
+        if turn.text == "wait":
+            await waits(turn)
+
+    async with connect(agent_that(run)) as client:
+        session = await client.new_session(work)
+        await session.prompt("end")
+        turn = session.begin("wait")
+        await session.until_said("waiting")
+        await session.cancel()
+        await turn
+        assert [pid for pid in pids if psutil.pid_exists(pid)] == []
+
+
+async def test_an_exception_is_answered_with_an_opaque_id_and_the_session_lives(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(turn: acphold.Turn) -> None:
+        if turn.text == "fail":
+            async with turn.tool("Fail"):
+                raise ValueError("the password is hunter2")
+        if turn.text == "fail outside":
+            raise ValueError("the password is hunter2")
+        await turn.say("alive")
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        with pytest.raises(acphold.RemoteError, match="internal error") as error:
+            await session.prompt("fail outside")
+        assert (error.value.code, b"hunter2" in error.value.raw) == (-32603, False)
+        [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+        incident = record.getMessage().split()[-1]
+        assert incident.encode() in error.value.raw
+        assert record.exc_info is not None
+        assert "hunter2" in str(record.exc_info[1])
+        with pytest.raises(acphold.RemoteError, match="internal error"):
+            await session.prompt("fail")
+        [call] = session.told.tool_calls
+        assert call.status == "failed"
+        assert b"hunter2" in call.content[0], "the tool tells the person what went wrong"
+        assert (await session.prompt("go on")).text == "alive"
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), KeyError("x"), asyncio.CancelledError("mine")])
+async def test_no_exception_ends_the_process(error: BaseException) -> None:
+    async def work(turn: acphold.Turn) -> None:
+        if turn.text == "fail":
+            raise error
+        await turn.say("alive")
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        with pytest.raises(acphold.RemoteError, match="internal error"):
+            await session.prompt("fail")
+        assert (await session.prompt("go on")).text == "alive"
+
+
+async def test_an_error_that_is_raised_on_purpose_carries_its_message() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        raise acphold.AcpholdError("the quota of this month is used up")
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        with pytest.raises(acphold.RemoteError, match="the quota of this month is used up"):
+            await session.prompt("go")
+
+
+async def test_a_turn_that_does_not_heed_its_cancellation_is_answered_for() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        if turn.text == "go on":
+            await turn.say("alive")
+            return
+        await turn.say("deaf")
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await turn.say("!")
+
+    async with connect(agent_that(work), cancel_grace=0.2) as client:
+        session = await client.new_session()
+        turn = session.begin("hang")
+        await session.until_said("deaf")
+        await session.cancel()
+        assert (await turn).stop_reason == "cancelled"
+        result = await session.prompt("go on")
+        assert result.text == "alive"
+        # Let it end, for the test.
+        for task in asyncio.all_tasks():
+            if task.get_name() == "turn":
+                task.cancel()

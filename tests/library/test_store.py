@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acphold.errors import DeclarationError
+from acphold.library.outbox import Outbox
+from acphold.library.store import Store
+from acphold.rpc import NotificationReceived
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(["a", "b", "c"])
+STEPS = st.lists(
+    st.tuples(st.just("set"), KEYS, JSON)
+    | st.tuples(st.just("append"), KEYS, JSON)
+    | st.tuples(st.just("delete"), KEYS, st.none())
+)
+
+
+class Journal(Outbox):
+    """Keeps what a store writes."""
+
+    def __init__(self) -> None:
+        super().__init__("s", _Nobody())
+        self.kept: list[bytes] = []
+
+    def keep(self, kind: str, raw: bytes) -> None:
+        assert kind == "store"
+        self.kept.append(raw)
+
+
+class _Nobody:
+    async def on_updates(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None: ...
+
+    async def on_notification(self, notification: NotificationReceived) -> None: ...
+
+    async def on_request(self, method: str, params: bytes) -> bytes:
+        raise AssertionError
+
+
+@given(STEPS)
+def test_a_store_is_restored_as_it_was_left(steps: list[tuple[str, str, Any]]) -> None:
+    journal = Journal()
+    store, known = Store(journal), dict[str, Any]()
+    for step, key, value in steps:
+        if step == "set":
+            store[key] = known[key] = value
+        elif step == "delete" and key in known:
+            del store[key], known[key]
+        elif step == "append" and isinstance(known.get(key, []), list):
+            store.append(key, value)
+            known[key] = [*known.get(key, []), value]
+    assert dict(store) == known
+    again = Store(Journal())
+    for raw in journal.kept:
+        again.restore(raw)
+    assert dict(again) == known
+
+
+def test_only_the_item_is_written_when_a_list_grows() -> None:
+    journal = Journal()
+    store = Store(journal)
+    for number in range(1000):
+        store.append("log", number)
+    assert max(map(len, journal.kept)) < 40
+    assert store["log"] == list(range(1000))
+
+
+def test_a_value_that_was_read_is_a_copy() -> None:
+    store = Store(Journal())
+    store["list"] = [1]
+    store["list"].append(2)
+    assert store["list"] == [1]
+
+
+def test_what_is_no_json_is_refused_at_the_line_that_sets_it() -> None:
+    store = Store(Journal())
+    with pytest.raises(TypeError):
+        store["key"] = object()
+    with pytest.raises(TypeError):
+        store.append("key", object())
+    assert len(store) == 0
+
+
+def test_nothing_can_be_appended_to_what_is_no_list() -> None:
+    store = Store(Journal())
+    store["key"] = {"a": 1}
+    with pytest.raises(DeclarationError, match="no list under 'key'"):
+        store.append("key", 1)

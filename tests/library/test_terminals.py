@@ -1,0 +1,154 @@
+"""Commands of a turn: in the client's terminal where it has one, else here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acphold
+from acphold.library.terminals import Exit
+from acphold.schema import ClientCapabilities
+from acphold.testing import Client, connect
+from tests.library.test_turn import agent_that
+
+
+async def until_it_prints(running: acphold.RunningCommand) -> str:
+    """What a command has printed, once it has."""
+    async with asyncio.timeout(10):
+        while not (output := await running.output()).text:  # noqa: ASYNC110  # it tells nobody
+            await asyncio.sleep(0.01)
+    return output.text
+
+
+async def test_a_command_runs_here_in_the_cwd_with_its_environment(work: Path) -> None:
+    async def run(turn: acphold.Turn) -> None:
+        command = "pwd; echo $WHAT; exit 3"
+        async with turn.terminal("/bin/sh", "-c", command, env={"WHAT": "ever"}) as running:
+            ended = await running.wait()
+            output = await running.output()
+            assert not running.in_client
+        await turn.say(f"{output.text}{ended.code} {output.exit == ended} {output.truncated}")
+
+    async with connect(agent_that(run)) as client:
+        result = await (await client.new_session(work)).prompt("go")
+    assert result.text.split() == [str(work), "ever", "3", "True", "False"]
+
+
+async def test_a_command_can_be_awaited_killed_and_read_afterwards() -> None:
+    async def run(turn: acphold.Turn) -> None:
+        running = await turn.terminal("/bin/sh", "-c", "echo begun; sleep 600")
+        await until_it_prints(running)
+        await running.kill()
+        ended = await running.wait()
+        await turn.say(f"{(await running.output()).text} {ended.signal}")
+
+    async with connect(agent_that(run)) as client:
+        result = await (await client.new_session()).prompt("go")
+    assert result.text.split() == ["begun", "SIGTERM"]
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd", "why"),
+    [
+        ("no-such-program", None, "no such program"),
+        ("true", "/", "outside the folders"),
+        ("true", "missing", "there is no folder"),
+    ],
+)
+async def test_what_cannot_run_raises_with_the_reason(
+    command: str, cwd: str | None, why: str
+) -> None:
+    async def run(turn: acphold.Turn) -> None:
+        with pytest.raises(acphold.WorkspaceError, match=why):
+            await turn.terminal(command, cwd=cwd)
+        await turn.say("told")
+
+    async with connect(agent_that(run)) as client:
+        assert (await (await client.new_session()).prompt("go")).text == "told"
+
+
+class Screen:
+    """A client's terminals, which run nothing."""
+
+    def __init__(self, *, never_ends: bool = False) -> None:
+        self.made: list[dict[str, Any]] = []
+        self.never_ends = never_ends
+
+    async def create(self, params: dict[str, Any]) -> dict[str, Any]:
+        self.made.append(params)
+        return {"terminalId": "t1"}
+
+    async def output(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {"output": "seen", "truncated": True, "exitStatus": {"exitCode": 0}}
+
+    async def wait(self, params: dict[str, Any]) -> dict[str, Any]:
+        if self.never_ends:
+            await asyncio.Event().wait()
+        return {"exitCode": None, "signal": "SIGINT"}
+
+    async def release(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    @asynccontextmanager
+    async def facing(self, agent: acphold.Agent) -> AsyncIterator[Client]:
+        answers = {
+            "terminal/create": self.create,
+            "terminal/output": self.output,
+            "terminal/wait_for_exit": self.wait,
+            "terminal/release": self.release,
+        }
+        capabilities = ClientCapabilities(terminal=True)
+        async with connect(agent, capabilities=capabilities, answers=answers) as client:
+            yield client
+
+
+def methods(client: Client) -> list[str]:
+    return [method.removeprefix("terminal/") for method, _ in client.asked]
+
+
+async def test_a_client_with_terminals_runs_and_shows_it(work: Path) -> None:
+    async def run(turn: acphold.Turn) -> None:
+        async with (
+            turn.tool("Run", kind="execute") as call,
+            turn.terminal("make", "test", env={"A": "b"}, output_bytes=100) as running,
+        ):
+            await call.terminal(running)
+            assert await running.wait() == Exit(None, "SIGINT")
+        await turn.say(str(running.in_client))
+
+    screen = Screen()
+    async with screen.facing(agent_that(run)) as client:
+        result = await (await client.new_session(work)).prompt("go")
+        assert methods(client) == ["create", "wait_for_exit", "output", "release"]
+    [made] = screen.made
+    del made["sessionId"]
+    assert made == {
+        "command": "make",
+        "args": ["test"],
+        "env": [{"name": "A", "value": "b"}],
+        "cwd": str(work),
+        "outputByteLimit": 100,
+    }
+    [call] = result.tool_calls
+    assert call.content == [b'{"type":"terminal","terminalId":"t1"}']
+    assert b'"output":"seen"' in (call.raw_output or b""), "for a replay knows no terminal"
+
+
+async def test_what_runs_in_the_client_is_released_when_the_turn_is_cancelled() -> None:
+    async def run(turn: acphold.Turn) -> None:
+        running = await turn.terminal("sleep", "600")
+        await turn.say("waiting")
+        await running.wait()
+
+    async with Screen(never_ends=True).facing(agent_that(run)) as client:
+        session = await client.new_session()
+        turn = session.begin("go")
+        await session.until_said("waiting")
+        await session.cancel()
+        assert (await turn).stop_reason == "cancelled"
+        assert methods(client)[-1] == "release"

@@ -1,0 +1,129 @@
+"""Tool calls, as a client sees them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import acphold
+from acphold.testing import Told, connect
+from tests.library.test_turn import Work, agent_that
+
+
+async def told(work: Work, folder: Path | None = None) -> Told:
+    """What a client is told of a turn that does `work`."""
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session(folder)
+        return await session.prompt("go")
+
+
+def statuses(result: Told) -> list[str]:
+    """The statuses of the one call there is, in order."""
+    first = [update.get("status", "pending") for update in result.of("tool_call")]
+    return first + [
+        update["status"] for update in result.of("tool_call_update") if "status" in update
+    ]
+
+
+async def test_a_call_is_pending_then_in_progress_then_completed() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Look", kind="search", name="grep", input={"for": "x"}) as call:
+            await call.content("found", acphold.ResourceLink(name="a", uri="file:///a"))
+            await call.output(["a"])
+
+    result = await told(work)
+    assert statuses(result) == ["pending", "in_progress", "completed"]
+    [call] = result.tool_calls
+    assert (call.title, call.kind, call.raw_input) == ("Look", "search", b'{"for":"x"}')
+    assert call.raw_output == b'["a"]'
+    assert len(call.content) == 2
+    assert result.of("tool_call")[0]["name"] == "grep"
+
+
+async def test_an_exception_marks_it_failed_with_its_words() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with turn.tool("Divide"):
+                _ = 1 / 0
+
+    result = await told(work)
+    assert statuses(result) == ["pending", "in_progress", "failed"]
+    assert b"ZeroDivisionError: division by zero" in result.tool_calls[0].content[0]
+
+
+async def test_what_a_call_shows_grows_and_is_not_sent_again_at_its_end() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Look") as call:
+            await call.content("one")
+            await call.content("two")
+
+    result = await told(work)
+    shown = [
+        len(update["content"]) for update in result.of("tool_call_update") if "content" in update
+    ]
+    assert shown == [1, 2]
+
+
+async def test_progress_is_shown_until_something_else_is() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Look") as call:
+            await call.progress("1 of 2")
+            await call.progress("2 of 2")
+        async with turn.tool("Look again") as call:
+            await call.progress("1 of 1")
+            await call.content("found")
+
+    first, second = (await told(work)).tool_calls
+    assert first.content == []
+    assert [b"found" in item for item in second.content] == [True]
+
+
+async def test_diffs_and_locations_start_at_the_cwd(work: Path) -> None:
+    async def change(turn: acphold.Turn) -> None:
+        async with turn.tool("Change", kind="edit", locations=["a.py", ("b.py", 7)]) as call:
+            await call.diff("./sub/../a.py", "new", "old")
+            await call.location("/etc/hosts")
+
+    result = await told(change, work)
+    [call] = result.tool_calls
+    assert f'"path":"{work}/a.py","newText":"new","oldText":"old"'.encode() in call.content[0]
+    places = result.of("tool_call_update")[-2]["locations"]
+    assert places == [
+        {"path": f"{work}/a.py"},
+        {"path": f"{work}/b.py", "line": 7},
+        {"path": "/etc/hosts"},
+    ]
+
+
+async def test_what_is_set_before_the_announcement_is_announced() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        call = turn.tool("Change")
+        await call.diff("/a", "new")
+        await call.announce()
+
+    result = await told(work)
+    assert result.of("tool_call")[0]["content"][0]["type"] == "diff"
+
+
+async def test_a_call_that_is_over_stays_as_it_ended() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Look") as call:
+            await call.fail("nothing there")
+
+    result = await told(work)
+    assert statuses(result) == ["pending", "in_progress", "failed"]
+
+
+async def test_a_call_keeps_the_output_of_a_command_that_runs_here() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        async with (
+            turn.tool("Run", kind="execute") as call,
+            turn.terminal("/bin/sh", "-c", "echo '```'; exit 3") as running,
+        ):
+            await call.terminal(running)
+            await running.wait()
+
+    [call] = (await told(work)).tool_calls
+    assert call.raw_output == (b'{"output":"```\\n","truncated":false,"exitCode":3,"signal":null}')
+    assert b'"````\\n```\\n````"' in call.content[0]

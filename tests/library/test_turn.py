@@ -1,0 +1,268 @@
+"""What a turn says, as a client hears it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import acphold
+from acphold.testing import Client, connect
+
+Work = Callable[[acphold.Turn], Awaitable[Any]]
+
+
+def agent_that(work: Work, **options: Any) -> acphold.Agent:
+    """An agent whose turns do `work`."""
+    agent = acphold.Agent("test", version="1", **options)
+
+    @agent.prompt
+    async def answer(turn: acphold.Turn) -> Any:
+        return await work(turn)
+
+    return agent
+
+
+async def test_pieces_in_a_row_are_one_message_with_one_id() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say("one ")
+        await turn.say("message")
+        await turn.think("a thought")
+        await turn.say("another")
+
+    async with connect(agent_that(work)) as client:
+        result = await (await client.new_session()).prompt("go")
+    said = result.of("agent_message_chunk")
+    ids = [update["messageId"] for update in said]
+    assert ids[0] == ids[1] != ids[2]
+    assert [item.text for item in result.state.timeline if isinstance(item, acphold.Message)] == [
+        "one message",
+        "a thought",
+        "another",
+    ]
+    assert result.thoughts == "a thought"
+
+
+async def test_what_is_said_behind_a_tool_call_is_another_message() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say("before")
+        async with turn.tool("Look"):
+            pass
+        await turn.say("after")
+
+    async with connect(agent_that(work)) as client:
+        result = await (await client.new_session()).prompt("go")
+    first, second = result.of("agent_message_chunk")
+    assert first["messageId"] != second["messageId"]
+
+
+async def test_ten_thousand_pieces_come_whole_and_in_order() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        for number in range(10_000):
+            await turn.say(f"{number} ")
+
+    async with connect(agent_that(work)) as client:
+        result = await (await client.new_session()).prompt("go")
+    assert result.text.split() == [str(number) for number in range(10_000)]
+
+
+@pytest.mark.parametrize("text", ["", 'quotes " and \\', "line\nbreak\0", "\u2028 \U0001f600"])
+async def test_any_text_arrives_as_it_was_said(text: str) -> None:
+    async with connect(agent_that(lambda turn: turn.say(turn.text))) as client:
+        session = await client.new_session()
+        assert (await session.prompt(text)).text == text
+
+
+async def test_half_a_surrogate_pair_is_replaced() -> None:
+    async with connect(agent_that(lambda turn: turn.say("a\ud83db"))) as client:
+        assert (await (await client.new_session()).prompt("go")).text == "a\ufffdb"
+
+
+async def test_other_content_blocks_can_be_said() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say(acphold.ImageContent(data="aGk=", mime_type="image/png"))
+        await turn.think(acphold.ResourceLink(name="a", uri="file:///a"))
+
+    async with connect(agent_that(work)) as client:
+        result = await (await client.new_session()).prompt("go")
+    assert result.of("agent_message_chunk")[0]["content"]["type"] == "image"
+    assert result.of("agent_thought_chunk")[0]["content"]["uri"] == "file:///a"
+
+
+async def test_plan_usage_and_title_are_shown() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        done = acphold.PlanEntry(content="first", priority="high", status="completed")
+        await turn.plan([done, "second"])
+        await turn.usage(10, 100, 0.5)
+        await turn.title("A name")
+
+    async with connect(agent_that(work)) as client:
+        result = await (await client.new_session()).prompt("go")
+        [listed] = await client.sessions()
+    assert result.of("plan")[0]["entries"] == [
+        {"content": "first", "priority": "high", "status": "completed"},
+        {"content": "second", "priority": "medium", "status": "pending"},
+    ]
+    assert result.of("usage_update")[0]["cost"] == {"amount": 0.5, "currency": "USD"}
+    assert [update["title"] for update in result.of("session_info_update")] == ["A name"]
+    assert listed.title == "A name"
+
+
+async def test_a_notice_is_told_once_and_not_replayed() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say("before ")
+        await turn.notice("Careful", "Thin ice", severity="warning")
+        await turn.say("after")
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        result = await session.prompt("go")
+        replayed = (await client.load_session(session.id)).replayed
+    [notice] = result.of("notice")
+    assert (notice["severity"], notice["title"]) == ("warning", "Careful")
+    assert result.text == replayed.text == "before after"
+    assert replayed.of("notice") == []
+
+
+Misuse = Callable[[acphold.Turn], Awaitable[object]]
+bad_entry = acphold.PlanEntry(content="x", priority="high", status="done")  # type: ignore[arg-type]
+
+
+async def bad_tool(turn: acphold.Turn) -> None:
+    turn.tool("x", kind="readd")  # type: ignore[arg-type]
+
+
+async def bad_input(turn: acphold.Turn) -> None:
+    turn.tool("x", input=object())
+
+
+async def bad_output(turn: acphold.Turn) -> None:
+    async with turn.tool("x") as call:
+        await call.output(object())
+
+
+@pytest.mark.parametrize(
+    ("misuse", "error"),
+    [
+        (lambda turn: turn.say(5), TypeError),
+        (lambda turn: turn.think(None), TypeError),
+        (lambda turn: turn.plan([bad_entry]), acphold.DeclarationError),
+        (lambda turn: turn.usage(-1, 5), acphold.DeclarationError),
+        (lambda turn: turn.notice("", "x"), acphold.DeclarationError),
+        (lambda turn: turn.notice("x", severity="bad"), acphold.DeclarationError),
+        (lambda turn: turn.session.set_mode("x"), acphold.DeclarationError),
+        (lambda turn: turn.session.set_option("x", value=True), acphold.DeclarationError),
+        (lambda turn: turn.session.call("x/y"), acphold.DeclarationError),
+        (lambda turn: turn.ask("Who?", {"n": {"type": "string"}}), acphold.CapabilityError),
+        (lambda turn: turn.visit("Go", "https://example.org"), acphold.CapabilityError),
+        (lambda turn: turn.allowed("May I?", options=[]), acphold.DeclarationError),
+        (bad_tool, acphold.DeclarationError),
+        (bad_input, TypeError),
+        (bad_output, TypeError),
+    ],
+)
+async def test_misuse_raises_at_the_line_that_did_it(
+    misuse: Misuse, error: type[Exception]
+) -> None:
+    raised: list[Exception] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        try:
+            await misuse(turn)
+        except Exception as exc:
+            raised.append(exc)
+
+    async with connect(agent_that(work)) as client:
+        result = await (await client.new_session()).prompt("go")
+    assert [type(exc) for exc in raised] == [error]
+    assert result.stop_reason == "end_turn"
+    assert result.text == ""
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        (None, "end_turn"),
+        ("max_tokens", "max_tokens"),
+        (acphold.Refusal(), "refusal"),
+        (acphold.MaxTurnRequests(), "max_turn_requests"),
+        (ExceptionGroup("", [acphold.MaxTokens()]), "max_tokens"),
+    ],
+)
+async def test_a_stop_reason_is_returned_or_raised(ended: object, reason: str) -> None:
+    async def work(turn: acphold.Turn) -> object:
+        await turn.say("so far")
+        if isinstance(ended, Exception):
+            raise ended
+        return ended
+
+    async with connect(agent_that(work)) as client:
+        result = await (await client.new_session()).prompt("go")
+    assert (result.stop_reason, result.text) == (reason, "so far")
+
+
+async def test_a_turn_that_is_over_can_say_and_start_nothing_more() -> None:
+    turns: list[acphold.Turn] = []
+    calls: list[acphold.RunningTool] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        turns.append(turn)
+        await turn.say("something")
+        calls.append(turn.tool("left open"))
+        await calls[0].start()
+
+    async with connect(agent_that(work)) as client:
+        result = await (await client.new_session()).prompt("go")
+        [turn], [call] = turns, calls
+        with pytest.raises(acphold.DeclarationError, match="turn is over"):
+            await turn.say("more")
+        with pytest.raises(acphold.DeclarationError, match="is over"):
+            turn.tool("another")
+        with pytest.raises(acphold.DeclarationError, match="is over"):
+            await call.content("more")
+    assert [call.status for call in result.tool_calls] == ["failed"]
+
+
+async def test_history_is_the_conversation_before_the_prompt() -> None:
+    seen: list[list[tuple[str, str]]] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say(f"answer to {turn.text}")
+        await asyncio.sleep(0)  # so that it is journalled: this turn is no history yet
+        history = await turn.history()
+        seen.append(
+            [
+                (item.role, item.text)
+                for item in history.timeline
+                if isinstance(item, acphold.Message)
+            ]
+        )
+
+    async def talk(client: Client) -> None:
+        session = await client.new_session()
+        await session.prompt("one")
+        await session.prompt("two")
+        await client.restart()
+        session = await client.load_session(session.id)
+        await session.prompt("three")
+
+    async with connect(agent_that(work)) as client:
+        await talk(client)
+    one = [("user", "one"), ("agent", "answer to one")]
+    two = [("user", "two"), ("agent", "answer to two")]
+    assert seen == [[], one, [*one, *two]]
+
+
+async def test_content_that_was_not_advertised_is_refused_on_the_way_in() -> None:
+    image = acphold.ImageContent(data="aGk=", mime_type="image/png")
+    link = acphold.ResourceLink(name="a", uri="file:///a")
+    async with connect(agent_that(lambda turn: turn.say("seen"))) as client:
+        session = await client.new_session()
+        with pytest.raises(acphold.RemoteError, match=r"prompt\[1\]: this agent takes no image"):
+            await session.prompt("look", image)
+        assert (await session.prompt("look", link)).text == "seen"
+    async with connect(agent_that(lambda turn: turn.say("seen"), image=True)) as client:
+        assert client.agent.agent_capabilities.prompt_capabilities.image
+        assert (await (await client.new_session()).prompt(image)).text == "seen"
