@@ -317,6 +317,101 @@ async def test_a_command_that_prints_without_end_stalls_nobody(
     assert flood.output().output == "y\n" * 500
 
 
+async def followed(terminal: Terminal) -> str:
+    """All that `follow` yields."""
+    async with asyncio.timeout(10):
+        return "".join([piece async for piece in terminal.follow()])
+
+
+async def test_output_is_followed_piece_by_piece_while_the_command_runs(
+    terminals: Terminals, project: Path
+) -> None:
+    script = "echo one; until [ -e go ]; do sleep 0.01; done; echo two"
+    terminal = await terminals.create("sh", ["-c", script])
+    pieces = terminal.follow()
+    async with asyncio.timeout(10):
+        assert await anext(pieces) == "one\n"
+        assert terminal.output().exit_status is None
+        (project / "go").touch()
+        assert [piece async for piece in pieces] == ["two\n"]
+    assert await ended(terminal) == TerminalExitStatus(exit_code=0)
+
+
+async def test_each_follower_gets_all_of_it_also_behind_the_end(terminals: Terminals) -> None:
+    terminal = await terminals.create("sh", ["-c", "echo a; sleep 0.05; printf '\\342\\202'"])
+    both = await asyncio.gather(followed(terminal), followed(terminal))
+    assert list(both) == ["a\n\ufffd"] * 2
+    await terminals.release(terminal.id)
+    assert await followed(terminal) == "a\n\ufffd"
+
+
+async def test_what_was_followed_stays_when_the_command_is_killed(terminals: Terminals) -> None:
+    terminal = await terminals.create("sh", ["-c", "echo so far; exec sleep 60"])
+    pieces = terminal.follow()
+    async with asyncio.timeout(10):
+        assert await anext(pieces) == "so far\n"
+        waiting = asyncio.ensure_future(anext(pieces, None))
+        await terminal.kill()
+        assert await waiting is None
+    assert terminal.output().output == "so far\n"
+
+
+async def test_following_ends_with_the_command_though_a_child_holds_its_output(
+    terminals: Terminals,
+) -> None:
+    terminal = await terminals.create("sh", ["-c", "sleep 60 & echo done"])
+    assert await followed(terminal) == "done\n"
+
+
+async def test_a_follower_that_is_slow_misses_the_middle_and_holds_up_nobody(
+    terminals: Terminals,
+) -> None:
+    code = "print('a' * 999_999); print('b' * 99)"
+    terminal = await terminals.create(sys.executable, ["-S", "-c", code], output_byte_limit=1000)
+    await ended(terminal)
+    text = await followed(terminal)
+    assert 1000 <= len(text) < 100_000
+    assert text.endswith("a\n" + "b" * 99 + "\n")
+
+
+async def test_what_a_terminal_showed_can_be_asked_for_behind_its_release(
+    terminals: Terminals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminals_module, "SHOWN_BYTES", 12)
+    monkeypatch.setattr(terminals_module, "SHOWN_TERMINALS", 2)
+    running, *others = [
+        await terminals.create("sh", ["-c", f"echo start; echo {n}"]) for n in "abc"
+    ]
+    await ended(running)
+    here = terminals.shown(running.id)
+    assert here is not None
+    assert (here.output, here.truncated) == ("start\na\n", False)
+    assert here.exit_status == TerminalExitStatus(exit_code=0)
+    long = await terminals.create("printf", ["%s", "12345678\u20ac90"])
+    for terminal in (running, *others, long):
+        await ended(terminal)
+        await terminals.release(terminal.id)
+    assert terminals.shown("term_none") is terminals.shown(running.id) is None  # the oldest went
+    last = terminals.shown(long.id)
+    assert last is not None
+    assert (last.output, last.truncated) == ("2345678\u20ac90", True)
+    assert last.exit_status == TerminalExitStatus(exit_code=0)
+    second = terminals.shown(others[1].id)
+    assert second is not None
+    assert second.output == "start\nc\n"
+
+
+async def test_what_a_terminal_showed_outlives_the_end_of_the_session(project: Path) -> None:
+    terminals = Terminals(Roots(str(project)))
+    terminal = await terminals.create("sh", ["-c", "echo hi; exec sleep 60"])
+    async with asyncio.timeout(10):
+        await anext(terminal.follow())
+    await terminals.aclose()
+    shown = terminals.shown(terminal.id)
+    assert shown is not None
+    assert (shown.output, shown.exit_status) == ("hi\n", TerminalExitStatus(signal="SIGTERM"))
+
+
 async def test_many_run_at_once(terminals: Terminals) -> None:
     many = await asyncio.gather(*(terminals.create("echo", [str(n)]) for n in range(40)))
     async with asyncio.timeout(20):

@@ -14,7 +14,7 @@ from acphold.schema import TerminalExitStatus, TerminalOutputResponse
 from acphold.workspace.output import OutputTail
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import AsyncIterator, Coroutine
 
     from acphold.processes.command import Program
     from acphold.workspace.threads import Threads
@@ -51,6 +51,7 @@ class Terminal:
         self._loop = asyncio.get_running_loop()
         self._tail = OutputTail(limit)
         self._exited: asyncio.Future[TerminalExitStatus] = self._loop.create_future()
+        self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pidfd = open_pidfd(program.pid)
         self._fd: int | None = program.output_fd
@@ -76,6 +77,34 @@ class Terminal:
         return TerminalOutputResponse(
             output=self._tail.text, truncated=self._tail.truncated, exit_status=status
         )
+
+    def shown(self, limit: int) -> TerminalOutputResponse:
+        """Like `output`, but no more than its last `limit` bytes."""
+        output, text = self.output(), self._tail.last(limit)
+        cut = output.truncated or len(text) < len(output.output)
+        return TerminalOutputResponse(output=text, truncated=cut, exit_status=output.exit_status)
+
+    async def follow(self) -> AsyncIterator[str]:
+        """What it prints, from its beginning to its end, in pieces as they come.
+
+            async for piece in terminal.follow():
+                print(piece, end="")
+
+        Any number of followers may do so, each at its own pace, also behind the end or a kill. The
+        command waits for none of them: one that is slow gets what came meanwhile in one piece, and
+        of more than the limit of the output only the end. As with `wait`, what children print
+        that the command left behind is not waited for.
+        """
+        place = 0
+        while True:
+            over, news = self._exited.done(), self._news
+            piece, place = self._tail.after(place)
+            if piece:
+                yield piece
+            elif over:
+                return
+            else:
+                await news.wait()
 
     async def wait(self) -> TerminalExitStatus:
         """Wait until the command ends; what it printed is in `output` then.
@@ -125,6 +154,11 @@ class Terminal:
     def _settle(self, status: int | None) -> None:
         if not self._exited.done():
             self._exited.set_result(_exit_status(status))
+            self._tell_followers()
+
+    def _tell_followers(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     async def _tidy(self) -> None:
         """Let go of process and guardian, unless there are children that may need an end."""
@@ -159,6 +193,7 @@ class Terminal:
             return False
         self._spent += len(data) + READ_COST
         self._tail.feed(data, final=not data)
+        self._tell_followers()
         if not data:
             self._close_output()
         return bool(data)

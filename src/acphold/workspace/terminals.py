@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from acphold.processes.command import Program
+    from acphold.schema import TerminalOutputResponse
     from acphold.workspace.roots import Roots
 
 DEFAULT_OUTPUT = 1024 * 1024
@@ -22,6 +23,10 @@ DEFAULT_OUTPUT = 1024 * 1024
 
 MAX_OUTPUT = 10 * 1024 * 1024
 """Bytes kept whatever is asked for: as JSON, whatever they are, they fit one message."""
+
+SHOWN_BYTES = 64 * 1024
+SHOWN_TERMINALS = 64
+"""What is known of terminals that were released: so much of the output of so many of them."""
 
 MAX_TERMINALS = 256
 """Terminals of one session that are not released."""
@@ -40,6 +45,7 @@ class Terminals:
         self.roots = roots
         self._threads = Threads(AT_ONCE)
         self._kept: dict[str, Terminal] = {}
+        self._shown: dict[str, TerminalOutputResponse] = {}
         self._starting: set[asyncio.Task[Terminal]] = set()
         self._undoing: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -93,11 +99,26 @@ class Terminals:
             undoing.add_done_callback(self._undoing.discard)
             raise
 
+    def shown(self, terminal_id: str) -> TerminalOutputResponse | None:
+        """What a terminal showed, at most SHOWN_BYTES from its end; None if it is unknown.
+
+        Also of one that was released, also after `aclose`, while it is one of the last
+        SHOWN_TERMINALS: for who keeps as text what a tool call shows as a terminal.
+        """
+        terminal = self._kept.get(terminal_id)
+        return self._shown.get(terminal_id) if terminal is None else terminal.shown(SHOWN_BYTES)
+
     async def release(self, terminal_id: str) -> None:
-        """End it with its children, and forget it; raises UnknownTerminalError."""
+        """End it with its children, and forget all but what it showed; UnknownTerminalError."""
         terminal = self[terminal_id]
         del self._kept[terminal_id]
-        await terminal.release()
+        self._shown[terminal_id] = terminal.shown(SHOWN_BYTES)
+        try:
+            await terminal.release()
+        finally:
+            self._shown[terminal_id] = terminal.shown(SHOWN_BYTES)
+            while len(self._shown) > SHOWN_TERMINALS:
+                del self._shown[next(iter(self._shown))]
 
     async def aclose(self) -> None:
         """End all of them and start no more; may be called again."""
