@@ -15,9 +15,10 @@ from acphold.errors import (
     OutsideRootsError,
     RemoteError,
 )
+from acphold.library.client_side import ClientSide
 from acphold.library.files import SessionFiles
 from acphold.rpc import NotificationReceived
-from acphold.schema import FileSystemCapabilities
+from acphold.schema import ClientCapabilities, FileSystemCapabilities
 from acphold.testing import connect
 from tests.library.test_turn import agent_that
 
@@ -109,7 +110,12 @@ class Editor:
         raise self.error
 
 
-BOTH = FileSystemCapabilities(read_text_file=True, write_text_file=True)
+def files_of(work: Path, answer: Exception, *, served: bool = True) -> SessionFiles:
+    """The files of a session in `work`, whose client serves them or not."""
+    can = ClientCapabilities(
+        fs=FileSystemCapabilities(read_text_file=served, write_text_file=served)
+    )
+    return SessionFiles(ClientSide("s", Editor(answer), can, None), str(work), ())
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,7 @@ BOTH = FileSystemCapabilities(read_text_file=True, write_text_file=True)
 async def test_what_the_client_refuses_is_an_error_of_the_workspace(
     work: Path, answer: RemoteError, error: type[Exception]
 ) -> None:
-    files = SessionFiles("s", str(work), (), Editor(answer), BOTH)
+    files = files_of(work, answer)
     with pytest.raises(error):
         await files.read("a.txt")
     with pytest.raises(error):
@@ -130,18 +136,16 @@ async def test_what_the_client_refuses_is_an_error_of_the_workspace(
 
 
 async def test_a_client_that_cannot_after_all_leaves_the_work_to_us(work: Path) -> None:
-    files = SessionFiles("s", str(work), (), Editor(RemoteError(-32601, "no such method")), BOTH)
+    files = files_of(work, RemoteError(-32601, "no such method"))
     await files.write("a.txt", "text")
     assert await files.read("a.txt") == "text"
 
 
 async def test_mistakes_are_told_without_asking_anybody(work: Path) -> None:
-    files = SessionFiles("s", str(work), (), Editor(AssertionError()), BOTH)
+    files = files_of(work, AssertionError())
     with pytest.raises(InvalidParamsError, match="line is negative"):
         await files.read("a.txt", -1)
     with pytest.raises(OutsideRootsError):
         await files.write("../a.txt", "text")
     with pytest.raises(NotTextError):
-        await SessionFiles(
-            "s", str(work), (), Editor(AssertionError()), FileSystemCapabilities()
-        ).read(".")
+        await files_of(work, AssertionError(), served=False).read(".")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from acphold.hub import CANCEL_GRACE
 from acphold.journal import default_location
 from acphold.library.definition import AgentDefinition
-from acphold.library.inprocess import MCP_TIMEOUT, InProcessAgent
+from acphold.library.in_process import MCP_TIMEOUT, InProcessAgent
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.serving import serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport

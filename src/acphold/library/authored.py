@@ -11,8 +11,7 @@ from acphold.errors import DeclarationError
 from acphold.library.definition import MODE
 from acphold.library.files import SessionFiles
 from acphold.library.outbox import Outbox
-from acphold.library.store import Store
-from acphold.rpc import NotificationReceived
+from acphold.library.store import ALLOWED, Store
 from acphold.schema import (
     ConfigOptionUpdate,
     CurrentModeUpdate,
@@ -23,8 +22,8 @@ from acphold.schema import (
 from acphold.schema.splice import splice
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
     from acphold.journal import SessionState
+    from acphold.library.client_side import ClientSide
     from acphold.library.definition import AgentDefinition, Option
     from acphold.library.history import History
     from acphold.library.serving import SessionServers
@@ -37,43 +36,33 @@ NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
 
 SEVERITIES = ("info", "warning", "error")
 
-ALLOWED = "permission/"
-"""Where a session's store remembers the answers that are to hold for always."""
-
 
 class AuthoredSession:
     """One conversation: where it is, how it is set, and what the author keeps with it.
 
     `cwd` and `additional_directories` are absolute paths (spec v1, session setup).
-    `client_capabilities` and `client_info` are what the client said of itself at `initialize`.
     `state` is the author's own, for what need not outlive the process; `store` is what does.
     """
 
     def __init__(
         self,
-        session_id: str,
+        client: ClientSide,
         cwd: str,
         additional_directories: tuple[str, ...],
         *,
         definition: AgentDefinition,
-        listener: Listener,
+        outbox: Outbox,
         past: History,
-        client_capabilities: ClientCapabilities,
-        client_info: Implementation | None,
     ) -> None:
-        self.id = session_id
+        self.id = client.session_id
         self.cwd = cwd
         self.additional_directories = additional_directories
-        self.client_capabilities = client_capabilities
-        self.client_info = client_info
-        self.outbox = Outbox(session_id, listener)
-        self.store = Store(self.outbox)
-        self.files = SessionFiles(
-            session_id, cwd, additional_directories, listener, client_capabilities.fs
-        )
+        self.client = client
+        self.outbox = outbox
+        self.store = Store(outbox)
+        self.files = SessionFiles(client, cwd, additional_directories)
         self.state: dict[str, Any] = {}
         self._definition = definition
-        self._listener = listener
         self._past = past
         self.commands: SlashCommands | None = None
         self.servers: SessionServers | None = None
@@ -82,6 +71,16 @@ class AuthoredSession:
         self._values: dict[str, str | bool] = {
             option.id: option.default for option in definition.options
         }
+
+    @property
+    def client_capabilities(self) -> ClientCapabilities:
+        """What the client said at `initialize` that it can do."""
+        return self.client.capabilities
+
+    @property
+    def client_info(self) -> Implementation | None:
+        """The client's name and version, if it said them."""
+        return self.client.info
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -165,7 +164,6 @@ class AuthoredSession:
 
     # -- what it holds --------------------------------------------------------------------
 
-    @property
     def terminals(self) -> Terminals:
         """The commands that run here and not in the client."""
         if self._terminals is None:
@@ -194,14 +192,12 @@ class AuthoredSession:
         The session's id is added to the params. Raises RemoteError when the client refuses,
         MethodNotFoundError when it has gone (spec v1, extensibility).
         """
-        raw = await self._listener.on_request(method, self._params(method, params))
-        return msgspec.json.decode(raw)
+        return msgspec.json.decode(await self.client.ask_raw(method, self._params(method, params)))
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the client an extension notification; otherwise like `call`."""
         await self.outbox.flush()
-        told = NotificationReceived(method, self._params(method, params))
-        await self._listener.on_notification(told)
+        await self.client.notify(method, self._params(method, params))
 
     def _params(self, method: str, params: Mapping[str, Any] | None) -> bytes:
         if not method.startswith("_"):

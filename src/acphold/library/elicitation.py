@@ -17,9 +17,7 @@ from acphold.errors import (
     InvalidParamsError,
     RemoteError,
 )
-from acphold.library.asking import ask
 from acphold.library.speech import fresh_id
-from acphold.rpc import NotificationReceived
 from acphold.schema import (
     COMPLETE_ELICITATION,
     CREATE_ELICITATION,
@@ -37,67 +35,65 @@ from acphold.schema import (
 )
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
-    from acphold.library.authored import AuthoredSession
+    from acphold.library.client_side import ClientSide
+    from acphold.library.outbox import Outbox
     from acphold.schema import ElicitationContentValue, ElicitationPropertySchema
 
 
 class Visit:
     """A page the person was asked to visit; `agreed` says whether they did."""
 
-    def __init__(self, id: str, agreed: bool, listener: Listener) -> None:
+    def __init__(self, id: str, agreed: bool, client: ClientSide) -> None:
         self.id = id
         self.agreed = agreed
-        self._listener = listener
+        self._client = client
 
     async def done(self) -> None:
         """Tell the client that what the page was for has been done."""
         told = encode(CompleteElicitationNotification(elicitation_id=self.id))
-        await self._listener.on_notification(NotificationReceived(COMPLETE_ELICITATION.name, told))
+        await self._client.notify(COMPLETE_ELICITATION.name, told)
 
 
 async def ask_form(
-    session: AuthoredSession,
-    listener: Listener,
+    client: ClientSide,
+    outbox: Outbox,
     message: str,
     fields: Mapping[str, Any],
     *,
     tool_call_id: str | None = None,
 ) -> dict[str, ElicitationContentValue] | None:
     """See `Turn.ask`."""
-    offered = session.client_capabilities.elicitation
+    offered = client.capabilities.elicitation
     if offered is None or offered.form is None:
         raise CapabilityError("this client shows no forms (clientCapabilities.elicitation.form)")
     request = CreateElicitationRequest(
-        session_id=session.id,
+        session_id=client.session_id,
         mode="form",
         message=message,
         requested_schema=_form(fields),
         tool_call_id=tool_call_id,
     )
-    await session.outbox.flush()
-    answer = await ask(listener, CREATE_ELICITATION, request)
+    await outbox.flush()
+    answer = await client.ask(CREATE_ELICITATION, request)
     if answer.action != "accept":
         return None
     return _filled_in(answer.content or {}, request.requested_schema)
 
 
-async def ask_to_visit(
-    session: AuthoredSession, listener: Listener, message: str, url: str
-) -> Visit:
+async def ask_to_visit(client: ClientSide, outbox: Outbox, message: str, url: str) -> Visit:
     """See `Turn.visit`."""
-    offered = session.client_capabilities.elicitation
+    offered = client.capabilities.elicitation
     if offered is None or offered.url is None:
         raise CapabilityError("this client opens no pages (clientCapabilities.elicitation.url)")
     if not url.startswith(("https://", "http://")):
         raise DeclarationError(f"{url!r}: a page begins with https:// or http://")
     visit_id = fresh_id("visit")
     request = CreateElicitationRequest(
-        session_id=session.id, mode="url", message=message, elicitation_id=visit_id, url=url
+        session_id=client.session_id, mode="url", message=message, elicitation_id=visit_id, url=url
     )
-    await session.outbox.flush()
-    answer = await ask(listener, CREATE_ELICITATION, request)
-    return Visit(visit_id, answer.action == "accept", listener)
+    await outbox.flush()
+    answer = await client.ask(CREATE_ELICITATION, request)
+    return Visit(visit_id, answer.action == "accept", client)
 
 
 def _form(fields: Mapping[str, Any]) -> ElicitationSchema:

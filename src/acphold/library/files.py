@@ -15,7 +15,7 @@ from acphold.errors import (
     RemoteError,
     WorkspaceError,
 )
-from acphold.library.asking import UNANSWERED, ask
+from acphold.library.client_side import UNANSWERED
 from acphold.schema import (
     READ_TEXT_FILE,
     WRITE_TEXT_FILE,
@@ -24,8 +24,7 @@ from acphold.schema import (
 )
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
-    from acphold.schema import FileSystemCapabilities
+    from acphold.library.client_side import ClientSide
     from acphold.workspace import Files, Roots
     from acphold.workspace.threads import Threads
 
@@ -42,18 +41,9 @@ class SessionFiles:
     FileAccessError; and InvalidParamsError for what no path or line can be.
     """
 
-    def __init__(
-        self,
-        session_id: str,
-        cwd: str,
-        additional: tuple[str, ...],
-        listener: Listener,
-        client: FileSystemCapabilities,
-    ) -> None:
-        self._session_id = session_id
-        self._folders = (cwd, additional)
-        self._listener = listener
+    def __init__(self, client: ClientSide, cwd: str, additional: tuple[str, ...]) -> None:
         self._client = client
+        self._folders = (cwd, additional)
         self._made: tuple[Files, Threads] | None = None
 
     async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
@@ -64,12 +54,15 @@ class SessionFiles:
         for field, value in (("line", line), ("limit", limit)):
             if value is not None and value < 0:
                 raise InvalidParamsError(f"{field} is negative: {value}", field)
-        if self._client.read_text_file:
+        if self._client.capabilities.fs.read_text_file:
             request = ReadTextFileRequest(
-                session_id=self._session_id, path=await self._named(path), line=line, limit=limit
+                session_id=self._client.session_id,
+                path=await self._named(path),
+                line=line,
+                limit=limit,
             )
             try:
-                return (await ask(self._listener, READ_TEXT_FILE, request)).content
+                return (await self._client.ask(READ_TEXT_FILE, request)).content
             except UNANSWERED:
                 pass  # the client that prompted is not the one that said it can
             except RemoteError as exc:
@@ -78,12 +71,12 @@ class SessionFiles:
 
     async def write(self, path: str, content: str) -> None:
         """Make `content` the whole text of the file, which is made if it is missing."""
-        if self._client.write_text_file:
+        if self._client.capabilities.fs.write_text_file:
             request = WriteTextFileRequest(
-                session_id=self._session_id, path=await self._named(path), content=content
+                session_id=self._client.session_id, path=await self._named(path), content=content
             )
             try:
-                await ask(self._listener, WRITE_TEXT_FILE, request)
+                await self._client.ask(WRITE_TEXT_FILE, request)
             except UNANSWERED:
                 pass
             except RemoteError as exc:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acphold.errors import DeclarationError
-from acphold.library.asking import ask
-from acphold.library.authored import ALLOWED
+from acphold.library.store import ALLOWED
 from acphold.schema import (
     REQUEST_PERMISSION,
     CancelledPermissionOutcome,
@@ -19,8 +18,9 @@ from acphold.schema import (
 )
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
-    from acphold.library.authored import AuthoredSession
+    from acphold.library.client_side import ClientSide
+    from acphold.library.outbox import Outbox
+    from acphold.library.store import Store
     from acphold.library.toolcall import RunningTool
 
 OPTIONS = (
@@ -35,13 +35,14 @@ OPTIONS = (
 class Permissions:
     """The permission requests of one session."""
 
-    def __init__(self, session: AuthoredSession, listener: Listener) -> None:
-        self._session = session
-        self._listener = listener
+    def __init__(self, client: ClientSide, outbox: Outbox, store: Store) -> None:
+        self._client = client
+        self._outbox = outbox
+        self._store = store
 
     def remembered(self, key: str) -> bool | None:
         """What the person said for always; None if nothing."""
-        found = self._session.store.get(ALLOWED + key)
+        found = self._store.get(ALLOWED + key)
         return None if found is None else bool(found)
 
     async def ask(
@@ -53,19 +54,19 @@ class Permissions:
         """
         offered = _checked(OPTIONS if options is None else tuple(options))
         await tool.announce()  # a person is asked about something that can be seen
-        await self._session.outbox.flush()
+        await self._outbox.flush()
         request = RequestPermissionRequest(
-            session_id=self._session.id, tool_call=tool.patch(), options=offered
+            session_id=self._client.session_id, tool_call=tool.patch(), options=offered
         )
-        outcome = (await ask(self._listener, REQUEST_PERMISSION, request)).outcome
+        outcome = (await self._client.ask(REQUEST_PERMISSION, request)).outcome
         if isinstance(outcome, CancelledPermissionOutcome):
             return None
         kinds = {option.option_id: option.kind for option in offered}
         kind = kinds.get(outcome.option_id, "reject_once")  # what was not offered permits nothing
         allowed = kind.startswith("allow")
         if kind.endswith("always"):
-            self._session.store[ALLOWED + key] = allowed
-            await self._session.store.save()
+            self._store[ALLOWED + key] = allowed
+            await self._store.save()
         return allowed
 
 

@@ -15,7 +15,6 @@ from acphold.rpc.incidents import as_remote, incident
 from acphold.schema import AudioContent, EmbeddedResource, ImageContent, encode
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
     from acphold.library.authored import AuthoredSession
     from acphold.library.definition import AgentDefinition
     from acphold.mcp import Prompt
@@ -36,14 +35,12 @@ class RunningTurn:
         self,
         definition: AgentDefinition,
         session: AuthoredSession,
-        listener: Listener,
         prompt: tuple[ContentBlock, ...],
     ) -> None:
         self.wants_sign_in = False
         self.task: asyncio.Task[None]
         self._definition = definition
         self._session = session
-        self._listener = listener
         self._prompt = prompt
         self._turn: Turn | None = None
         self._cancelled = False
@@ -71,7 +68,7 @@ class RunningTurn:
             self._check_content()
         except InvalidParamsError as exc:
             return as_remote(exc)
-        turn = self._turn = Turn(self._session, self._prompt, self._listener, on_cancel=self.cancel)
+        turn = self._turn = Turn(self._session, self._prompt, on_cancel=self.cancel)
         answer = await self._outcome(turn)
         try:
             await turn.aclose()

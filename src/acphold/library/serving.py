@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from acphold.errors import AcpholdError, McpError
-from acphold.library.asking import UNANSWERED
+from acphold.library.client_side import UNANSWERED
 from acphold.schema import CREATE_ELICITATION, ToolCallLocation, encode
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
     from acphold.library.authored import AuthoredSession
     from acphold.library.turn import Turn
     from acphold.mcp import (
@@ -41,7 +40,6 @@ class SessionServers:
     def __init__(
         self,
         session: AuthoredSession,
-        listener: Listener,
         servers: tuple[Server, ...],
         *,
         name: str,
@@ -52,7 +50,6 @@ class SessionServers:
         from acphold.mcp import Facing, Servers
 
         self._session = session
-        self._listener = listener
         self._offering: asyncio.Task[None] | None = None
         forms = session.client_capabilities.elicitation
         self.pool: Servers = Servers(
@@ -105,7 +102,7 @@ class SessionServers:
             "message": f"{server}: {params.get('message', '')}",
         }
         try:
-            raw = await self._listener.on_request(CREATE_ELICITATION.name, encode(asked))
+            raw = await self._session.client.ask_raw(CREATE_ELICITATION.name, encode(asked))
         except UNANSWERED:
             return {"action": "cancel"}
         return msgspec.json.decode(raw, type=dict[str, object])

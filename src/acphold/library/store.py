@@ -13,6 +13,9 @@ from acphold.errors import DeclarationError
 if TYPE_CHECKING:
     from acphold.library.outbox import Outbox
 
+ALLOWED = "permission/"
+"""What the keys begin with of the answers that are to hold for always."""
+
 STORE = "store"
 """The kind of journal entry that keeps a value; its body is a `_Kept`. No client is shown it."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from acphold.errors import AcpholdError, RemoteError, TerminalStartError
-from acphold.library.asking import UNANSWERED, ask
+from acphold.library.client_side import UNANSWERED
 from acphold.schema import (
     CREATE_TERMINAL,
     KILL_TERMINAL,
@@ -31,8 +31,10 @@ from acphold.schema import (
 )
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
-    from acphold.library.authored import AuthoredSession
+    from collections.abc import Callable
+
+    from acphold.library.client_side import ClientSide
+    from acphold.library.files import SessionFiles
     from acphold.workspace import Terminal, Terminals
 
 log = logging.getLogger(__name__)
@@ -120,30 +122,31 @@ class ClientCommand(RunningCommand):
 
     in_client = True
 
-    def __init__(self, id: str, session_id: str, listener: Listener) -> None:
+    def __init__(self, id: str, client: ClientSide) -> None:
         super().__init__(id)
-        self._session_id = session_id
-        self._listener = listener
+        self._client = client
 
     async def _output(self) -> Output:
-        request = TerminalOutputRequest(session_id=self._session_id, terminal_id=self.id)
-        found = await ask(self._listener, TERMINAL_OUTPUT, request)
+        request = TerminalOutputRequest(session_id=self._client.session_id, terminal_id=self.id)
+        found = await self._client.ask(TERMINAL_OUTPUT, request)
         status = found.exit_status
         ended = None if status is None else Exit(status.exit_code, status.signal)
         return Output(found.output, found.truncated, ended)
 
     async def wait(self) -> Exit:
-        request = WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=self.id)
-        status = await ask(self._listener, WAIT_FOR_TERMINAL_EXIT, request)
+        request = WaitForTerminalExitRequest(
+            session_id=self._client.session_id, terminal_id=self.id
+        )
+        status = await self._client.ask(WAIT_FOR_TERMINAL_EXIT, request)
         return Exit(status.exit_code, status.signal)
 
     async def kill(self) -> None:
-        request = KillTerminalRequest(session_id=self._session_id, terminal_id=self.id)
-        await ask(self._listener, KILL_TERMINAL, request)
+        request = KillTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
+        await self._client.ask(KILL_TERMINAL, request)
 
     async def _release(self) -> None:
-        request = ReleaseTerminalRequest(session_id=self._session_id, terminal_id=self.id)
-        await ask(self._listener, RELEASE_TERMINAL, request)
+        request = ReleaseTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
+        await self._client.ask(RELEASE_TERMINAL, request)
 
 
 class OwnCommand(RunningCommand):
@@ -175,9 +178,13 @@ class OwnCommand(RunningCommand):
 class TurnCommands:
     """What one turn has started; all of it ends with the turn."""
 
-    def __init__(self, session: AuthoredSession, listener: Listener) -> None:
-        self._session = session
-        self._listener = listener
+    def __init__(
+        self, client: ClientSide, cwd: str, files: SessionFiles, terminals: Callable[[], Terminals]
+    ) -> None:
+        self._client = client
+        self._cwd = cwd
+        self._files = files
+        self._terminals = terminals
         self._starting: set[asyncio.Task[RunningCommand]] = set()
         self._running: list[RunningCommand] = []
 
@@ -195,7 +202,7 @@ class TurnCommands:
 
     async def _start(self, command: Command) -> RunningCommand:
         started = None
-        if self._session.client_capabilities.terminal:
+        if self._client.capabilities.terminal:
             started = await self._start_in_client(command)
         if started is None:
             started = await self._start_here(command)
@@ -204,7 +211,7 @@ class TurnCommands:
 
     async def _start_in_client(self, command: Command) -> RunningCommand | None:
         request = CreateTerminalRequest(
-            session_id=self._session.id,
+            session_id=self._client.session_id,
             command=command.command,
             args=command.args,
             env=tuple(EnvVariable(name=name, value=value) for name, value in command.env.items()),
@@ -212,20 +219,20 @@ class TurnCommands:
             output_byte_limit=command.output_bytes,
         )
         try:
-            created = await ask(self._listener, CREATE_TERMINAL, request)
+            created = await self._client.ask(CREATE_TERMINAL, request)
         except UNANSWERED:
             return None  # the client that prompted is not the one that said it can
         except RemoteError as exc:
             raise TerminalStartError(f"the client cannot run {command.command!r}: {exc}") from exc
-        return ClientCommand(created.terminal_id, self._session.id, self._listener)
+        return ClientCommand(created.terminal_id, self._client)
 
     async def _folder(self, cwd: str | None) -> str:
         if cwd is None:
-            return self._session.cwd  # in the client's own words
-        return await self._session.files.folder(cwd)
+            return self._cwd  # in the client's own words
+        return await self._files.folder(cwd)
 
     async def _start_here(self, command: Command) -> RunningCommand:
-        terminals = self._session.terminals
+        terminals = self._terminals()
         terminal = await terminals.create(
             command.command,
             command.args,

@@ -31,7 +31,6 @@ from acphold.schema import (
 from acphold.schema.updates import PlanEntryPriority, PlanEntryStatus
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
     from acphold.journal import SessionState
     from acphold.library.authored import AuthoredSession
     from acphold.library.elicitation import Visit
@@ -70,14 +69,12 @@ class Turn:
         self,
         session: AuthoredSession,
         prompt: tuple[ContentBlock, ...],
-        listener: Listener,
         *,
         on_cancel: Callable[[], None],
     ) -> None:
         self.session = session
         self.prompt = prompt
         self.command: tuple[str, str] | None = None
-        self._listener = listener
         self._on_cancel = on_cancel
         self._task = asyncio.current_task()
         self._waiting: set[asyncio.Task[Any] | None] = set()
@@ -228,7 +225,10 @@ class Turn:
         """
         self._must_run()
         if self._commands is None:
-            self._commands = TurnCommands(self.session, self._listener)
+            session = self.session
+            self._commands = TurnCommands(
+                session.client, session.cwd, session.files, session.terminals
+            )
         wanted = Command(command, args, dict(env or {}), cwd, output_bytes)
         return Starting(self._commands, wanted)
 
@@ -257,7 +257,8 @@ class Turn:
         tool calls, "Requesting Permission".
         """
         self._must_run()
-        permissions = Permissions(self.session, self._listener)
+        session = self.session
+        permissions = Permissions(session.client, session.outbox, session.store)
         key = remember or question
         answer = permissions.remembered(key)
         asked = tool
@@ -290,7 +291,7 @@ class Turn:
         tool_call_id = None if tool is None else tool.id
         with self.waiting():
             return await ask_form(
-                self.session, self._listener, message, fields, tool_call_id=tool_call_id
+                self.session.client, self._outbox, message, fields, tool_call_id=tool_call_id
             )
 
     async def visit(self, message: str, url: str) -> Visit:
@@ -304,7 +305,7 @@ class Turn:
 
         self._must_run()
         with self.waiting():
-            return await ask_to_visit(self.session, self._listener, message, url)
+            return await ask_to_visit(self.session.client, self._outbox, message, url)
 
     # -- the end --------------------------------------------------------------------------
 

@@ -34,14 +34,14 @@ from acphold.testing.session import ClientSession
 from acphold.testing.told import Result, Told
 
 if TYPE_CHECKING:
-    from acphold.library.definition import AgentDefinition
+    from acphold.library.agent import Agent
 
 __all__ = ["Client", "ClientSession", "Result", "Told", "connect"]
 
 
 @asynccontextmanager
 async def connect(
-    agent: AgentDefinition,
+    agent: Agent,
     *,
     permission: Permission = "allow_once",
     form: Form | None = None,

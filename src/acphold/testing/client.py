@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from acphold.errors import UnknownSessionError
-from acphold.library.inprocess import InProcessAgent
 from acphold.rpc import NotificationReceived, Peer, RequestReceived, connected
 from acphold.schema import (
     INITIALIZE,
@@ -36,13 +35,12 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.splice import members
-from acphold.server.serving import serve
 from acphold.testing.session import ClientSession
 from acphold.testing.told import Told
 from acphold.transports.memory import memory_pair
 
 if TYPE_CHECKING:
-    from acphold.library.definition import AgentDefinition
+    from acphold.library.agent import Agent
     from acphold.schema import McpServer, SessionInfo, Update
     from acphold.schema.methods import Method
     from acphold.testing.person import Person
@@ -63,7 +61,7 @@ class Client:
 
     def __init__(
         self,
-        definition: AgentDefinition,
+        agent: Agent,
         journal: Path,
         capabilities: ClientCapabilities,
         *,
@@ -76,7 +74,7 @@ class Client:
         self.journal = journal
         self.asked: list[tuple[str, Any]] = []
         self.notified: list[tuple[str, Any]] = []
-        self._definition = definition
+        self._agent = agent
         self._capabilities = capabilities
         self._person = person
         self._mcp_timeout = mcp_timeout
@@ -84,7 +82,7 @@ class Client:
         self._updates: dict[str, list[tuple[bytes, Update]]] = {}
         self._news = asyncio.Condition()
         self._running = AsyncExitStack()
-        self._agent: asyncio.Task[None]
+        self._serving: asyncio.Task[None]
         self._kills = 0
 
     @property
@@ -227,15 +225,11 @@ class Client:
     async def start(self) -> None:
         """Start the agent and introduce this client."""
         theirs, ours = memory_pair()
-        definition, timeout = self._definition, self._mcp_timeout
-        self._agent = asyncio.create_task(
-            serve(
+        self._serving = asyncio.create_task(
+            self._agent.serve(
                 theirs,
-                os.fspath(self.journal),
-                lambda listener, journal: InProcessAgent(
-                    definition, listener, journal, mcp_timeout=timeout
-                ),
-                stop=asyncio.Event(),
+                journal=self.journal,
+                mcp_timeout=self._mcp_timeout,
                 cancel_grace=self._cancel_grace,
             ),
             name="agent",
@@ -255,7 +249,7 @@ class Client:
         """Leave, and wait for the agent's end."""
         await self._running.aclose()
         async with asyncio.timeout(DEADLINE):
-            await self._agent
+            await self._serving
 
 
 def _copy(journal: Path, copy: Path) -> None:

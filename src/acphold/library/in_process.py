@@ -17,7 +17,9 @@ from acphold.errors import (
     UnknownSessionError,
 )
 from acphold.library.authored import AuthoredSession
+from acphold.library.client_side import ClientSide
 from acphold.library.history import History
+from acphold.library.outbox import Outbox
 from acphold.library.running import RunningTurn
 from acphold.library.signing import SignIn
 from acphold.library.slash import SlashCommands
@@ -170,7 +172,7 @@ class InProcessAgent:
             raise MethodNotFoundError(method)
         request = decode(PromptRequest, params).value
         session = self._held(request.session_id)
-        turn = RunningTurn(self.definition, session, self._listener, request.prompt)
+        turn = RunningTurn(self.definition, session, request.prompt)
 
         async def answered() -> None:
             answer = await turn.run()
@@ -245,15 +247,14 @@ class InProcessAgent:
         """A session as these params of session/new or resume describe it; not open yet."""
         # Its servers are read apart, by who connects to them.
         setup = decode(NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
+        known = self._client
         session = AuthoredSession(
-            session_id,
+            ClientSide(session_id, self._listener, known.client_capabilities, known.client_info),
             setup.cwd,
             setup.additional_directories,
             definition=self.definition,
-            listener=self._listener,
+            outbox=Outbox(session_id, self._listener),
             past=History(self._journal, session_id),
-            client_capabilities=self._client.client_capabilities,
-            client_info=self._client.client_info,
         )
         session.servers = self._servers(session, members(params).get("mcpServers", b"[]"))
         return session
@@ -268,7 +269,6 @@ class InProcessAgent:
             self._channel = Channel(self._listener.on_request)
         return SessionServers(
             session,
-            self._listener,
             named_servers(given, self.capabilities.mcp_capabilities, acp=True),
             name=self.definition.name,
             version=self.definition.version,

@@ -1,0 +1,64 @@
+"""The client of a session: what it can do, and what is asked of it, with types on both sides.
+
+Source: spec v1, overview; extensibility.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from acphold.errors import (
+    METHOD_NOT_FOUND,
+    ConnectionLostError,
+    MethodNotFoundError,
+    RemoteError,
+)
+from acphold.rpc import NotificationReceived
+from acphold.schema import Method, decode, encode
+
+if TYPE_CHECKING:
+    from acphold.agents.interface import Listener
+    from acphold.schema import ClientCapabilities, Implementation
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+UNANSWERED = (MethodNotFoundError, ConnectionLostError)
+"""What `ask` raises when there is no client now that can answer: a reason to do it oneself."""
+
+
+class ClientSide:
+    """Whoever is on the other end of session `session_id`.
+
+    `capabilities` and `info` are what the client said of itself at `initialize`.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        listener: Listener,
+        capabilities: ClientCapabilities,
+        info: Implementation | None,
+    ) -> None:
+        self.session_id = session_id
+        self.capabilities = capabilities
+        self.info = info
+        self._listener = listener
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        """The client's answer. Raises RemoteError when it refuses, UNANSWERED if none can."""
+        raw = await self.ask_raw(method.name, encode(params))
+        return decode(method.result, b"{}" if raw == b"null" else raw).value
+
+    async def ask_raw(self, method: str, params: bytes) -> bytes:
+        """Like `ask`, JSON in and out."""
+        try:
+            return await self._listener.on_request(method, params)
+        except RemoteError as exc:
+            if exc.code == METHOD_NOT_FOUND:
+                raise MethodNotFoundError(method) from exc
+            raise
+
+    async def notify(self, method: str, params: bytes) -> None:
+        """Send a notification that is no update."""
+        await self._listener.on_notification(NotificationReceived(method, params))
