@@ -7,8 +7,10 @@ a tagged union, with `; else X` for the variant without a tag and `; other` for 
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterable
 from functools import cache
+from importlib import import_module
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -17,10 +19,11 @@ from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import fields as struct_fields
 
 import acphold.schema as ours
+from acphold.schema.configuration import ConfigOptionFields
 from acphold.schema.elicitation import NEEDS
-from acphold.schema.mend import lenience_of
-from acphold.schema.methods import PROTOCOL_METHODS
-from acphold.schema.shapes import Known, Nothing, Otherwise
+from acphold.schema.salvage import lenience_of
+from acphold.schema.shapes import Extensible, Known, Nothing, Otherwise, Shape
+from acphold.schema.tool_calls import ToolCallChanges
 
 Json = dict[str, Any]
 
@@ -29,7 +32,7 @@ OTHER_NAMES = {
     "AgentMessageChunk": "ContentChunk",
     "AgentThoughtChunk": "ContentChunk",
     "ToolCallPatch": "ToolCallUpdate",
-    "WireError": "Error",
+    "ErrorObject": "Error",
     "CancelledPermissionOutcome": "{}",
 }
 """Our name to the schema's, where they differ."""
@@ -42,6 +45,9 @@ MARKS = {
     "x-deserialize-default-on-null": "on_null",
     "x-deserialize-skip-invalid-items": "skip_items",
 }
+BASES = (Shape, Extensible, ConfigOptionFields, ToolCallChanges)
+"""What types have in common, no types of the schema."""
+
 NO_DEFAULT = object()
 
 
@@ -227,13 +233,16 @@ def _folded(seen: list[Property | None]) -> Property:
 
 
 def our_structs() -> list[type[Struct]]:
-    exported = (getattr(ours, name) for name in ours.__all__)
+    """Every type that goes over the wire, from every module of the package."""
+    names = [f"{ours.__name__}.{info.name}" for info in pkgutil.iter_modules(ours.__path__)]
     return [
         kind
-        for kind in exported
+        for name in names
+        for kind in vars(import_module(name)).values()
         if isinstance(kind, type)
-        and issubclass(kind, Struct)
-        and kind not in (ours.Decoded, ours.Method, ours.Notification)
+        and issubclass(kind, Shape)
+        and kind.__module__ == name
+        and kind not in BASES
     ]
 
 
@@ -344,7 +353,7 @@ def _compared_methods(theirs: dict[str, str]) -> Iterable[str]:
     sides = {
         "agent": ours.AGENT_METHODS,
         "client": ours.CLIENT_METHODS,
-        "protocol": PROTOCOL_METHODS,
+        "protocol": ours.PROTOCOL_METHODS,
     }
     mine: dict[str, str] = {}
     for side, table in sides.items():

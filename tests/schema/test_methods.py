@@ -8,12 +8,14 @@ import sys
 from typing import TypeVar, assert_type
 
 import acphold.schema as schema
+import acphold.schema.methods as module
 from acphold.schema import (
     AGENT_METHODS,
     CANCEL,
     CLIENT_METHODS,
     LIST_SESSIONS,
     PROMPT,
+    PROTOCOL_METHODS,
     CancelNotification,
     ListSessionsRequest,
     ListSessionsResponse,
@@ -49,9 +51,8 @@ def test_a_method_carries_the_types_of_both_sides() -> None:
 
 
 def test_every_method_is_found_by_its_wire_name() -> None:
-    exported = [getattr(schema, name) for name in schema.__all__]
-    methods = [one for one in exported if isinstance(one, Method | Notification)]
-    tables = {**AGENT_METHODS, **CLIENT_METHODS, **schema.PROTOCOL_METHODS}
+    methods = [one for one in vars(module).values() if isinstance(one, Method | Notification)]
+    tables = {**AGENT_METHODS, **CLIENT_METHODS, **PROTOCOL_METHODS}
     assert {method.name: method for method in methods} == tables
     assert AGENT_METHODS["session/prompt"] is PROMPT
 
@@ -59,12 +60,12 @@ def test_every_method_is_found_by_its_wire_name() -> None:
 def test_importing_the_types_builds_no_decoder_and_loads_no_slow_path() -> None:
     program = (
         "import sys, json as before; del sys.modules['json']; import acphold.schema as s;"
-        "from acphold.schema.decode import _decoders;"
+        "from acphold.schema.shapes import _decoders;"
         "before.dump([sorted(sys.modules), len(_decoders)], sys.stdout)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, timeout=30
     )
     modules, decoders = json.loads(done.stdout)
-    assert not {"json", "acphold.schema.mend", "acphold.schema.scan"} & set(modules)
+    assert not {"json", "acphold.schema.salvage", "acphold.schema.surrogates"} & set(modules)
     assert decoders == 0

@@ -32,7 +32,7 @@ from acphold.schema import (
     decode,
     decode_blocks,
 )
-from acphold.schema.tools import ToolCallPatch
+from acphold.schema.tool_calls import ToolCallPatch
 
 OUTPUT_LINES = 20
 """Lines of one tool's output that are shown unless all are asked for."""

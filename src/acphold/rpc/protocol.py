@@ -281,7 +281,7 @@ def _unescaped(method: bytes) -> str:
     try:
         return msgspec.json.decode(method, type=str)
     except msgspec.MsgspecError:  # half of a surrogate pair: no method of anybody's
-        from acphold.schema.scan import repaired
+        from acphold.schema.surrogates import repaired
 
         return msgspec.json.decode(repaired(method), type=str)
 
@@ -296,7 +296,7 @@ def _wire_error(raw: bytes) -> WireError:
 
 
 def _mended_error(raw: bytes) -> WireError:
-    from acphold.schema.scan import repaired
+    from acphold.schema.surrogates import repaired
 
     try:
         found = msgspec.json.decode(repaired(raw))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
-from msgspec import DecodeError, Raw, Struct
+from msgspec import Raw, Struct
 from msgspec.json import Decoder, Encoder
 
 from acphold.schema.content import ContentBlock
-from acphold.schema.shapes import UnknownVariant
+from acphold.schema.shapes import REFUSED, UnknownVariant, decoder
 from acphold.schema.updates import Update
 
 T = TypeVar("T")
@@ -24,21 +24,6 @@ class Decoded(Struct, Generic[T], frozen=True):
 
     value: T
     flaws: tuple[str, ...] = ()
-
-
-REFUSED = (DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes it cannot read as the type asked for."""
-
-
-_decoders: dict[object, Decoder[Any]] = {}
-
-
-def decoder(kind: object) -> Decoder[Any]:
-    """The strict decoder of a type; built when first asked for, for that takes milliseconds."""
-    found = _decoders.get(kind)
-    if found is None:
-        found = _decoders[kind] = Decoder(cast("type[Any]", kind))
-    return found
 
 
 @cache
@@ -70,13 +55,13 @@ def _decoded(kind: object, strict: Decoder[Any], raw: bytes | Raw) -> Decoded[An
     try:
         return Decoded(strict.decode(raw))
     except REFUSED:
-        from acphold.schema.mend import mended
+        from acphold.schema.salvage import salvaged  # rare, and start-up is not
 
         sent = bytes(raw).strip()
         if sent in (b"", b"null") and isinstance(kind, type):
             sent = b"{}"
         flaws: list[str] = []
-        value = mended(kind, sent, flaws)
+        value = salvaged(kind, sent, flaws)
         return Decoded(value, tuple(flaws))
 
 
@@ -97,6 +82,6 @@ def encode(value: object) -> bytes:
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:
-        from acphold.schema.scan import encode_repaired
+        from acphold.schema.surrogates import encode_repaired
 
         return encode_repaired(value, _written)

@@ -9,18 +9,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from acphold.schema import (
-    elicitation,
-    files,
-    initialize,
-    permission,
-    requests,
-    sessions,
-    settings,
-    terminals,
-    turns,
-    updates,
-)
+import acphold.schema.client_services as client
+import acphold.schema.configuration as configuration
+import acphold.schema.elicitation as elicitation
+import acphold.schema.initialize as connection
+import acphold.schema.session_requests as sessions
+import acphold.schema.tool_calls as tools
+import acphold.schema.updates as updates
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -41,11 +36,13 @@ class Notification(Struct, Generic[P], frozen=True):
     params: type[P]
 
 
-INITIALIZE = Method("initialize", initialize.InitializeRequest, initialize.InitializeResponse)
+AnyMethod: TypeAlias = Method[Any, Any] | Notification[Any]
+
+INITIALIZE = Method("initialize", connection.InitializeRequest, connection.InitializeResponse)
 AUTHENTICATE = Method(
-    "authenticate", initialize.AuthenticateRequest, initialize.AuthenticateResponse
+    "authenticate", connection.AuthenticateRequest, connection.AuthenticateResponse
 )
-LOGOUT = Method("logout", initialize.LogoutRequest, initialize.LogoutResponse)
+LOGOUT = Method("logout", connection.LogoutRequest, connection.LogoutResponse)
 NEW_SESSION = Method("session/new", sessions.NewSessionRequest, sessions.NewSessionResponse)
 LOAD_SESSION = Method("session/load", sessions.LoadSessionRequest, sessions.LoadSessionResponse)
 RESUME_SESSION = Method(
@@ -57,43 +54,39 @@ DELETE_SESSION = Method(
 )
 CLOSE_SESSION = Method("session/close", sessions.CloseSessionRequest, sessions.CloseSessionResponse)
 SET_SESSION_MODE = Method(
-    "session/set_mode", settings.SetSessionModeRequest, settings.SetSessionModeResponse
+    "session/set_mode", configuration.SetSessionModeRequest, configuration.SetSessionModeResponse
 )
 SET_SESSION_CONFIG_OPTION = Method(
     "session/set_config_option",
-    settings.SetSessionConfigOptionRequest,
-    settings.SetSessionConfigOptionResponse,
+    configuration.SetSessionConfigOptionRequest,
+    configuration.SetSessionConfigOptionResponse,
 )
-PROMPT = Method("session/prompt", turns.PromptRequest, turns.PromptResponse)
-CANCEL = Notification("session/cancel", turns.CancelNotification)
+PROMPT = Method("session/prompt", sessions.PromptRequest, sessions.PromptResponse)
+CANCEL = Notification("session/cancel", sessions.CancelNotification)
 
 UPDATE = Notification("session/update", updates.SessionNotification)
 REQUEST_PERMISSION = Method(
-    "session/request_permission",
-    permission.RequestPermissionRequest,
-    permission.RequestPermissionResponse,
+    "session/request_permission", tools.RequestPermissionRequest, tools.RequestPermissionResponse
 )
-READ_TEXT_FILE = Method("fs/read_text_file", files.ReadTextFileRequest, files.ReadTextFileResponse)
+READ_TEXT_FILE = Method(
+    "fs/read_text_file", client.ReadTextFileRequest, client.ReadTextFileResponse
+)
 WRITE_TEXT_FILE = Method(
-    "fs/write_text_file", files.WriteTextFileRequest, files.WriteTextFileResponse
+    "fs/write_text_file", client.WriteTextFileRequest, client.WriteTextFileResponse
 )
 CREATE_TERMINAL = Method(
-    "terminal/create", terminals.CreateTerminalRequest, terminals.CreateTerminalResponse
+    "terminal/create", client.CreateTerminalRequest, client.CreateTerminalResponse
 )
 TERMINAL_OUTPUT = Method(
-    "terminal/output", terminals.TerminalOutputRequest, terminals.TerminalOutputResponse
+    "terminal/output", client.TerminalOutputRequest, client.TerminalOutputResponse
 )
 RELEASE_TERMINAL = Method(
-    "terminal/release", terminals.ReleaseTerminalRequest, terminals.ReleaseTerminalResponse
+    "terminal/release", client.ReleaseTerminalRequest, client.ReleaseTerminalResponse
 )
 WAIT_FOR_TERMINAL_EXIT = Method(
-    "terminal/wait_for_exit",
-    terminals.WaitForTerminalExitRequest,
-    terminals.WaitForTerminalExitResponse,
+    "terminal/wait_for_exit", client.WaitForTerminalExitRequest, client.WaitForTerminalExitResponse
 )
-KILL_TERMINAL = Method(
-    "terminal/kill", terminals.KillTerminalRequest, terminals.KillTerminalResponse
-)
+KILL_TERMINAL = Method("terminal/kill", client.KillTerminalRequest, client.KillTerminalResponse)
 CREATE_ELICITATION = Method(
     "elicitation/create",
     elicitation.CreateElicitationRequest,
@@ -103,47 +96,44 @@ COMPLETE_ELICITATION = Notification(
     "elicitation/complete", elicitation.CompleteElicitationNotification
 )
 
-CANCEL_REQUEST = Notification("$/cancel_request", requests.CancelRequestNotification)
+CANCEL_REQUEST = Notification("$/cancel_request", connection.CancelRequestNotification)
 
-AnyMethod: TypeAlias = Method[Any, Any] | Notification[Any]
 
-AGENT_METHODS: dict[str, AnyMethod] = {
-    method.name: method
-    for method in (
-        INITIALIZE,
-        AUTHENTICATE,
-        LOGOUT,
-        NEW_SESSION,
-        LOAD_SESSION,
-        RESUME_SESSION,
-        LIST_SESSIONS,
-        DELETE_SESSION,
-        CLOSE_SESSION,
-        SET_SESSION_MODE,
-        SET_SESSION_CONFIG_OPTION,
-        PROMPT,
-        CANCEL,
-    )
-}
+def _by_name(*methods: AnyMethod) -> dict[str, AnyMethod]:
+    return {method.name: method for method in methods}
+
+
+AGENT_METHODS = _by_name(
+    INITIALIZE,
+    AUTHENTICATE,
+    LOGOUT,
+    NEW_SESSION,
+    LOAD_SESSION,
+    RESUME_SESSION,
+    LIST_SESSIONS,
+    DELETE_SESSION,
+    CLOSE_SESSION,
+    SET_SESSION_MODE,
+    SET_SESSION_CONFIG_OPTION,
+    PROMPT,
+    CANCEL,
+)
 """What an agent receives, by wire name."""
 
-CLIENT_METHODS: dict[str, AnyMethod] = {
-    method.name: method
-    for method in (
-        UPDATE,
-        REQUEST_PERMISSION,
-        READ_TEXT_FILE,
-        WRITE_TEXT_FILE,
-        CREATE_TERMINAL,
-        TERMINAL_OUTPUT,
-        RELEASE_TERMINAL,
-        WAIT_FOR_TERMINAL_EXIT,
-        KILL_TERMINAL,
-        CREATE_ELICITATION,
-        COMPLETE_ELICITATION,
-    )
-}
+CLIENT_METHODS = _by_name(
+    UPDATE,
+    REQUEST_PERMISSION,
+    READ_TEXT_FILE,
+    WRITE_TEXT_FILE,
+    CREATE_TERMINAL,
+    TERMINAL_OUTPUT,
+    RELEASE_TERMINAL,
+    WAIT_FOR_TERMINAL_EXIT,
+    KILL_TERMINAL,
+    CREATE_ELICITATION,
+    COMPLETE_ELICITATION,
+)
 """What a client receives, by wire name."""
 
-PROTOCOL_METHODS: dict[str, AnyMethod] = {CANCEL_REQUEST.name: CANCEL_REQUEST}
+PROTOCOL_METHODS = _by_name(CANCEL_REQUEST)
 """What either side receives, by wire name."""

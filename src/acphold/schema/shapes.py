@@ -1,4 +1,4 @@
-"""What every ACP type is made of: base classes, the schema's lenience marks, unknown variants.
+"""What every ACP type is made of: base classes, lenience marks, unknown variants, decoders.
 
 The schema marks fields a reader must not fail on. Here a mark is part of the field's type:
 
@@ -15,15 +15,16 @@ Annotations stay strings until a decoder is built, so declaring a type costs lit
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
-from msgspec import Meta, Struct, field
+from msgspec import DecodeError, Meta, Struct, field
+from msgspec.json import Decoder
 
 T = TypeVar("T")
 
 
 class Lenience(Struct, frozen=True):
-    """How a field that cannot be read is mended; read by `acphold.schema.mend`."""
+    """What becomes of a field that cannot be read; read by `acphold.schema.salvage`."""
 
     on_error: bool = False
     on_null: bool = False
@@ -99,3 +100,17 @@ class Otherwise(Struct, frozen=True):
 
     untagged: object = None
     unknown: type[UnknownVariant] | None = None
+
+
+REFUSED = (DecodeError, UnicodeDecodeError, RecursionError)
+"""What a strict decoder raises for bytes that it cannot read as its type."""
+
+_decoders: dict[object, Decoder[Any]] = {}
+
+
+def decoder(kind: object) -> Decoder[Any]:
+    """The strict decoder of a type; built when first asked for, for that takes milliseconds."""
+    found = _decoders.get(kind)
+    if found is None:
+        found = _decoders[kind] = Decoder(cast("type[Any]", kind))
+    return found

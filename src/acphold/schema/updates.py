@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
+from acphold.schema.configuration import SessionConfigOption
 from acphold.schema.content import ContentBlock
-from acphold.schema.settings import SessionConfigOption
 from acphold.schema.shapes import (
     Extensible,
     GoodItems,
@@ -17,7 +17,7 @@ from acphold.schema.shapes import (
     UInt64,
     UnknownVariant,
 )
-from acphold.schema.tools import ToolCall, ToolCallUpdate
+from acphold.schema.tool_calls import ToolCall, ToolCallUpdate
 
 
 class ContentChunk(Extensible, frozen=True):

@@ -19,7 +19,11 @@ from acphold.schema import (
     McpServerSse,
     decode,
 )
-from acphold.schema.sessions import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest
+from acphold.schema.session_requests import (
+    LoadSessionRequest,
+    NewSessionRequest,
+    ResumeSessionRequest,
+)
 from acphold.schema.splice import items, members, splice
 
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest

@@ -1,9 +1,41 @@
-"""Commands the client runs for the agent."""
+"""What a client serves an agent with: files as its editor sees them, and terminals."""
 
 from __future__ import annotations
 
-from acphold.schema.mcp_servers import EnvVariable
+from acphold.schema.session_requests import EnvVariable
 from acphold.schema.shapes import Extensible, NullIsDefault, OrDefault, UInt32, UInt64
+
+# -- files, unsaved changes included; paths are absolute ------------------------------------------
+
+
+class ReadTextFileRequest(Extensible, frozen=True):
+    """`fs/read_text_file`: `limit` lines from `line`, which counts from 1; all without them."""
+
+    session_id: str
+    path: str
+    line: UInt32 | None = None
+    limit: UInt32 | None = None
+
+
+class ReadTextFileResponse(Extensible, frozen=True):
+    """The text."""
+
+    content: str
+
+
+class WriteTextFileRequest(Extensible, frozen=True):
+    """`fs/write_text_file`: the whole new text; the file is made if there is none."""
+
+    session_id: str
+    path: str
+    content: str
+
+
+class WriteTextFileResponse(Extensible, frozen=True):
+    """The file is written."""
+
+
+# -- commands the client runs for the agent -------------------------------------------------------
 
 
 class CreateTerminalRequest(Extensible, frozen=True):

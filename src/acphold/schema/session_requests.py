@@ -1,13 +1,79 @@
-"""A session from its making to its end: new, load, resume, list, delete, close.
+"""What a client asks about a session: new, load, resume, list, delete, close, prompt, cancel.
 
 `cwd` and `additional_directories` are absolute paths; `updated_at` is ISO 8601.
 """
 
 from __future__ import annotations
 
-from acphold.schema.mcp_servers import McpServer
-from acphold.schema.settings import SessionConfigOption, SessionModeState
-from acphold.schema.shapes import Extensible, GoodItems, NullIsDefault, OrDefault
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from acphold.schema.configuration import SessionConfigOption, SessionModeState
+from acphold.schema.content import ContentBlock
+from acphold.schema.shapes import (
+    Extensible,
+    GoodItems,
+    NullIsDefault,
+    OrDefault,
+    Otherwise,
+    UnknownVariant,
+)
+
+# -- the MCP servers a client names for a session; values of `env` and `headers` are secrets ------
+
+
+class EnvVariable(Extensible, frozen=True):
+    """One environment variable."""
+
+    name: str
+    value: str
+
+
+class HttpHeader(Extensible, frozen=True):
+    """One header of an HTTP request."""
+
+    name: str
+    value: str
+
+
+class McpServerStdio(Extensible, frozen=True):
+    """A program to run; `command` is an absolute path."""
+
+    name: str
+    command: str
+    args: NullIsDefault[tuple[str, ...]]
+    env: NullIsDefault[tuple[EnvVariable, ...]]
+
+
+class McpServerHttp(Extensible, frozen=True, tag="http", tag_field="type"):
+    """A server reached over streamable HTTP."""
+
+    name: str
+    url: str
+    headers: NullIsDefault[tuple[HttpHeader, ...]]
+
+
+class McpServerSse(Extensible, frozen=True, tag="sse", tag_field="type"):
+    """A server reached over HTTP with server-sent events."""
+
+    name: str
+    url: str
+    headers: NullIsDefault[tuple[HttpHeader, ...]]
+
+
+class UnknownMcpServer(UnknownVariant):
+    """A server reached in a way newer than this release, byte for byte."""
+
+
+if TYPE_CHECKING:
+    McpServer: TypeAlias = McpServerStdio | McpServerHttp | McpServerSse | UnknownMcpServer
+else:
+    McpServer = Annotated[
+        McpServerHttp | McpServerSse,
+        Otherwise(untagged=McpServerStdio, unknown=UnknownMcpServer),
+    ]
+
+
+# -- from its making to its end -------------------------------------------------------------------
 
 
 class NewSessionRequest(Extensible, frozen=True):
@@ -100,3 +166,29 @@ class CloseSessionRequest(Extensible, frozen=True):
 
 class CloseSessionResponse(Extensible, frozen=True):
     """The session is closed."""
+
+
+# -- a turn ---------------------------------------------------------------------------------------
+
+StopReason: TypeAlias = Literal[
+    "end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"
+]
+
+
+class PromptRequest(Extensible, frozen=True):
+    """`session/prompt`: what the user says."""
+
+    session_id: str
+    prompt: tuple[ContentBlock, ...]
+
+
+class PromptResponse(Extensible, frozen=True):
+    """The turn is over, and why."""
+
+    stop_reason: StopReason
+
+
+class CancelNotification(Extensible, frozen=True):
+    """`session/cancel`: end the running turn; its prompt is answered `cancelled`."""
+
+    session_id: str

@@ -16,10 +16,9 @@ from msgspec.structs import FieldInfo
 from msgspec.structs import fields as struct_fields
 
 from acphold.errors import InvalidParamsError
-from acphold.schema.decode import REFUSED, decoder
-from acphold.schema.scan import repaired, repaired_name
-from acphold.schema.shapes import Lenience, Otherwise
+from acphold.schema.shapes import REFUSED, Lenience, Otherwise, decoder
 from acphold.schema.splice import items, members
+from acphold.schema.surrogates import repaired, repaired_name
 
 P = TypeVar("P")
 
@@ -33,7 +32,7 @@ class _UnknownTagError(InvalidParamsError):
         self.tag = tag
 
 
-def mended(kind: object, raw: bytes, flaws: list[str], path: str = "$") -> object:
+def salvaged(kind: object, raw: bytes, flaws: list[str], path: str = "$") -> object:
     """The value of `raw`; adds the path of each field that fell back, or item left out, to `flaws`.
 
     Raises InvalidParamsError for what the marks do not forgive.
@@ -82,7 +81,7 @@ def _fallen_back(
     tag = error.tag if isinstance(error, _UnknownTagError) else None
     if otherwise.untagged is not None:
         try:
-            return mended(otherwise.untagged, raw, flaws, path)
+            return salvaged(otherwise.untagged, raw, flaws, path)
         except InvalidParamsError as second:
             if isinstance(error, _UnknownTagError):
                 error = second
@@ -102,12 +101,12 @@ def _rebuilt(kind: object, raw: bytes, flaws: list[str], path: str, reason: str)
     if origin is tuple:
         pieces = _cut(items, raw, path, reason)
         return tuple(
-            mended(options[0], piece, flaws, f"{path}[{index}]")
+            salvaged(options[0], piece, flaws, f"{path}[{index}]")
             for index, piece in enumerate(pieces)
         )
     if origin is dict:
         return {
-            repaired_name(name): mended(options[1], piece, flaws, f"{path}.{name}")
+            repaired_name(name): salvaged(options[1], piece, flaws, f"{path}.{name}")
             for name, piece in _cut(members, raw, path, reason).items()
         }
     return _leaf(kind, raw, flaws, path, reason)
@@ -200,7 +199,7 @@ def _field(hint: object, raw: bytes, flaws: list[str], path: str) -> object:
     try:
         if lenience.skip_items:
             return _good_items(hint, raw, flaws, path)
-        return mended(hint, raw, flaws, path)
+        return salvaged(hint, raw, flaws, path)
     except InvalidParamsError:
         if lenience.on_error or (lenience.on_null and raw == b"null"):
             raise _ForgivenError from None
@@ -218,7 +217,7 @@ def _good_items(hint: object, raw: bytes, flaws: list[str], path: str) -> object
     for index, piece in enumerate(pieces):
         here = f"{path}[{index}]"
         try:
-            good.append(mended(item, piece, flaws, here))
+            good.append(salvaged(item, piece, flaws, here))
         except InvalidParamsError:
             flaws.append(here)
     return tuple(good)
