@@ -16,13 +16,9 @@ def main() -> None:
         from acphold.cli.start import start_wrap
 
         sys.exit(start_wrap(arguments[1:]))
-    if arguments[:1] == ["run"] and not {"-h", "--help"} & set(arguments):
-        from acphold.cli.run import run
+    from acphold.cli import main as command_line
 
-        sys.exit(run(arguments[1:]))
-    from acphold.cli.main import cli
-
-    cli(prog_name="acphold")
+    sys.exit(command_line.main(arguments))
 
 
 if __name__ == "__main__":

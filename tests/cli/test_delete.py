@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ def two(journal: Path) -> Path:
 
 
 def ids(acphold: CommandLine) -> list[str]:
-    return [line.split()[0] for line in acphold.run("list").out.splitlines()[1:]]
+    lines = acphold.run("list", "--json").out.splitlines()
+    return sorted(json.loads(line)["sessionId"] for line in lines)
 
 
 @pytest.mark.usefixtures("two")
@@ -57,7 +59,7 @@ def test_one_id_that_fits_nothing_keeps_them_all(acphold: CommandLine) -> None:
 @pytest.mark.usefixtures("two")
 def test_ctrl_c_at_the_question_deletes_nothing(acphold: CommandLine) -> None:
     done = acphold.on_terminal("delete", "aa-1", interrupted_at=b"Delete 1 session?")
-    assert done.code != 0
+    assert done.code == 130
     assert "Delete 1 session?" in done.out
     assert "Deleted" not in done.out
     assert len(ids(acphold)) == 2

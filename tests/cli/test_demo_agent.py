@@ -54,7 +54,7 @@ class Talk:
 def talk() -> Iterator[Talk]:
     """The agent, started."""
     with subprocess.Popen(
-        [sys.executable, "-m", "acphold.cli.demo_agent"],
+        [sys.executable, "-m", "acphold", "demo-agent"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

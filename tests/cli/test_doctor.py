@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
 
-DEMO_AGENT = (sys.executable, "-m", "acphold.cli.demo_agent")
+DEMO_AGENT = (sys.executable, "-m", "acphold", "demo-agent")
 
 
 def test_a_whole_journal_and_an_agent_that_answers_are_well(
@@ -75,3 +76,17 @@ def test_an_agent_that_does_not_answer_is_a_problem(
     done = acphold.run("doctor", "--", *command)
     assert done.code == 1
     assert words in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_ctrl_c_leaves_at_once_whatever_the_agent_does(acphold: CommandLine, columns: int) -> None:
+    began = time.monotonic()
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    done = acphold.on_terminal(
+        "doctor",
+        *("--start-timeout", "50", "--", sys.executable, "-c", deaf),
+        columns=columns,
+        interrupted_at=b"to introduce itself, 50 s",
+    )
+    assert done.code == 130
+    assert time.monotonic() - began < 10

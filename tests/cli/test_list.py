@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.list import HEADINGS, fitted
+from acphold.cli.list import COLUMNS, fitted
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember
 
@@ -63,21 +63,32 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
 @pytest.mark.usefixtures("three")
 def test_without_a_terminal_the_table_is_aligned_and_plain(acphold: CommandLine) -> None:
     heading, second, first = acphold.run("list").out.splitlines()
-    assert heading.split() == [*HEADINGS]
-    assert second.index("Second") == first.index("First") == heading.index("TITLE")
+    assert heading.split() == [column.heading for column in COLUMNS]
+    assert second.index("Second") == first.index("First") == heading.index("TITLE") == 0
+    assert second.index("/else") == first.index("/home/me") == heading.index("FOLDER")
 
 
 @pytest.mark.usefixtures("three")
 def test_the_ids_shown_are_the_shortest_that_fit_one_session_only(acphold: CommandLine) -> None:
-    lines = acphold.run("list", "--all").out.splitlines()[1:]
-    assert [line.split()[0] for line in lines] == ["aaaaaaaa-2", "cccccccc", "aaaaaaaa-1"]
+    heading, *lines = acphold.run("list", "--all").out.splitlines()
+    assert [line[heading.index("ID") :].split()[0] for line in lines] == [
+        "aaaaaaaa-2",
+        "cccccc",
+        "aaaaaaaa-1",
+    ]
 
 
 @pytest.mark.usefixtures("three")
-def test_on_a_terminal_the_table_has_colours_and_fits(acphold: CommandLine) -> None:
-    shown = acphold.on_terminal("list", columns=80)
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_on_a_terminal_the_table_fits_and_begins_with_the_title(
+    acphold: CommandLine, columns: int
+) -> None:
+    shown = acphold.on_terminal("list", columns=columns)
     assert "\x1b[36maaaaaaaa-2" in shown.out
-    assert max(map(len, shown.plain.splitlines())) <= 80
+    heading, second, first = shown.plain.splitlines()
+    assert heading.split()[:4] == ["TITLE", "ID", "AGE", "FOLDER"]
+    assert (second.split()[0], first.split()[0]) == ("Second", "First")
+    assert max(map(len, shown.plain.splitlines())) <= columns
 
 
 @pytest.mark.usefixtures("three")
@@ -105,10 +116,20 @@ def test_a_title_cannot_play_tricks_on_the_terminal(acphold: CommandLine, journa
     assert "\\x1b[31mred\\x07 and a line" in acphold.run("list").out
 
 
-def test_a_narrow_terminal_shortens_folders_and_then_titles() -> None:
-    row = ("id", "just now", "7", "agent", "/a/very/long/folder/name", "A title of some length")
-    narrow = fitted([HEADINGS, row], 60)[1]
-    assert narrow[:4] == row[:4]
-    assert narrow[4] == "/a/ver…/name"
-    assert narrow[5].endswith("…")
-    assert fitted([row], 200) == [row]
+ROW = ["A title of some length", "3f9a", "3m", "acphold", "an-agent-of-some-length", "7"]
+
+
+def test_a_narrow_terminal_has_less_columns_and_then_shorter_titles() -> None:
+    assert fitted([ROW], 100)[1] == [*ROW[:4], "an-agent-of-some-…", "7"]
+    assert fitted([ROW], 60) == [["TITLE", "ID", "AGE", "FOLDER"], ROW[:4]]
+    assert fitted([ROW], 40)[1] == ["A title of some le…", *ROW[1:4]]
+
+
+def test_a_title_keeps_some_columns_on_the_narrowest_terminal() -> None:
+    assert fitted([ROW], 10)[1][0] == "A title of…"
+
+
+def test_on_a_terminal_a_folder_is_its_last_name(acphold: CommandLine, journal: Path) -> None:
+    remember(journal, "s", prompt("x"), cwd="/a/very/long/folder/name/project")
+    assert acphold.on_terminal("list", columns=60).plain.splitlines()[1].split()[-1] == "project"
+    assert "/a/very/long/folder/name/project" in acphold.run("list").out

@@ -6,42 +6,53 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 from acphold import __version__
-from acphold.cli.exits import MEANINGS, Exit, exit_code
-from acphold.cli.main import COMMANDS, cli
+from acphold.cli.command_line import MEANINGS, Exit
+from acphold.cli.main import COMMANDS, exit_code, main, parser
 from acphold.errors import AcpholdError, AgentStartError, UnknownSessionError
 from tests.cli.command_line import CommandLine
 
+WITHOUT_JOURNAL = {"demo", "demo-agent", "mcp-bridge"}
 
-def command(name: str) -> click.Command:
-    found = cli.get_command(click.Context(cli), name)
-    assert found is not None
-    return found
+
+def flags(name: str) -> set[str]:
+    """The options of a command."""
+    return {flag for action in parser(name)._actions for flag in action.option_strings}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_and_every_option_has_help(name: str) -> None:
-    found = command(name)
-    assert found.name == name
-    assert found.help
-    options = [param for param in found.params if isinstance(param, click.Option)]
-    assert [option.name for option in options if not option.help] == []
+def test_every_command_and_every_argument_has_help(name: str) -> None:
+    found = parser(name)
+    assert found.description
+    assert [action.dest for action in found._actions if not action.help] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_shows_every_option_of_it(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    shown = capsys.readouterr().out
+    assert all(flag in shown for flag in flags(name))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_line_in_the_list_of_commands_begins_the_help_of_the_command(name: str) -> None:
-    help_text = command(name).help or ""
-    summary = COMMANDS[name].summary
-    assert help_text.startswith(summary.removesuffix("."))
+    assert (parser(name).description or "").startswith(COMMANDS[name].summary.removesuffix("."))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_uses_a_journal_takes_its_url(name: str) -> None:
-    options = {param.name for param in command(name).params}
-    assert "journal" in options or name in ("demo", "mcp-bridge")
+    assert ("--journal" in flags(name)) == (name not in WITHOUT_JOURNAL)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_help_fits_a_narrow_terminal(acphold: CommandLine, columns: int) -> None:
+    shown = acphold.on_terminal("list", "--help", columns=columns)
+    assert max(map(len, shown.plain.splitlines())) <= columns
 
 
 def test_the_help_names_every_command_and_every_exit_code(acphold: CommandLine) -> None:
@@ -53,15 +64,21 @@ def test_the_help_names_every_command_and_every_exit_code(acphold: CommandLine) 
         assert f"{code.value}  {meaning}" in done.out
 
 
+def test_without_a_command_the_help_goes_to_stderr(acphold: CommandLine) -> None:
+    done = acphold.run()
+    assert (done.code, done.out) == (2, "")
+    assert done.err == acphold.run("--help").out
+
+
 def test_every_exit_code_has_a_meaning() -> None:
     assert set(MEANINGS) == set(Exit)
 
 
 def test_help_and_version_import_no_command() -> None:
     code = (
-        "import sys; from acphold.cli.main import cli\n"
-        "cli(['--help'], standalone_mode=False)\n"
-        "heavy = {'rich', 'asyncio', 'msgspec', 'sqlite3', 'acphold.cli.list'}\n"
+        "import sys; from contextlib import suppress; from acphold.cli.main import main\n"
+        "with suppress(SystemExit): main(['--help'])\n"
+        "heavy = {'click', 'rich', 'asyncio', 'msgspec', 'sqlite3', 'acphold.cli.list'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
@@ -74,7 +91,32 @@ def test_the_version_is_printed(acphold: CommandLine) -> None:
 
 def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
     done = acphold.run("lst")
-    assert (done.code, "No such command 'lst'" in done.err) == (2, True)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "acphold: no command 'lst' (`list`?); see `acphold --help`\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["list", "--no-such"], "unrecognized arguments: --no-such; see `acphold list --help`"),
+        (["list", "--limit", "0"], "--limit: '0': a whole number above 0 is required; see"),
+        (["list", "--lim", "1"], "unrecognized arguments: --lim 1; see `acphold list --help`"),
+        (["show"], "the following arguments are required: ID; see `acphold show --help`"),
+        (["doctor", "gemini", "--acp"], "behind `--`: acphold doctor -- gemini --acp"),
+        (["wrap", "gemini", "--acp"], "behind `--`: acphold wrap -- gemini --acp"),
+        (["wrap", "gemini", "--", "x"], "behind `--`: acphold wrap -- gemini x"),
+        (["wrap"], "no agent command behind `--`"),
+        (["wrap", "--"], "no agent command behind `--`"),
+    ],
+)
+def test_a_command_line_that_cannot_be_used_is_one_line_on_stderr(
+    acphold: CommandLine, arguments: list[str], sentence: str
+) -> None:
+    done = acphold.run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"acphold {arguments[0]}: ")
+    assert sentence in done.err
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["list", "show", "delete"])

@@ -29,12 +29,13 @@ async def kept(journal: Path) -> str:
 def acphold(command: str, journal: Path, session: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the page on this journal; the id on the page stands for the session."""
     words = [session if word == "3f9a" else word for word in shlex.split(command)]
-    words = [sys.executable if word == "python" else word for word in words]
     if "sqlite:////tmp/other.db" in words:
         words[words.index("sqlite:////tmp/other.db")] = f"sqlite:///{journal}"
     if words[0] == "delete":
         words.append("--yes")  # there is no terminal to ask on
-    env = os.environ | {"ACPHOLD_JOURNAL": str(journal)}
+    # The command itself is on PATH for who installed it; here it is beside the interpreter.
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    env = os.environ | {"ACPHOLD_JOURNAL": str(journal), "PATH": path}
     return subprocess.run(
         [sys.executable, "-m", "acphold", *words],
         capture_output=True,

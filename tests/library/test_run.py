@@ -100,9 +100,9 @@ async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "code", "why"),
     [
-        ((), 2, "one agent is wanted"),
-        (("a", "b"), 2, "one agent is wanted"),
-        (("my_agent", "--what"), 2, "option --what not recognized"),
+        ((), 2, "arguments are required: MODULE:NAME"),
+        (("a", "b"), 2, "unrecognized arguments: b"),
+        (("my_agent", "--what"), 2, "unrecognized arguments: --what"),
         (("my_agent", "--mcp-timeout", "no"), 2, "a number of seconds above 0"),
         (("missing.py",), 5, "missing.py cannot be imported"),
         (("missing_module",), 5, "No module named 'missing_module'"),

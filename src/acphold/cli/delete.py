@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import click
-
-from acphold.cli.exits import Exit
-from acphold.cli.journals import journal_option, opened
-from acphold.cli.look import counted, on_one_line
-from acphold.cli.when import age
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.journals import opened
+from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.journal import Journal, SessionRow
 from acphold.journal.sessions import now_ms
 
 
-@click.command(name="delete")
-@click.argument("session_ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask.")
-@journal_option
-@click.pass_context
-def command(ctx: click.Context, session_ids: tuple[str, ...], sure: bool, journal: str) -> None:
+def parser() -> Parser:
+    """The arguments of `delete`."""
+    made = Parser(delete, "delete", "[OPTIONS] ID...")
+    made.add_argument(
+        "session_ids", metavar="ID", nargs="+", help="a session's id, or its beginning"
+    )
+    made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
+    add_journal(made)
+    return made
+
+
+def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     """Delete sessions for good.
 
     Each ID may be any prefix of a session's id that fits only one; if one of them fits none or
@@ -28,26 +31,33 @@ def command(ctx: click.Context, session_ids: tuple[str, ...], sure: bool, journa
     What the agent keeps by itself stays where it is, but is not listed by acphold again.
     """
     if not sure and not sys.stdin.isatty():
-        ctx.fail("there is no terminal to ask on; say --yes to delete")
+        raise UsageError("there is no terminal to ask on; say --yes to delete")
     found = asyncio.run(_found(journal, session_ids))
     # Asked outside of any event loop, which would keep a Ctrl-C to itself until it is too late.
-    if not sure and not click.confirm(f"Delete {counted(len(found), 'session')}?", err=True):
-        click.echo("Nothing was deleted.", err=True)
-        ctx.exit(Exit.ERROR)
+    if not sure and not _confirmed(f"Delete {counted(len(found), 'session')}?"):
+        print("Nothing was deleted.", file=sys.stderr)
+        return Exit.ERROR
     asyncio.run(_delete(journal, found))
-    click.echo(f"Deleted {counted(len(found), 'session')}.")
+    print(f"Deleted {counted(len(found), 'session')}.")
+    return Exit.OK
 
 
-async def _found(location: str, session_ids: tuple[str, ...]) -> list[str]:
+def _confirmed(question: str) -> bool:
+    """The person's answer; no answer is a no."""
+    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+async def _found(location: str | None, session_ids: list[str]) -> list[str]:
     """The ids that are meant, each of them shown to the person."""
     async with opened(location) as journal:
         rows = {(row := await journal.resolve(given)).session_id: row for given in session_ids}
         for row in rows.values():
-            click.echo(await _described(journal, row), err=True)
+            print(await _described(journal, row), file=sys.stderr)
     return list(rows)
 
 
-async def _delete(location: str, session_ids: list[str]) -> None:
+async def _delete(location: str | None, session_ids: list[str]) -> None:
     async with opened(location) as journal:
         for session_id in session_ids:
             await journal.delete(session_id)

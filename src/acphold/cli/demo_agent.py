@@ -1,11 +1,7 @@
-"""A scripted agent without any session support of its own: what `acphold demo` wraps.
+"""`acphold demo-agent`: a scripted agent, which `acphold demo` wraps and anybody may try.
 
 It streams a thought, a plan, words and a tool call with a diff, and asks for permission. It can
-neither list nor load sessions, and forgets everything when it ends. Run it with
-`python -m acphold.cli.demo_agent`; it needs nothing but the standard library.
-
-Words in a prompt steer it: `slow` (counts until it is cancelled or killed), `quick` (only an
-echo), `crash` (exits in mid-turn), `recall` (repeats what it knows of the conversation).
+neither list nor load sessions, and forgets everything when it ends.
 """
 
 from __future__ import annotations
@@ -16,6 +12,8 @@ import sys
 import threading
 import time
 from typing import Any
+
+from acphold.cli.command_line import Exit, Parser
 
 Json = dict[str, Any]
 
@@ -28,6 +26,32 @@ DIFF = {
     "oldText": 'print("hi")\n',
     "newText": 'print("Hello, friend!")\n',
 }
+
+
+def parser() -> Parser:
+    """It takes no arguments."""
+    return Parser(demo_agent, "demo-agent", "")
+
+
+def demo_agent() -> int:
+    """A scripted agent to try acphold with, offline.
+
+    It speaks ACP on stdio and has no sessions of its own: put it behind `acphold wrap`.
+
+      acphold wrap -- acphold demo-agent
+
+    Words in a prompt steer it: `slow` (counts until it is cancelled or killed), `quick` (only an
+    echo), `crash` (exits in mid-turn), `recall` (repeats what it knows of the conversation).
+    Without one of them it edits a file that does not exist, and asks for permission first.
+    """
+    if sys.stdin.isatty():
+        print(
+            "acphold demo-agent: this is an ACP agent and waits for an editor on stdin; name "
+            "`acphold wrap -- acphold demo-agent` in your editor's settings",
+            file=sys.stderr,
+        )
+    DemoAgent().serve()
+    return Exit.OK
 
 
 class Client:
@@ -84,7 +108,11 @@ class DemoAgent:
     def serve(self) -> None:
         """Answer until stdin ends."""
         for line in sys.stdin:
-            message = json.loads(line)
+            try:
+                message = json.loads(line)
+            except ValueError:
+                self._client.refuse({"id": None}, -32700, "not JSON")
+                continue
             if "method" not in message:
                 self._client.take_answer(message)
             else:
@@ -230,7 +258,3 @@ class Turn:
     def _update(self, **update: object) -> None:
         params = {"sessionId": self._session.id, "update": update}
         self._client.send(method="session/update", params=params)
-
-
-if __name__ == "__main__":
-    DemoAgent().serve()

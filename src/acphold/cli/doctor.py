@@ -3,50 +3,80 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import os
+import platform
+import shutil
+import signal
+import sqlite3
+import stat
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
-import click
+import msgspec
+from msgspec import Struct
 from rich.text import Text
 
-from acphold.cli.checkup import Finding, checked_installation, checked_journal
-from acphold.cli.exits import Exit
-from acphold.cli.introduction import checked_agent
-from acphold.cli.journals import journal_option
+from acphold import __version__
+from acphold.agents.wrapped import ProcessAgent
+from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
+from acphold.cli.journals import opened, path_of, sessions
 from acphold.cli.layout import Beside
-from acphold.cli.look import console, counted, visible
+from acphold.cli.terminal_text import console, counted, folder, on_one_line, size, visible
+from acphold.errors import AcpholdError, MethodNotFoundError, RemoteError
+from acphold.journal import Journal, ListFilter
+from acphold.rpc import NotificationReceived
+from acphold.schema import (
+    PROTOCOL_VERSION,
+    AgentCapabilities,
+    Implementation,
+    InitializeRequest,
+    InitializeResponse,
+    decode,
+    encode,
+)
+from acphold.server.capabilities import with_ours
 
 GUTTER = 5
 """Columns for the marks."""
 
+LITTLE_SPACE = 64 << 20
+"""Bytes free on the journal's disk below which it is time to make room."""
 
-@click.command(name="doctor", options_metavar="[OPTIONS]")
-@click.option(
-    "--start-timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="For the agent to answer `initialize`.",
-)
-@journal_option
-@click.argument("agent", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def command(
-    ctx: click.Context, /, start_timeout: float, journal: str, agent: tuple[str, ...]
-) -> None:
+
+def parser() -> Parser:
+    """The arguments of `doctor`."""
+    made = Parser(doctor, "doctor", "[OPTIONS] [-- CMD...]", runs_program=True)
+    add_start_timeout(made)
+    add_journal(made)
+    return made
+
+
+def doctor(*, start_timeout: float, journal: str | None, program: tuple[str, ...]) -> int:
     """Check this installation, the journal and an agent.
 
     With `-- CMD` the agent is started as `acphold wrap -- CMD` would start it, and asked what
     it can do. The exit code is 1 when something is wrong; each problem says what to do.
     """
+    signal.signal(signal.SIGINT, _leave)
     report = Report()
     report.section("Installation", checked_installation())
+    report.wait_for("every page and every history of the journal")
     report.section("Journal", checked_journal(journal))
-    if agent:
-        report.section("Agent", asyncio.run(checked_agent(agent, start_timeout)))
+    if program:
+        report.wait_for(f"{program[0]} to introduce itself, {start_timeout:g} s at most")
+        report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
     report.sum_up()
-    if report.problems:
-        ctx.exit(Exit.ERROR)
+    return Exit.ERROR if report.problems else Exit.OK
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Leave at once: nothing here has to be finished, and the guardian ends the agent."""
+    sys.stdout.flush()
+    os._exit(Exit.INTERRUPTED)
 
 
 class Report:
@@ -63,6 +93,11 @@ class Report:
             self._put("✗" if finding.advice else "✓", finding)
         self._console.print()
 
+    def wait_for(self, what: str) -> None:
+        """What takes a while, for whoever looks on."""
+        if self._console.is_terminal:
+            self._console.print(Text(visible(f"… {what}; Ctrl-C leaves"), "faint"))
+
     def _put(self, mark: str, finding: Finding) -> None:
         style = "bad" if finding.advice else "good"
         text = Text(visible(finding.text), "bad" if finding.advice else "")
@@ -77,3 +112,215 @@ class Report:
             self._console.print(Text(f"{counted(self.problems, 'problem')} found", "bad"))
         else:
             self._console.print(Text("All is well", "good"))
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at; with `advice` it is wrong, and that is what to do."""
+
+    text: str
+    advice: str = ""
+
+
+# -- this installation ----------------------------------------------------------------------
+
+
+def checked_installation() -> list[Finding]:
+    """Versions, and whether editors find us."""
+    return [
+        Finding(f"acphold {__version__}, msgspec {msgspec.__version__}"),
+        Finding(f"Python {platform.python_version()}, {folder(sys.executable)}"),
+        _sqlite(),
+        _on_path(),
+    ]
+
+
+def _sqlite() -> Finding:
+    version = f"SQLite {sqlite3.sqlite_version}"
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")
+    except sqlite3.OperationalError:
+        return Finding(
+            f"{version} of this Python has no full-text search (FTS5)",
+            "install acphold with another Python; those of python.org and uv have it",
+        )
+    finally:
+        connection.close()
+    return Finding(f"{version}, with full-text search (FTS5)")
+
+
+def _on_path() -> Finding:
+    found = shutil.which("acphold")
+    if found is not None:
+        return Finding(f"the command is {folder(found)}")
+    return Finding(
+        f"`acphold` is not on PATH: in an editor's settings write {sys.executable} -m acphold"
+    )
+
+
+# -- the journal ----------------------------------------------------------------------------
+
+
+def checked_journal(location: str | None) -> list[Finding]:
+    """Where it is, what is in it, and whether it is whole and private."""
+    try:
+        path = Path(path_of(location))
+        if not path.exists():
+            none = Finding(f"none yet at {folder(str(path))}; the first session makes it")
+            return [none, *_room(path)]
+        inside = asyncio.run(_looked_inside(location, path))
+    except AcpholdError as error:
+        return [_problem(error)]
+    return [Finding(f"{folder(str(path))}, {_sizes(path)}"), *inside, *_private(path), *_room(path)]
+
+
+async def _looked_inside(location: str | None, path: Path) -> list[Finding]:
+    async with opened(location) as journal:
+        return [Finding(await _contents(journal)), *_whole(path, await journal.damage())]
+
+
+def _problem(error: AcpholdError) -> Finding:
+    """Errors of the journal say both what is wrong and, behind the last semicolon, what to do."""
+    what, _, advice = str(error).rpartition("; ")
+    return Finding(what, advice) if what else Finding(advice, "see docs/operations.md")
+
+
+def _sizes(path: Path) -> str:
+    log = path.with_name(f"{path.name}-wal")
+    waiting = log.stat().st_size if log.exists() else 0
+    return f"{size(path.stat().st_size)}, and {size(waiting)} in its write-ahead log"
+
+
+async def _contents(journal: Journal) -> str:
+    prompted = unprompted = 0
+    async for row in sessions(journal, ListFilter(include_unprompted=True)):
+        prompted += row.prompted
+        unprompted += not row.prompted
+    rest = f", {unprompted} more without a prompt" if unprompted else ""
+    return counted(prompted, "session") + rest
+
+
+def _whole(path: Path, damage: list[str]) -> list[Finding]:
+    if not damage:
+        return [Finding("it is whole: every page and every history was read")]
+    advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
+    return [Finding(on_one_line(sentence), advice) for sentence in damage]
+
+
+def _private(path: Path) -> list[Finding]:
+    """Whether others can read the conversations, or put another file in their place."""
+    mode, above = (stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent))
+    findings = []
+    if mode & 0o077:
+        findings.append(Finding(f"others can read it: mode {mode:04o}", f"chmod 600 {path}"))
+    if above & 0o022 and not above & stat.S_ISVTX:
+        findings.append(
+            Finding(
+                f"others can replace it: its folder has mode {above:04o}",
+                f"chmod 700 {path.parent}, or move the journal to a folder of its own",
+            )
+        )
+    return findings or [Finding(f"it is private: mode {mode:04o}, its folder {above:04o}")]
+
+
+def _room(path: Path) -> list[Finding]:
+    """Whether there is a folder to write to, and space."""
+    place = next(parent for parent in path.parents if parent.exists())
+    if not os.access(place, os.W_OK | os.X_OK):
+        return [
+            Finding(
+                f"{folder(str(place))} cannot be written to",
+                "make it writable, or name another journal with --journal",
+            )
+        ]
+    free = shutil.disk_usage(place).free
+    if free < LITTLE_SPACE:
+        return [Finding(f"only {size(free)} are free on its disk", "make room there")]
+    return [Finding(f"{size(free)} are free on its disk")]
+
+
+# -- the agent ------------------------------------------------------------------------------
+
+
+async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Finding]:
+    """Start it as `wrap` does, introduce ourselves, end it; `start_timeout` in seconds."""
+    agent = ProcessAgent(command, _Deaf(), start_timeout=start_timeout)
+    began = time.monotonic()
+    try:
+        answer = await agent.initialize(_INTRODUCTION)
+    except AcpholdError as error:
+        refused = f"{command[0]} refused `initialize`: " if isinstance(error, RemoteError) else ""
+        return [Finding(on_one_line(f"{refused}{error}"), _ADVICE)]
+    finally:
+        await agent.aclose()
+    return _met(command, answer, time.monotonic() - began)
+
+
+def _met(command: Sequence[str], answer: bytes, seconds: float) -> list[Finding]:
+    raw = decode(InitializeResponse, answer).value
+    own = session_methods(raw.agent_capabilities)
+    shown = session_methods(decode(InitializeResponse, with_ours(answer)).value.agent_capabilities)
+    added = [method for method in shown if method not in own]
+    findings = [
+        Finding(f"{_name(raw.agent_info, command)} answered in {seconds:.2f} s"),
+        Finding(f"by itself: {', '.join(own) or 'no session method but new and prompt'}"),
+        Finding(f"acphold adds: {', '.join(added) or 'what a journal keeps that it may lose'}"),
+        Finding(_afterwards(own)),
+    ]
+    if raw.auth_methods:
+        names = ", ".join(on_one_line(method.name) for method in raw.auth_methods)
+        findings.append(Finding(f"it may ask to sign in first: {names}"))
+    return findings
+
+
+def session_methods(can: AgentCapabilities) -> list[str]:
+    """The methods on existing sessions that an agent offers."""
+    sessions = can.session_capabilities
+    offered = {
+        "session/list": sessions.list,
+        "session/load": can.load_session or None,
+        "session/resume": sessions.resume,
+        "session/close": sessions.close,
+        "session/delete": sessions.delete,
+    }
+    return [method for method, capability in offered.items() if capability is not None]
+
+
+def _afterwards(own: Sequence[str]) -> str:
+    for method in ("session/resume", "session/load"):
+        if method in own:
+            return f"after a restart it gets its own session back, by {method}"
+    return "after a restart it is handed the earlier conversation with the next prompt"
+
+
+def _name(info: Implementation | None, command: Sequence[str]) -> str:
+    if info is None:
+        return on_one_line(command[0])
+    return on_one_line(f"{info.title or info.name} {info.version}")
+
+
+_ADVICE = (
+    "run the command by itself: an ACP agent waits silently for JSON on stdin. Does it need "
+    "another argument, like --acp, or the full path of a program?"
+)
+
+
+class _Deaf:
+    """Hears nothing of what the agent reports: there is no session yet."""
+
+    async def on_updates(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None:
+        return None
+
+    async def on_notification(self, notification: NotificationReceived) -> None:
+        return None
+
+    async def on_request(self, method: str, params: bytes) -> bytes:
+        raise MethodNotFoundError(method)
+
+
+_INTRODUCTION = encode(
+    InitializeRequest(
+        protocol_version=PROTOCOL_VERSION,
+        client_info=Implementation(name="acphold-doctor", version=__version__),
+    )
+)

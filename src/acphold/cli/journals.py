@@ -1,43 +1,52 @@
-"""The journal a command works on: the option that names it, opening it, reading it in pages."""
+"""The journal that a command works on: opened, and read in pages."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
-import click
+from acphold.journal import Entry, Journal, ListFilter, ListKey, SessionRow, SqliteJournal
+from acphold.journal.location import default_location, journal_path
 
-from acphold.journal import Entry, Journal, SqliteJournal, default_location
-from acphold.journal.location import VARIABLE, journal_path
-
-F = TypeVar("F", bound=Callable[..., object])
+PAGE = 200
+"""Sessions asked of the journal at once."""
 
 
-def journal_option(function: F) -> F:
-    """`--journal URL`, which a command gets as `journal`: what it says, else the default place."""
-    return click.option(
-        "--journal",
-        metavar="URL",
-        callback=lambda ctx, param, value: value or default_location(),
-        help=f"The journal: a path, or sqlite:////absolute/path ({VARIABLE}).",
-    )(function)
+def path_of(journal: str | None) -> str:
+    """The file that `--journal` names, or the default one; JournalUnavailableError."""
+    return journal_path(journal or default_location())
 
 
-def exists(location: str) -> bool:
+def exists(journal: str | None) -> bool:
     """Whether there is a journal to read, so that looking does not make one."""
-    return os.path.exists(journal_path(location))
+    return os.path.exists(path_of(journal))
 
 
 @asynccontextmanager
-async def opened(location: str) -> AsyncIterator[Journal]:
+async def opened(journal: str | None) -> AsyncIterator[SqliteJournal]:
     """The journal for the block; JournalUnavailableError when there is none yet."""
-    journal = SqliteJournal.open(location, create=False)
+    found = SqliteJournal.open(path_of(journal), create=False)
     try:
-        yield journal
+        yield found
     finally:
-        await journal.aclose()
+        await found.aclose()
+
+
+async def sessions(
+    journal: Journal, wanted: ListFilter, limit: int | None = None
+) -> AsyncIterator[SessionRow]:
+    """The sessions that are wanted, newest first, `limit` of them at most."""
+    after: ListKey | None = None
+    left = limit
+    while left is None or left > 0:
+        rows = await journal.page(wanted, after, PAGE if left is None else min(PAGE, left))
+        for row in rows:
+            yield row
+        if not rows:
+            return
+        after = rows[-1].key
+        left = None if left is None else left - len(rows)
 
 
 async def entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:

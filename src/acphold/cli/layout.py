@@ -1,15 +1,216 @@
-"""Two ways to lay a transcript out: beside a gutter on a terminal, as plain text elsewhere."""
+"""What a transcript looks like: its scenes as passages, on a terminal and as plain text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TextIO
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO, assert_never
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import Heading, Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from acphold.cli.painting import Painted
+from acphold.cli.terminal_text import counted, on_one_line, size, visible
+from acphold.cli.transcript import ModeChanged, Noticed, Planned, Scene, TurnOver
+from acphold.errors import InvalidParamsError
+from acphold.journal.timeline import Message, ToolCall
+from acphold.journal.updates import encode_object
+from acphold.schema import (
+    AudioContent,
+    BlobResourceContents,
+    Content,
+    ContentBlock,
+    Diff,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    Terminal,
+    TextContent,
+    ToolCallContent,
+    UnknownContent,
+    UnknownToolContent,
+    decode,
+    decode_blocks,
+)
+from acphold.schema.tool_calls import ToolCallPatch
+
+OUTPUT_LINES = 20
+"""Lines of one tool's output that are shown unless all are asked for."""
+
+DIFF_LINES = 5000
+"""Lines of a file beyond which two versions are not compared: that takes too long."""
+
+LABELS = {"user": ("you", "you"), "agent": ("agent", "agent"), "thought": ("thought", "thought")}
+"""Label and style, by who speaks."""
+
+STATUS_MARKS = {
+    "pending": ("○", "faint"),
+    "in_progress": ("◐", "busy"),
+    "completed": ("●", "good"),
+    "failed": ("✗", "bad"),
+}
+
+ENDINGS = {
+    "end_turn": ("ended", "faint"),
+    "cancelled": ("cancelled", "busy"),
+    "interrupted": ("interrupted: a crash or a kill cut it off", "bad"),
+    "open": ("not over: it runs, or was cut off and not loaded since", "busy"),
+    "max_tokens": ("stopped: the model's limit of tokens", "busy"),
+    "max_turn_requests": ("stopped: the limit of requests in one turn", "busy"),
+    "refusal": ("refused", "busy"),
+}
+
+
+class Passage(Struct, frozen=True):
+    """A label and what stands beside it; with `markdown` the lines are Markdown to be laid out."""
+
+    label: str
+    style: str
+    lines: Sequence[Text]
+    markdown: bool = False
+
+
+def passage(scene: Scene, *, full: bool = False) -> Passage:
+    """How a scene looks; long output is cut unless `full`."""
+    match scene:
+        case Message():
+            label, style = LABELS[scene.role]
+            lines = _lines(block_text(scene.content), "thought" if scene.role == "thought" else "")
+            return Passage(label, style, lines, markdown=scene.role == "agent")
+        case ToolCall():
+            return Passage("tool", "tool", list(_tool(scene, full=full)))
+        case Planned():
+            return Passage("plan", "plan", [_step(step.status, step.text) for step in scene.steps])
+        case Noticed():
+            said = ". ".join(filter(None, (scene.title, scene.description)))
+            return Passage("notice", "acphold", _lines(said))
+        case ModeChanged():
+            return Passage("mode", "faint", _lines(scene.mode))
+        case TurnOver():
+            words, style = ENDINGS.get(scene.how, (scene.how or "ended", "faint"))
+            if scene.how == "error":
+                words, style = f"failed: {scene.detail}", "bad"
+            return Passage("turn", "faint", _lines(words, style))
+        case _:
+            assert_never(scene)
+
+
+def _lines(text: str, style: str = "") -> list[Text]:
+    return [Text(line, style) for line in visible(text).splitlines()]
+
+
+def _step(status: str, text: str) -> Text:
+    mark, style = STATUS_MARKS.get(status, ("○", "faint"))
+    return Text.assemble((f"{mark} ", style), on_one_line(text))
+
+
+# -- tool calls -----------------------------------------------------------------------------
+
+
+def _tool(call: ToolCall, *, full: bool) -> Iterator[Text]:
+    mark, style = STATUS_MARKS.get(call.status, ("○", "faint"))
+    title = on_one_line(call.title or call.tool_call_id)
+    status = on_one_line(call.status.replace("_", " "))
+    yield Text.assemble(
+        (f"{mark} ", style), title, (f"  {on_one_line(call.kind)} · ", "faint"), (status, style)
+    )
+    for item in _tool_content(call):
+        lines = list(_output(item))
+        shown = lines if full else lines[:OUTPUT_LINES]
+        for line in shown:
+            yield Text("  ").append_text(line)
+        if len(lines) > len(shown):
+            more = counted(len(lines) - len(shown), "more line")
+            yield Text(f"  … {more}; --full shows them", "faint")
+
+
+def _tool_content(call: ToolCall) -> Sequence[ToolCallContent]:
+    whole = encode_object({**call.fields, "toolCallId": b'""'})
+    try:
+        return decode(ToolCallPatch, whole).value.content or ()
+    except InvalidParamsError:
+        return ()
+
+
+def _output(item: ToolCallContent) -> Iterable[Text]:
+    match item:
+        case Content(content=block):
+            return _lines(_block(block))
+        case Diff():
+            return _diff(item)
+        case Terminal(terminal_id=terminal):
+            return _lines(f"[terminal {terminal}]", "faint")
+        case UnknownToolContent(kind=kind):
+            return _lines(f"[{kind}]", "faint")
+        case _:
+            assert_never(item)
+
+
+def _diff(diff: Diff) -> Iterator[Text]:
+    old = [] if diff.old_text is None else visible(diff.old_text).splitlines()
+    new = visible(diff.new_text).splitlines()
+    yield Text(on_one_line(diff.path), "heading")
+    if max(len(old), len(new)) > DIFF_LINES:
+        yield Text(f"{counted(len(old), 'line')} became {counted(len(new), 'line')}", "faint")
+        return
+    # The first two lines would only name the file again.
+    for line in list(difflib.unified_diff(old, new, lineterm=""))[2:]:
+        if line.startswith("@@"):
+            yield from _place(line)
+        else:
+            style = {"+": "added", "-": "removed"}.get(line[0], "")
+            yield Text(f"{line[0]} {line[1:]}", style)
+
+
+def _place(header: str) -> Iterator[Text]:
+    """From which line on the file differs, unless it is the first."""
+    line = re.split("[ ,]", header.partition("+")[2])[0]
+    if line not in ("0", "1"):
+        yield Text(f"line {line}", "faint")
+
+
+# -- content --------------------------------------------------------------------------------
+
+
+def block_text(content: Sequence[bytes]) -> str:
+    """What raw content blocks say; each that is no text is named in a line of its own."""
+    try:
+        blocks = decode_blocks(b"[%b]" % b",".join(content)).value
+    except InvalidParamsError:
+        return ""
+    text = ""
+    for block in blocks:
+        if not isinstance(block, TextContent) and text and not text.endswith("\n"):
+            text += "\n"
+        text += _block(block)
+        if not isinstance(block, TextContent):
+            text += "\n"
+    return text.strip("\n")
+
+
+def _block(block: ContentBlock) -> str:
+    match block:
+        case TextContent(text=text):
+            return text
+        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
+            return f"[{kind}, {size(len(data) * 3 // 4)}]"
+        case ResourceLink(uri=uri):
+            return f"[{uri}]"
+        case EmbeddedResource(resource=resource):
+            inside = resource.blob if isinstance(resource, BlobResourceContents) else resource.text
+            return f"[{resource.uri}, {size(len(inside))}]"
+        case UnknownContent(kind=kind):
+            return f"[{kind}]"
+        case _:
+            assert_never(block)
+
+
+# -- on a page ------------------------------------------------------------------------------
 
 GUTTER = 9
 """Columns for the labels, of which the longest is `thought`."""
@@ -27,9 +228,9 @@ class Plain:
     def head(self, title: str, facts: Sequence[str]) -> None:
         self._stream.write("\n".join(filter(None, [title, *facts])) + "\n")
 
-    def put(self, painting: Painted) -> None:
-        first, *rest = [line.plain.rstrip() for line in painting.lines] or [""]
-        lines = [f"{painting.label}: {first}".rstrip(), *(f"  {line}".rstrip() for line in rest)]
+    def put(self, passage: Passage) -> None:
+        first, *rest = [line.plain.rstrip() for line in passage.lines] or [""]
+        lines = [f"{passage.label}: {first}".rstrip(), *(f"  {line}".rstrip() for line in rest)]
         self._stream.write("\n" + "\n".join(lines) + "\n")
 
 
@@ -45,19 +246,15 @@ class Gutter:
         for fact in facts:
             self._console.print(Text(fact, "faint"))
 
-    def put(self, painting: Painted) -> None:
+    def put(self, passage: Passage) -> None:
         self._console.print()
-        self._console.print(Beside(painting.label, painting.style, body(painting)))
+        self._console.print(Beside(passage.label, passage.style, body(passage)))
 
 
-def body(painting: Painted) -> RenderableType:
+def body(passage: Passage) -> RenderableType:
     """What stands beside the label: prose is laid out, everything else stays as it is."""
-    text = Text("\n").join(painting.lines)
-    if not painting.markdown:
-        return text
-    from acphold.cli.prose import Prose
-
-    return Prose(text.plain)
+    text = Text("\n").join(passage.lines)
+    return Prose(text.plain) if passage.markdown else text
 
 
 class Beside:
@@ -81,3 +278,44 @@ class Beside:
             yield from line
             yield Segment.line()
             label = ""
+
+
+# -- Markdown -------------------------------------------------------------------------------
+
+
+class _PlainHeading(Heading):
+    """Bold where it stands: boxes and centring are too loud for a conversation."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.stylize("heading")
+        yield self.text
+
+
+class Prose(Markdown):
+    """What an agent said. Tags stay to be read, a line that ends stays ended."""
+
+    elements = {**Markdown.elements, "heading_open": _PlainHeading}  # noqa: RUF012 (rich's own)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            "", code_theme="ansi_dark", inline_code_theme="ansi_dark", hyperlinks=False
+        )
+        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+        self.markup = text
+        self.parsed = parser.parse(text)
+        _prepare(self.parsed)
+
+
+def _prepare(tokens: Iterable[Token]) -> None:
+    """End lines where the text does, and show what `&#27;` and its like decode to."""
+    for token in tokens:
+        if token.type == "softbreak":
+            token.type = "hardbreak"
+        token.content = visible(token.content)
+        token.info = visible(token.info)
+        token.attrs = {
+            name: visible(value) if isinstance(value, str) else value
+            for name, value in token.attrs.items()
+        }
+        _prepare(token.children or ())

@@ -5,37 +5,60 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import click
 import msgspec
 
-from acphold.cli.journals import exists, journal_option, opened
-from acphold.cli.look import console, cut, folder, on_one_line, shortened
-from acphold.cli.when import age, iso
+from acphold.cli.command_line import Exit, Parser, above_zero, add_journal
+from acphold.cli.journals import exists, opened, path_of, sessions
+from acphold.cli.terminal_text import (
+    console,
+    cut,
+    folder,
+    iso,
+    on_one_line,
+    short_age,
+    visible,
+    visible_json,
+)
 from acphold.errors import AmbiguousIdError
-from acphold.journal import Journal, ListFilter, ListKey, SessionRow
-from acphold.journal.location import journal_path
+from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.journal.sessions import now_ms
-
-PAGE = 200
-"""Sessions asked of the journal at once."""
 
 TERMINAL_LIMIT = 30
 """Sessions shown on a terminal that was not told how many: the newest are what is looked for."""
 
-SHORT_ID = 8
+SHORT_ID = 6
 """Characters of an id to begin with; more where that is not enough."""
 
-HEADINGS = ("ID", "UPDATED", "MESSAGES", "AGENT", "FOLDER", "TITLE")
-STYLES = ("id", "", "faint", "agent", "faint", "heading")
 
-GAP = 2
-"""Columns between two columns of the table."""
+class Column(NamedTuple):
+    """A column of the table; shown on terminals that are at least `from_width` wide.
 
-LEAST = 12
-"""Columns that a folder and a title keep on a narrow terminal."""
+    `most` is the width to which its cells are cut there; what is left is the title's.
+    """
 
+    heading: str
+    style: str
+    from_width: int = 0
+    most: int = 200
+
+
+COLUMNS = (
+    Column("TITLE", "heading"),
+    Column("ID", "id"),
+    Column("AGE", ""),
+    Column("FOLDER", "faint", most=16),
+    Column("AGENT", "agent", from_width=72, most=18),
+    Column("MESSAGES", "faint", from_width=96),
+)
+
+GAP = "  "
+"""Between two columns."""
+
+LEAST_TITLE = 12
+"""Columns that a title keeps on the narrowest terminal."""
 
 BEGIN = (
     "Sessions begin when your editor starts its agent with `acphold wrap -- CMD`; "
@@ -43,27 +66,39 @@ BEGIN = (
 )
 
 
-@click.command(name="list")
-@click.option("--cwd", metavar="DIR", help="Only sessions of this working directory.")
-@click.option("--agent", metavar="NAME", help="Only sessions of this agent.")
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help=f"At most so many.  [default: {TERMINAL_LIMIT} on a terminal, else all]",
-)
-@click.option("--all", "unprompted", is_flag=True, help="Also those that were never prompted.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@journal_option
-def command(
+def parser() -> Parser:
+    """The arguments of `list`."""
+    made = Parser(list_sessions, "list")
+    made.add_argument("--cwd", metavar="DIR", help="only sessions of this working directory")
+    made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
+    made.add_argument(
+        "--limit",
+        metavar="N",
+        type=above_zero,
+        help=f"at most so many [default: {TERMINAL_LIMIT} on a terminal, else all]",
+    )
+    made.add_argument(
+        "--all", dest="unprompted", action="store_true", help="also those that were never prompted"
+    )
+    made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
+    add_journal(made)
+    return made
+
+
+def list_sessions(
+    *,
     cwd: str | None,
     agent: str | None,
     limit: int | None,
     unprompted: bool,
     as_json: bool,
-    journal: str,
-) -> None:
+    journal: str | None,
+) -> int:
     """List the sessions of the journal, newest first.
+
+    AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
+    part of its working directory on a terminal, and all of it in a pipe. ID is as much of the
+    session's id as `show` and `delete` need.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt
     (ISO 8601, UTC) and messageCount.
@@ -76,43 +111,53 @@ def command(
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
     if not exists(journal):
-        click.echo(f"There is no journal yet at {journal_path(journal)}. {BEGIN}", err=True)
-        return
-    asyncio.run(_list(journal, wanted, limit, as_json=as_json))
-
-
-async def _list(location: str, wanted: ListFilter, limit: int | None, *, as_json: bool) -> None:
-    async with opened(location) as journal:
-        if as_json:
-            async for row in _rows(journal, wanted, limit):
-                sys.stdout.write(_json(row))
-            return
-        # One more than is shown tells whether there are more.
-        rows = [row async for row in _rows(journal, wanted, None if limit is None else limit + 1)]
-        shown = rows[:limit]
-        now = now_ms()
-        lines = [cells(row, await short_id(journal, row.session_id), now) for row in shown]
-    if lines:
-        _print_table(lines)
+        print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
+    elif as_json:
+        asyncio.run(_print_json(journal, wanted, limit))
     else:
-        click.echo(_no_sessions(wanted), err=True)
-    if limit is not None and len(rows) > limit:
-        click.echo(f"There are more; `--limit {limit * 4}` shows them.", err=True)
+        asyncio.run(_print_table(journal, wanted, limit))
+    return Exit.OK
 
 
-async def _rows(
-    journal: Journal, wanted: ListFilter, limit: int | None
-) -> AsyncIterator[SessionRow]:
-    after: ListKey | None = None
-    left = limit
-    while left is None or left > 0:
-        rows = await journal.page(wanted, after, PAGE if left is None else min(PAGE, left))
-        for row in rows:
-            yield row
-        if not rows:
-            return
-        after = rows[-1].key
-        left = None if left is None else left - len(rows)
+async def _print_json(location: str | None, wanted: ListFilter, limit: int | None) -> None:
+    async with opened(location) as journal:
+        async for row in sessions(journal, wanted, limit):
+            sys.stdout.write(json_line(row))
+
+
+def json_line(row: SessionRow) -> str:
+    """A session as `--json` has it."""
+    facts = {
+        "sessionId": row.session_id,
+        "agent": row.agent,
+        "cwd": row.cwd,
+        "title": row.title,
+        "createdAt": iso(row.created_at),
+        "updatedAt": iso(row.updated_at),
+        "messageCount": row.message_count,
+    }
+    return visible_json(msgspec.json.encode(facts).decode()) + "\n"
+
+
+async def _print_table(location: str | None, wanted: ListFilter, limit: int | None) -> None:
+    on_terminal = sys.stdout.isatty()
+    async with opened(location) as journal:
+        # One more than is shown tells whether there are more.
+        found = [row async for row in sessions(journal, wanted, limit and limit + 1)]
+        now = now_ms()
+        rows = [
+            cells(row, await short_id(journal, row.session_id), now, whole_folder=not on_terminal)
+            for row in found[:limit]
+        ]
+    if not rows:
+        print(visible(_none(wanted)), file=sys.stderr)
+    elif on_terminal:
+        _print_coloured(rows)
+    else:
+        for line in aligned([[column.heading for column in COLUMNS], *rows]):
+            print(GAP.join(line).rstrip())
+    if limit is not None and len(found) > limit:
+        print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
 
 
 async def short_id(journal: Journal, session_id: str) -> str:
@@ -136,50 +181,47 @@ async def _fits_only(journal: Journal, prefix: str, session_id: str) -> bool:
         return False
 
 
-def cells(row: SessionRow, short: str, now: int) -> tuple[str, ...]:
-    """The line of a session, by HEADINGS."""
-    return (
-        on_one_line(short),
-        age(row.updated_at, now),
-        str(row.message_count),
-        on_one_line(row.agent),
-        folder(row.cwd),
+def cells(row: SessionRow, short: str, now: int, *, whole_folder: bool) -> list[str]:
+    """The line of a session, by COLUMNS."""
+    return [
         on_one_line(row.title or "(no title)"),
-    )
+        on_one_line(short),
+        short_age(row.updated_at, now),
+        folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
+        on_one_line(row.agent),
+        str(row.message_count),
+    ]
 
 
-def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """In colour and fitted on a terminal; else all of it, aligned."""
-    if not sys.stdout.isatty():
-        for line in aligned([HEADINGS, *rows]):
-            print("  ".join(line).rstrip())
-        return
+def _print_coloured(rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     terminal = console()
-    heading, *lines = aligned(fitted([HEADINGS, *rows], terminal.width))
-    terminal.print(Text("  ".join(heading), "faint"), no_wrap=True, overflow="crop")
+    columns, *lines = fitted(rows, terminal.width)
+    styles = [column.style for column in COLUMNS if column.heading in columns]
+    heading, *lines = aligned([columns, *lines])
+    terminal.print(Text(GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
     for line in lines:
-        pieces = [(f"{cell}  ", style) for cell, style in zip(line, STYLES, strict=True)]
+        pieces = [(f"{cell}{GAP}", style) for cell, style in zip(line, styles, strict=True)]
         terminal.print(Text.assemble(*pieces), no_wrap=True, overflow="crop")
 
 
-def fitted(rows: Sequence[tuple[str, ...]], width: int) -> list[tuple[str, ...]]:
-    """The rows with folders, and then titles, shortened as far as `width` columns ask for."""
-    widths = _widths(rows)
-    over = sum(widths) + GAP * len(widths) - width
-    fitted_rows = [*rows]
-    for heading, shorten in (("FOLDER", shortened), ("TITLE", cut)):
-        column = HEADINGS.index(heading)
-        room = min(widths[column], max(LEAST, widths[column] - max(0, over)))
-        over -= widths[column] - room
-        fitted_rows = [
-            (*row[:column], shorten(row[column], room), *row[column + 1 :]) for row in fitted_rows
-        ]
-    return fitted_rows
+def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """Headings and rows with the columns, and as much of each cell, as `width` has room for."""
+    shown = [place for place, column in enumerate(COLUMNS) if width >= column.from_width]
+    table = [
+        [COLUMNS[place].heading for place in shown],
+        *(
+            [cut(row[place], COLUMNS[place].most) if place else row[0] for place in shown]
+            for row in rows
+        ),
+    ]
+    _, *others = _widths(table)
+    room = max(LEAST_TITLE, width - sum(others) - len(GAP) * len(others) - 1)
+    return [[cut(title, room), *rest] for title, *rest in table]
 
 
-def aligned(rows: Sequence[tuple[str, ...]]) -> list[list[str]]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """The rows with every cell as wide as its column."""
     from rich.cells import cell_len
 
@@ -190,26 +232,13 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[list[str]]:
     ]
 
 
-def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     from rich.cells import cell_len
 
     return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
 
-def _json(row: SessionRow) -> str:
-    facts = {
-        "sessionId": row.session_id,
-        "agent": row.agent,
-        "cwd": row.cwd,
-        "title": row.title,
-        "createdAt": iso(row.created_at),
-        "updatedAt": iso(row.updated_at),
-        "messageCount": row.message_count,
-    }
-    return msgspec.json.encode(facts).decode() + "\n"
-
-
-def _no_sessions(wanted: ListFilter) -> str:
+def _none(wanted: ListFilter) -> str:
     filters = [
         f"in {wanted.cwd}" if wanted.cwd is not None else "",
         f"of agent {wanted.agent!r}" if wanted.agent is not None else "",

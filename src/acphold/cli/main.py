@@ -5,88 +5,104 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
-import click
-
 from acphold import __version__
-from acphold.cli.exits import MEANINGS, Exit, exit_code
-from acphold.errors import AcpholdError
+from acphold.cli.command_line import MEANINGS, Exit, Parser, UsageError
+from acphold.cli.terminal_text import visible
+from acphold.errors import (
+    AcpholdError,
+    AgentError,
+    AmbiguousIdError,
+    JournalError,
+    UnknownSessionError,
+)
 
 
 class Entry(NamedTuple):
-    """Where a command is found (its module has a `command`), and its line in the help."""
+    """Where a command is found (its module has a `parser`), and its line in the help."""
 
     module: str
     summary: str
 
 
 COMMANDS = {
-    "wrap": Entry("wrap_command", "Speak ACP on stdio for an editor, in front of an agent."),
-    "run": Entry(
-        "run_command", "Speak ACP on stdio for an editor, with an agent written in Python."
-    ),
+    "wrap": Entry("wrap", "Speak ACP on stdio for an editor, in front of an agent."),
+    "run": Entry("run", "Speak ACP on stdio for an editor, with an agent written in Python."),
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),
     "delete": Entry("delete", "Delete sessions for good."),
     "doctor": Entry("doctor", "Check this installation, the journal and an agent."),
+    "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),
+    "demo-agent": Entry("demo_agent", "A scripted agent to try acphold with, offline."),
     "mcp-bridge": Entry("mcp_bridge", "Speak MCP on stdio for a server behind a URL."),
-    "demo": Entry("demo.command", "See it work: talk, kill -9, list, load, go on."),
 }
 """In the order of the help. None is imported before it is called."""
 
-EPILOG = "\b\nExit codes:\n" + "\n".join(
-    f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items()
-)
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that is not UTF-8 gets question marks, not a traceback.
+            stream.reconfigure(errors="replace")
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except AcpholdError as error:
+        print(visible(f"acphold: {error}"), file=sys.stderr)
+        return exit_code(error)
+    except BrokenPipeError:
+        _discard_output()  # `| head` has seen enough
+        return Exit.OK
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    return code
 
 
-class Commands(click.Group):
-    """A group that imports a command when it is called, and explains what goes wrong in it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        command = import_module(f"acphold.cli.{entry.module}").command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            result: object = super().invoke(ctx)
-            sys.stdout.flush()
-        except AcpholdError as error:
-            click.echo(f"acphold: {error}", err=True)
-            ctx.exit(exit_code(error))
-        except BrokenPipeError:
-            _discard_output()  # `| head` has seen enough
-            ctx.exit(Exit.OK)
-        except KeyboardInterrupt:
-            ctx.exit(Exit.INTERRUPTED)
-        return result
+def _run(arguments: Sequence[str]) -> int:
+    name, *rest = arguments or ("",)
+    try:
+        if name and not name.startswith("-"):
+            return parser(name).run(rest)
+        about = overview()
+        about.read(arguments)  # which ends with --help and --version
+    except UsageError as error:
+        print(visible(f"{_called(name)}: {error}"), file=sys.stderr)
+    else:
+        about.print_help(sys.stderr)
+    return Exit.USAGE
 
 
-def _discard_output() -> None:
-    """Let what is still buffered go nowhere, so that the exit does not fail over it."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
+def _called(name: str) -> str:
+    return f"acphold {name}" if name in COMMANDS else "acphold"
 
 
-@click.group(
-    cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=EPILOG,
-)
-@click.version_option(__version__, prog_name="acphold", message="%(prog)s %(version)s")
-def cli() -> None:
+def parser(name: str) -> Parser:
+    """What reads the arguments of a command; UsageError when there is no such command."""
+    if name not in COMMANDS:
+        meant = "".join(f" (`{near}`?)" for near in get_close_matches(name, COMMANDS, 1))
+        raise UsageError(f"no command {name!r}{meant}; see `acphold --help`")
+    found = import_module(f"acphold.cli.{COMMANDS[name].module}").parser()
+    assert isinstance(found, Parser)
+    return found
+
+
+def overview() -> Parser:
+    """What reads a command line that begins with an option."""
+    commands = "".join(f"\n  {name:<12}{entry.summary}" for name, entry in COMMANDS.items())
+    codes = "".join(f"\n  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    made = Parser(
+        _introduce, "", "COMMAND ...", epilog=f"commands:{commands}\n\nexit codes:{codes}"
+    )
+    made.add_argument("--version", action="version", version=f"acphold {__version__}")
+    return made
+
+
+def _introduce() -> int:
     """Durable, listable, shareable sessions for the Agent Client Protocol (ACP).
 
     Put `acphold wrap -- CMD` where your editor's settings name the command of an agent. Its
@@ -95,7 +111,22 @@ def cli() -> None:
     A session ID may be given as any prefix that fits only one. The journal is the one that
     --journal names, else ACPHOLD_JOURNAL, else a file in your data folder.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal that is not UTF-8 gets question marks, not a traceback.
-            stream.reconfigure(errors="replace")
+    return Exit.USAGE
+
+
+def exit_code(error: AcpholdError) -> Exit:
+    """The exit code for an error that ended a command."""
+    match error:
+        case UnknownSessionError() | AmbiguousIdError():
+            return Exit.NO_SESSION
+        case JournalError():
+            return Exit.JOURNAL
+        case AgentError():
+            return Exit.AGENT
+    return Exit.ERROR
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere, so that the exit does not fail over it."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())

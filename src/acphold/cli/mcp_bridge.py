@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
 
-import click
-
+from acphold.cli.command_line import Parser
 from acphold.mcp.bridge import run_bridge
 
 
-@click.command("mcp-bridge")
-def command() -> None:
+def parser() -> Parser:
+    """It takes no arguments."""
+    return Parser(mcp_bridge, "mcp-bridge", "")
+
+
+def mcp_bridge() -> int:
     """Speak MCP on stdio for a server behind a URL.
 
     For agents that take MCP servers on stdio only: `acphold wrap` hands them this in place of a
     server over HTTP or SSE. The URL and the headers come in environment variables, because
     arguments can be read by everybody on the machine.
     """
-    sys.exit(run_bridge(os.environ))
+    return run_bridge(os.environ)

@@ -1,19 +1,14 @@
-"""`acphold run module:agent`: serve an agent written in Python on stdio.
-
-Like `wrap` it reads its options by hand: an editor waits for it.
-"""
+"""`acphold run module:agent`: serve an agent written in Python on stdio."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from getopt import GetoptError, gnu_getopt
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from acphold.cli.exits import Exit
-from acphold.cli.options import WRAP_OPTIONS, Option, UsageError
+from acphold.cli.command_line import Exit, Parser, add_mcp_timeout, add_serving
 from acphold.errors import AcpholdError, DeclarationError
 from acphold.transports.imports import importing
 from acphold.transports.late_tls import load_asyncio
@@ -23,38 +18,44 @@ if TYPE_CHECKING:
 
     from acphold.library.agent import Agent
 
-_OF_WRAP = {option.name: option for option in WRAP_OPTIONS}
 
-RUN_OPTIONS = (
-    _OF_WRAP["journal"],
-    Option(
-        "mcp-timeout",
-        "SECONDS",
-        _OF_WRAP["start-timeout"].read,
-        10.0,
-        "For each MCP server of a session to be ready.",
-    ),
-    _OF_WRAP["cancel-grace"],
-    _OF_WRAP["max-message"],
-    _OF_WRAP["log-level"],
-    Option("log-file", "FILE", str, None, "Log here instead of stderr."),
-)
+def parser() -> Parser:
+    """The arguments of `run`."""
+    made = Parser(run, "run", "[OPTIONS] MODULE:NAME")
+    made.add_argument("target", metavar="MODULE:NAME", help="where the agent is")
+    add_mcp_timeout(made)
+    add_serving(made)
+    return made
 
 
-def run(arguments: list[str]) -> int:
-    """Serve until the editor leaves; the exit code. `arguments` follow `run`."""
+def run(
+    *,
+    target: str,
+    journal: str | None,
+    mcp_timeout: float,
+    cancel_grace: float,
+    max_message: int,
+    log_level: str,
+    log_file: str | None,
+) -> int:
+    """Speak ACP on stdio for an editor, with an agent written in Python.
+
+    MODULE:NAME is a module and the acphold.Agent in it, or a file and the agent in it:
+
+      acphold run my_package.reviewer:agent
+      acphold run agent.py
+
+    NAME is `agent` if it is left out. What the agent prints goes to stderr.
+    """
     with importing():
         load_asyncio()
+        from acphold.cli.log import start_log
         from acphold.library.agent import claimed_stdio
 
+    streams = claimed_stdio(target)  # what the agent's module prints disturbs nobody
+    start_log(log_level, log_file)
     try:
-        target, options = _read(arguments)
-        streams = claimed_stdio(target)  # what the agent's module prints disturbs nobody
-        _log(options)
         agent = load_agent(target)
-    except UsageError as exc:
-        print(f"acphold run: {exc}", file=sys.stderr)
-        return Exit.USAGE
     except AcpholdError as exc:
         # A traceback says where the agent's own code failed; of a name that leads nowhere it
         # would only show ours.
@@ -63,10 +64,10 @@ def run(arguments: list[str]) -> int:
         return Exit.AGENT
     agent.run_on(
         streams,
-        journal=cast("str | None", options["journal"]),
-        mcp_timeout=cast(float, options["mcp-timeout"]),
-        cancel_grace=cast(float, options["cancel-grace"]),
-        max_message=cast(int, options["max-message"]),
+        journal=journal,
+        mcp_timeout=mcp_timeout,
+        cancel_grace=cancel_grace,
+        max_message=max_message,
     )
     return Exit.OK
 
@@ -109,34 +110,3 @@ def _from_file(path: str) -> ModuleType:
 def _by_name(name: str) -> ModuleType:
     sys.path.insert(0, os.getcwd())  # as for `python -m name`
     return import_module(name)
-
-
-def _read(arguments: list[str]) -> tuple[str, dict[str, object]]:
-    """What to serve, and option name to value; raises UsageError."""
-    known = {option.name: option for option in RUN_OPTIONS}
-    try:
-        given, rest = gnu_getopt(arguments, "", [f"{name}=" for name in known])
-    except GetoptError as exc:
-        raise UsageError(f"{exc.msg}; see `acphold run --help`") from None
-    if len(rest) != 1:
-        raise UsageError("one agent is wanted, as in `acphold run agent.py:agent`")
-    values = {option.name: option.default for option in RUN_OPTIONS}
-    for flag, text in given:
-        option = known[flag[2:]]
-        try:
-            values[option.name] = option.read(text)
-        except ValueError as exc:
-            raise UsageError(f"{flag} {text!r}: {exc}") from None
-    return rest[0], values
-
-
-def _log(options: dict[str, object]) -> None:
-    file = cast("str | None", options["log-file"])
-    try:
-        logging.basicConfig(
-            level=cast(str, options["log-level"]),
-            filename=None if file is None else os.path.expanduser(file),
-            format="%(asctime)s %(name)s %(levelname)s %(message)s",
-        )
-    except OSError as exc:
-        raise UsageError(f"--log-file {file!r}: {exc.strerror}") from None

@@ -5,32 +5,47 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import click
-
-from acphold.cli.journals import entries, journal_option, opened
-from acphold.cli.look import console, counted, folder, on_one_line
-from acphold.cli.when import age, iso, local
+from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.journals import entries, opened
+from acphold.cli.terminal_text import (
+    age,
+    console,
+    counted,
+    folder,
+    iso,
+    local,
+    on_one_line,
+    visible_json,
+)
 from acphold.journal import Entry, Journal, SessionRow
 from acphold.journal.sessions import now_ms
 
 
-@click.command(name="show")
-@click.argument("session_id", metavar="ID")
-@click.option("--full", is_flag=True, help="All of what tools produced, however long.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for each journal entry.")
-@journal_option
-def command(session_id: str, full: bool, as_json: bool, journal: str) -> None:
+def parser() -> Parser:
+    """The arguments of `show`."""
+    made = Parser(show, "show", "[OPTIONS] ID")
+    made.add_argument("session_id", metavar="ID", help="the session's id, or its beginning")
+    made.add_argument("--full", action="store_true", help="all that tools produced, however long")
+    made.add_argument(
+        "--json", dest="as_json", action="store_true", help="one JSON object for each journal entry"
+    )
+    add_journal(made)
+    return made
+
+
+def show(*, session_id: str, full: bool, as_json: bool, journal: str | None) -> int:
     """Show the transcript of a session.
 
     ID may be any prefix of a session's id that fits only one.
 
-    With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, the bytes
-    that were journalled: an ACP update, the content blocks of a prompt, or how a turn ended.
+    With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update: what was
+    journalled, which is an ACP update, the content blocks of a prompt, or how a turn ended.
     """
     asyncio.run(_show(journal, session_id, full=full, as_json=as_json))
+    return Exit.OK
 
 
-async def _show(location: str, session_id: str, *, full: bool, as_json: bool) -> None:
+async def _show(location: str | None, session_id: str, *, full: bool, as_json: bool) -> None:
     async with opened(location) as journal:
         row = await journal.resolve(session_id)
         if as_json:
@@ -45,8 +60,11 @@ async def _print_json(journal: Journal, row: SessionRow) -> None:
 
 
 def json_line(entry: Entry) -> bytes:
-    """An entry as `--json` has it. The update keeps its bytes, but for what is not UTF-8."""
-    update = entry.raw.decode(errors="replace").encode()
+    """An entry as `--json` has it.
+
+    The update keeps its bytes, but for what is not UTF-8 and what a terminal obeys.
+    """
+    update = visible_json(entry.raw.decode(errors="replace")).encode()
     return b'{"seq":%d,"kind":"%b","at":"%b","update":%b}\n' % (
         entry.seq,
         entry.kind.encode(),
@@ -56,15 +74,14 @@ def json_line(entry: Entry) -> bytes:
 
 
 async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) -> None:
-    from acphold.cli.layout import Gutter, Plain
-    from acphold.cli.painting import painted
+    from acphold.cli.layout import Gutter, Plain, passage
     from acphold.cli.transcript import scenes
 
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
     layout.head(_title(row), _facts(row))
     told = False
     async for scene in scenes(entries(journal, row.session_id)):
-        layout.put(painted(scene, full=full))
+        layout.put(passage(scene, full=full))
         told = True
     if not told:
         layout.head("", ["Nothing was said in this session."])

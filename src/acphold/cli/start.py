@@ -20,9 +20,9 @@ def start_wrap(arguments: list[str]) -> int:
     if command and not options and sys.stdin is not None and sys.stdin.isatty():
         _become(command)
     if wants_help:
-        from acphold.cli.main import cli
+        from acphold.cli.main import main
 
-        cli(["wrap", "--help"], prog_name="acphold")
+        return main(["wrap", "--help"])
     launched: Launched | None = None
     if command:
         with suppress(AgentStartError):  # the answer to `initialize` tells it: editors show that

@@ -1,13 +1,17 @@
-"""The story that the demo tells, in four parts; every claim in it is checked as it is made."""
+"""`acphold demo`: the promise in four parts, on real processes; each claim is checked."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from acphold.cli.demo.editor import (
+from acphold.cli.command_line import Exit, Parser, UsageError
+from acphold.cli.demo_editor import (
     ACPHOLD,
     WAIT_SECONDS,
     Audience,
@@ -15,10 +19,13 @@ from acphold.cli.demo.editor import (
     Nobody,
     Place,
     editor,
+    last_said,
+    left_open,
+    lost,
+    open_tools,
 )
-from acphold.cli.demo.memory import last_said, left_open, lost, open_tools
-from acphold.cli.demo.stage import Stage
-from acphold.cli.look import counted
+from acphold.cli.demo_stage import Stage
+from acphold.cli.terminal_text import counted
 from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.journal import Entry
 from acphold.journal.fold import EMPTY, SessionState, fold, update_kind
@@ -28,10 +35,83 @@ SECOND = "Now count, slowly"
 THIRD = "Do you recall what we said?"
 """Words in them steer the agent; see demo_agent.py."""
 
-WRAP = "acphold wrap -- python -m acphold.cli.demo_agent"
+WRAP = "acphold wrap -- acphold demo-agent"
 
 ENOUGH = "tick 20 "
 """What has been seen of the second turn when it is cut off."""
+
+
+def parser() -> Parser:
+    """The arguments of `demo`."""
+    made = Parser(demo, "demo")
+    made.add_argument("--keep", metavar="DIR", help="keep the journal of the demo in this folder")
+    return made
+
+
+def demo(*, keep: str | None) -> int:
+    """See it work: talk, kill -9, list, load, go on.
+
+    Real processes on this machine, offline: a scripted agent that has no sessions of its own,
+    `acphold wrap` in front of it, and a small editor. Each claim that is made is checked; the
+    exit code is 1 if one of them does not hold.
+    """
+    stage = Stage()
+    with _place(keep) as place:
+        stage.head(
+            "acphold: sessions that outlive the editor, the agent, and kill -9",
+            "Real processes, offline. The agent is a script that can neither list nor load a "
+            "session and forgets everything when it ends. ✓ marks what was checked just now.",
+        )
+        began = time.monotonic()
+        _play(stage, place)
+        _sum_up(stage, time.monotonic() - began, place, kept=keep is not None)
+    return Exit.ERROR if stage.failures else Exit.OK
+
+
+def _play(stage: Stage, place: Place) -> None:
+    try:
+        asyncio.run(Story(stage, place).tell())
+    except TimeoutError:
+        stage.claim(f"something took more than {WAIT_SECONDS:.0f} s", holds=False)
+    except AcpholdError as error:
+        stage.claim(f"the story cannot go on: {error}", holds=False)
+
+
+def _sum_up(stage: Stage, seconds: float, place: Place, *, kept: bool) -> None:
+    stage.step("", f"{stage.held} of {stage.claims} claims hold, {seconds:.1f} s")
+    for failure in stage.failures:
+        stage.say(f"✗ {failure}", "bad")
+    if kept:
+        stage.say(f"The journal is kept: acphold list --journal {place.journal}")
+    if not stage.failures:
+        stage.say(
+            "Now with your own agent: write `acphold wrap --` before its command in your "
+            "editor's settings. `acphold doctor -- CMD` tries it first."
+        )
+
+
+@contextmanager
+def _place(keep: str | None) -> Iterator[Place]:
+    if keep is not None:
+        yield _prepared(Path(keep).absolute())
+        return
+    # Resolved: on macOS the folder for such things is behind a link.
+    with TemporaryDirectory(prefix="acphold-demo-") as folder:
+        yield _prepared(Path(os.path.realpath(folder)))
+
+
+def _prepared(folder: Path) -> Place:
+    place = Place(str(folder / "journal.db"), str(folder / "project"))
+    try:
+        os.makedirs(place.project, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--keep {folder}: {error.strerror}; name a folder you can write to"
+        ) from None
+    return place
+
+
+# -- the story ------------------------------------------------------------------------------
 
 
 class Story:

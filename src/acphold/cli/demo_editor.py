@@ -1,25 +1,29 @@
-"""A small editor: one `acphold wrap` process, and all that was seen of a session through it."""
+"""The demo's editor: one `acphold wrap` process, and all that was seen of a session through it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
 from acphold import __version__
-from acphold.cli.demo.processes import family, running
 from acphold.errors import MethodNotFoundError
 from acphold.journal import Entry
 from acphold.journal.entries import PROMPT as PROMPT_ENTRY
 from acphold.journal.entries import UPDATE as UPDATE_ENTRY
+from acphold.journal.fold import SessionState
 from acphold.journal.location import VARIABLE
+from acphold.journal.settings import FINAL_STATUSES
+from acphold.journal.timeline import Item, Message, ToolCall
 from acphold.processes.launch import launch
 from acphold.rpc import NotificationReceived, Peer, RequestReceived, connected
 from acphold.schema import (
@@ -61,8 +65,8 @@ POLL_SECONDS = 0.02
 PYTHON = (sys.executable, "-P", "-m")
 """-P: what lies in the folder the demo is called from must not be imported."""
 
-AGENT = (*PYTHON, "acphold.cli.demo_agent")
 ACPHOLD = (*PYTHON, "acphold")
+AGENT = (*ACPHOLD, "demo-agent")
 
 
 class Audience(Protocol):
@@ -210,3 +214,106 @@ async def editor(place: Place, audience: Audience) -> AsyncIterator[Editor]:
             yield made
     finally:
         await child.aclose()
+
+
+# -- what runs ------------------------------------------------------------------------------
+
+
+def family(pid: int) -> set[int]:
+    """A process and all that descend from it, as far as they run."""
+    parents = dict(_running())
+    found = {pid} & parents.keys()
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def running(pids: Iterable[int]) -> set[int]:
+    """Those of `pids` that run; one that has ended and was not reaped does not."""
+    return {*pids} & {pid for pid, _ in _running()}
+
+
+def _running() -> Iterator[tuple[int, int]]:
+    """Every process and its parent."""
+    for line in _process_table():
+        # "pid (name) state parent …"; the name may hold anything, so split at its last ")".
+        pid, _, rest = line.partition(" ")
+        state, parent = rest.rpartition(")")[2].split()[:2]
+        if state[0] not in "ZX":
+            yield int(pid), int(parent)
+
+
+def _process_table() -> Iterator[str]:
+    if sys.platform == "linux":
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with suppress(OSError):  # it has just ended
+                    yield Path(f"/proc/{name}/stat").read_text(errors="replace")
+        return
+    table = subprocess.run(["ps", "-axo", "pid=,stat=,ppid="], capture_output=True, text=True)
+    yield from (line.strip() for line in table.stdout.splitlines())
+
+
+# -- what was seen, and what is back --------------------------------------------------------
+
+
+def lost(seen: SessionState, replayed: SessionState) -> list[str]:
+    """What was seen and is not back as it was, named; empty when all is.
+
+    The message that was cut off may be longer in the replay: what is in the journal need not
+    have arrived yet. The status of a tool call that was open may have changed.
+    """
+    last = len(seen.timeline) - 1
+    back = [*replayed.timeline, *[None] * len(seen.timeline)]
+    gone = [
+        _named(item)
+        for place, item in enumerate(seen.timeline)
+        if not _is_back(item, back[place], cut_off=place == last)
+    ]
+    return gone if _value(seen.plan) == _value(replayed.plan) else [*gone, "the plan"]
+
+
+def left_open(seen: SessionState, replayed: SessionState) -> list[str]:
+    """Tool calls that were open when they were last seen, and are not marked failed now."""
+    failed = {
+        item.tool_call_id
+        for item in replayed.timeline
+        if isinstance(item, ToolCall) and item.status == "failed"
+    }
+    return [tool for tool in open_tools(seen.timeline) if tool not in failed]
+
+
+def open_tools(timeline: Sequence[Item]) -> list[str]:
+    """The ids of the tool calls that have not come to an end."""
+    return [
+        item.tool_call_id
+        for item in timeline
+        if isinstance(item, ToolCall) and item.status not in FINAL_STATUSES
+    ]
+
+
+def last_said(state: SessionState) -> str:
+    """The end of the last message of the agent."""
+    said = [item.text for item in state.timeline if isinstance(item, Message)]
+    return said[-1] if said else ""
+
+
+def _is_back(item: Item, other: Item | None, *, cut_off: bool) -> bool:
+    if isinstance(item, Message) and isinstance(other, Message):
+        same = other.text.startswith(item.text) if cut_off else other.text == item.text
+        return item.role == other.role and same
+    if isinstance(item, ToolCall) and isinstance(other, ToolCall):
+        names = {*item.fields} - ({"status"} if open_tools([item]) else set())
+        same = all(_value(item.fields[name]) == _value(other.fields.get(name)) for name in names)
+        return item.tool_call_id == other.tool_call_id and same
+    return False
+
+
+def _named(item: Item) -> str:
+    if isinstance(item, ToolCall):
+        return f"tool call {item.title!r}"
+    return f"{item.role}: {item.text}"
+
+
+def _value(raw: bytes | None) -> object:
+    return None if raw is None else msgspec.json.decode(raw)

@@ -6,10 +6,9 @@ import re
 
 from rich.text import Text
 
-from acphold.cli.demo.memory import open_tools
-from acphold.cli.layout import GUTTER, MAX_WIDTH, Beside, body
-from acphold.cli.look import console, visible
-from acphold.cli.painting import LABELS, Painted, painted
+from acphold.cli.demo_editor import open_tools
+from acphold.cli.layout import GUTTER, LABELS, MAX_WIDTH, Beside, Passage, body, passage
+from acphold.cli.terminal_text import console, visible
 from acphold.cli.transcript import turn_scenes
 from acphold.journal import Entry
 from acphold.journal.fold import EMPTY, SessionState, fold
@@ -94,18 +93,18 @@ class Stage:
     def _put_beside(self, entry: Entry) -> None:
         """Plans and notices; what changes only settings is not shown."""
         for scene in turn_scenes([entry]):
-            self._put(painted(scene))
+            self._put(passage(scene))
 
     def _put_changed(self, before: SessionState) -> None:
         for place, item in enumerate(self._state.timeline):
             old = before.timeline[place] if place < len(before.timeline) else None
             # Between its beginning and its end a tool call need not be shown again.
             if item != old and not (old is not None and open_tools([item])):
-                self._put(painted(item))
+                self._put(passage(item))
 
-    def _put(self, painting: Painted) -> None:
+    def _put(self, shown: Passage) -> None:
         self.hush()
-        self._console.print(Beside(painting.label, painting.style, body(painting)))
+        self._console.print(Beside(shown.label, shown.style, body(shown)))
 
     def _stream(self, message: Message, before: SessionState) -> None:
         """Print what is new of a message, word by word, wrapped."""

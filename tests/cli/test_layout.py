@@ -1,13 +1,17 @@
-"""What scenes look like."""
+"""What a transcript looks like."""
 
 from __future__ import annotations
 
+import io
 import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.theme import Theme
 
-from acphold.cli.painting import block_text, painted
+from acphold.cli.layout import Prose, block_text, passage
+from acphold.cli.terminal_text import STYLES
 from acphold.cli.transcript import TurnOver
 from acphold.journal.timeline import ToolCall
 
@@ -15,7 +19,7 @@ from acphold.journal.timeline import ToolCall
 def tool(content: object, **fields: str) -> list[str]:
     raw = {name: json.dumps(value).encode() for name, value in fields.items()}
     call = ToolCall("t1", {**raw, "content": json.dumps(content).encode()})
-    return [line.plain for line in painted(call).lines]
+    return [line.plain for line in passage(call).lines]
 
 
 def test_a_new_file_is_all_additions() -> None:
@@ -53,10 +57,33 @@ def test_content_that_is_no_text_is_named() -> None:
 
 
 def test_an_error_that_ended_a_turn_is_told_on_one_line_each() -> None:
-    lines = painted(TurnOver("error", "no \x1b[2Jtokens", 0)).lines
+    lines = passage(TurnOver("error", "no \x1b[2Jtokens", 0)).lines
     assert [line.plain for line in lines] == ["failed: no \\x1b[2Jtokens"]
 
 
 @given(st.dictionaries(st.sampled_from(["title", "status", "kind", "content"]), st.binary()))
 def test_a_tool_call_is_painted_whatever_its_fields_hold(fields: dict[str, bytes]) -> None:
-    assert painted(ToolCall("t1", fields)).lines
+    assert passage(ToolCall("t1", fields)).lines
+
+
+def laid_out(text: str) -> list[str]:
+    console = Console(file=io.StringIO(), width=60, theme=Theme(STYLES))
+    with console.capture() as capture:
+        console.print(Prose(text))
+    return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
+
+
+def test_tags_stay_to_be_read() -> None:
+    assert laid_out("Use <div> here\n\n<p>and</p>") == ["Use <div> here", "<p>and</p>"]
+
+
+def test_a_line_that_ends_stays_ended() -> None:
+    assert laid_out("one\ntwo") == ["one", "two"]
+
+
+def test_a_link_shows_where_it_leads() -> None:
+    assert laid_out("[docs](https://example.org)") == ["docs (https://example.org)"]
+
+
+def test_a_heading_stands_where_its_text_does() -> None:
+    assert laid_out("# Title\n\ntext") == ["Title", "text"]

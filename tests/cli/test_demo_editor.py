@@ -1,10 +1,14 @@
-"""Comparing what was seen with what is back: the demo must not be easy to please."""
+"""The demo's editor: what was seen and what is back, and which processes run."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from acphold.cli.demo.memory import left_open, lost
+from acphold.cli.demo_editor import family, left_open, lost, running
 from acphold.journal import Entry
 from acphold.journal.fold import SessionState, fold
 from tests.cli.conversation import CONVERSATION, Raw, plan, prompt, said, update
@@ -42,3 +46,29 @@ def test_whatever_is_missing_is_noticed(place: int) -> None:
 
 def test_a_tool_call_that_still_runs_is_noticed() -> None:
     assert left_open(state(*SEEN), state(*SEEN)) == ["t2"]
+
+
+CHILD = "print(1, flush=True); input()"
+PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+
+
+def test_a_family_is_a_process_and_its_descendants_as_long_as_they_run() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        found = family(parent.pid)
+        assert len(found) == 2
+        assert parent.pid in found
+        assert found < family(os.getpid())
+        assert running(found) == found
+        parent.communicate(b"\n")
+    assert running(found) == set()
+
+
+def test_one_that_has_ended_and_was_not_reaped_does_not_run() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert running({child.pid}) == set()
+        assert family(child.pid) == set()

@@ -1,0 +1,210 @@
+"""How a command line is read and how a command ends: one form for all commands.
+
+argparse, because an editor waits for `wrap` and `run`: beside what these import anyway it costs
+under 2 ms, click 8 ms. A command is a module of this room with a `parser()`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import NoReturn
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    NO_SESSION = 3
+    JOURNAL = 4
+    AGENT = 5
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.OK: "done",
+    Exit.ERROR: "something is wrong; `doctor` and `demo` say what",
+    Exit.USAGE: "a command line that cannot be used",
+    Exit.NO_SESSION: "no session has that id, or several do",
+    Exit.JOURNAL: "the journal cannot be opened, read or written",
+    Exit.AGENT: "the agent cannot be started, or ended while it was needed",
+    Exit.INTERRUPTED: "interrupted from the keyboard",
+}
+"""What the help says of each."""
+
+MAX_WIDTH = 100
+"""Columns of a help text."""
+
+
+class UsageError(Exception):
+    """Arguments that cannot be used; the message says which and what to do."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads the arguments of one command; `execute` is called with them, by name.
+
+    The docstring of `execute` is the help. With `runs_program` the words behind `--` are not
+    ours: `execute` gets them as `program`.
+    """
+
+    def __init__(
+        self,
+        execute: Callable[..., int],
+        name: str,
+        usage: str = "[OPTIONS]",
+        *,
+        epilog: str | None = None,
+        runs_program: bool = False,
+    ) -> None:
+        prog = f"acphold {name}".rstrip()
+        super().__init__(
+            prog=prog,
+            usage=f"{prog} {usage}",
+            description=inspect.cleandoc(execute.__doc__ or ""),
+            epilog=epilog,
+            formatter_class=_Help,
+            allow_abbrev=False,
+        )
+        self.execute = execute
+        self._runs_program = runs_program
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Do what the arguments say; the exit code. Raises UsageError."""
+        return self.execute(**self.read(arguments))
+
+    def read(self, arguments: Sequence[str]) -> dict[str, object]:
+        """The arguments by name, defaults included; raises UsageError."""
+        if not self._runs_program:
+            return vars(self.parse_args(arguments))
+        own, program = parted(arguments)
+        found, stray = self.parse_known_args(own)
+        if stray and stray[0].startswith("-"):
+            self.error(f"unrecognized arguments: {stray[0]}")
+        if stray:
+            words = " ".join([*own[own.index(stray[0]) :], *program])
+            raise UsageError(f"the agent's command goes behind `--`: {self.prog} -- {words}")
+        return {**vars(found), "program": tuple(program)}
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message.removeprefix('argument ')}; see `{self.prog} --help`")
+
+
+class _Help(argparse.HelpFormatter):
+    """Wraps each paragraph of a text; one with indented lines stays as it is."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+        self._width = min(self._width, MAX_WIDTH)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            paragraph if "\n " in f"\n{paragraph}" else textwrap.fill(paragraph, width)
+            for paragraph in text.split("\n\n")
+        )
+
+
+def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our arguments, and the program's behind `--`."""
+    words = [*arguments]
+    place = words.index("--") if "--" in words else len(words)
+    return words[:place], words[place + 1 :]
+
+
+# -- options that several commands have -----------------------------------------------------
+
+
+def add_journal(parser: Parser) -> None:
+    """`--journal URL`: None where it is not given."""
+    parser.add_argument(
+        "--journal",
+        metavar="URL",
+        help="the journal: a path, or sqlite:////absolute/path (else ACPHOLD_JOURNAL, else a file "
+        "in your data folder)",
+    )
+
+
+def add_start_timeout(parser: Parser) -> None:
+    """`--start-timeout SECONDS`."""
+    _add_seconds(parser, "--start-timeout", 60.0, "for the agent to answer `initialize`")
+
+
+def add_mcp_timeout(parser: Parser) -> None:
+    """`--mcp-timeout SECONDS`."""
+    _add_seconds(parser, "--mcp-timeout", 10.0, "for each MCP server of a session to be ready")
+
+
+def add_serving(parser: Parser) -> None:
+    """What `wrap` and `run` share."""
+    add_journal(parser)
+    _add_seconds(parser, "--cancel-grace", 10.0, "for the agent to end a cancelled turn")
+    parser.add_argument(
+        "--max-message",
+        metavar="BYTES",
+        type=_size,
+        default=64 << 20,
+        help="longest message in either direction [default: 64M]",
+    )
+    parser.add_argument(
+        "--log-level",
+        metavar="LEVEL",
+        type=_level,
+        default="WARNING",
+        help="debug, info, warning or error [default: warning]",
+    )
+    parser.add_argument(
+        "--log-file", metavar="FILE", help="log here instead of stderr; made for your eyes only"
+    )
+
+
+def _add_seconds(parser: Parser, name: str, default: float, help: str) -> None:
+    parser.add_argument(
+        name,
+        metavar="SECONDS",
+        type=_seconds,
+        default=default,
+        help=f"{help} [default: {default:g}]",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise _refused(text, "a number of seconds above 0 is required, such as 2.5")
+    return value
+
+
+def _size(text: str) -> int:
+    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    factor = units.get(text[-1:].lower(), 1)
+    try:
+        value = int(text[:-1] if factor > 1 else text) * factor
+    except ValueError:
+        value = 0
+    if value < 1024:
+        raise _refused(text, "a number of bytes is required, 1k at least, such as 64M")
+    return value
+
+
+def _level(text: str) -> str:
+    if text.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise _refused(text, "one of debug, info, warning, error is required")
+    return text.upper()
+
+
+def above_zero(text: str) -> int:
+    """The type of an option that takes a count."""
+    if not text.isdecimal() or int(text) == 0:
+        raise _refused(text, "a whole number above 0 is required")
+    return int(text)
+
+
+def _refused(text: str, why: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"{text!r}: {why}")

@@ -1,1 +1,0 @@
-"""`acphold demo`: the whole promise on real processes, told step by step, each claim checked."""

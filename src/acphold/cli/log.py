@@ -1,0 +1,52 @@
+"""The log of a process that serves an editor: to stderr or a file, and never in its way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from acphold.cli.terminal_text import visible
+from acphold.transports.stderr import Relay
+
+
+def start_log(level: str, file: str | None) -> Path | None:
+    """Log to `file`, else to stderr; the file's path.
+
+    A file that cannot be written is told on stderr, which is logged to instead.
+    """
+    logging.raiseExceptions = False  # a full disk under the log is no reason to print
+    path = None if file is None else Path(file).expanduser()
+    handler: logging.Handler = _Stderr()
+    if path is not None:
+        try:
+            # Made here, because FileHandler would let others read it.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
+        except OSError as exc:
+            print(visible(f"acphold: no log in {path}: {exc.strerror}"), file=sys.stderr)
+    handler.setFormatter(_Visible("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+    return path
+
+
+class _Visible(logging.Formatter):
+    """What a log quotes of others must not play tricks on the terminal it is read on."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
+class _Stderr(logging.Handler):
+    """Logs to stderr, which editors keep with the agent's own; one that does not loses lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._relay = Relay(2)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._relay.pass_on(f"{self.format(record)}\n".encode(errors="replace"))
+        except Exception:  # as every handler has it: what is logged must not fail
+            self.handleError(record)
