@@ -11,7 +11,8 @@ import sqlite3
 import stat
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -61,22 +62,32 @@ def doctor(*, start_timeout: float, journal: str | None, program: tuple[str, ...
     With `-- CMD` the agent is started as `acphold wrap -- CMD` would start it, and asked what
     it can do. The exit code is 1 when something is wrong; each problem says what to do.
     """
-    signal.signal(signal.SIGINT, _leave)
     report = Report()
-    report.section("Installation", checked_installation())
-    report.wait_for("every page and every history of the journal")
-    report.section("Journal", checked_journal(journal))
-    if program:
-        report.wait_for(f"{program[0]} to introduce itself, {start_timeout:g} s at most")
-        report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
+    with _ctrl_c_leaves_at_once():
+        report.section("Installation", checked_installation())
+        report.wait_for("every page and every history of the journal")
+        report.section("Journal", checked_journal(journal))
+        if program:
+            report.wait_for(f"{program[0]} to introduce itself, {start_timeout:g} s at most")
+            report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
     report.sum_up()
     return Exit.ERROR if report.problems else Exit.OK
 
 
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Leave at once: nothing here has to be finished, and the guardian ends the agent."""
-    sys.stdout.flush()
-    os._exit(Exit.INTERRUPTED)
+@contextmanager
+def _ctrl_c_leaves_at_once() -> Iterator[None]:
+    """For a block in which nothing has to be finished; the guardian ends the agent."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        with suppress(RuntimeError):  # in the middle of a print
+            sys.stdout.flush()
+        os._exit(Exit.INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Report:

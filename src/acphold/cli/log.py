@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from acphold.cli.terminal_text import visible
+from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.transports.stderr import Relay
 
 
@@ -26,16 +26,9 @@ def start_log(level: str, file: str | None) -> Path | None:
             handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
         except OSError as exc:
             print(visible(f"acphold: no log in {path}: {exc.strerror}"), file=sys.stderr)
-    handler.setFormatter(_Visible("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])
+    handler.setFormatter(VisibleLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     return path
-
-
-class _Visible(logging.Formatter):
-    """What a log quotes of others must not play tricks on the terminal it is read on."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
 
 
 class _Stderr(logging.Handler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from acphold import __version__
 from acphold.cli.command_line import MEANINGS, Exit, Parser, UsageError
-from acphold.cli.terminal_text import visible
+from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.errors import (
     AcpholdError,
     AgentError,
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that is not UTF-8 gets question marks, not a traceback.
             stream.reconfigure(errors="replace")
+    _log_to_stderr()
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -61,6 +63,13 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     return code
+
+
+def _log_to_stderr() -> None:
+    """Warnings, for commands that do not set up a log of their own."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(VisibleLines("acphold: %(message)s"))
+    logging.basicConfig(handlers=[handler])
 
 
 def _run(arguments: Sequence[str]) -> int:

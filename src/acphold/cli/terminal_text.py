@@ -5,6 +5,7 @@ All times are ms since the epoch.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from datetime import UTC, datetime
@@ -42,6 +43,13 @@ def visible(text: str) -> str:
 def visible_json(text: str) -> str:
     """JSON that means the same, with nothing in it that a terminal obeys."""
     return text.translate(_SHOWN_IN_JSON)
+
+
+class VisibleLines(logging.Formatter):
+    """What a log quotes of others must not play tricks on the terminal it is read on."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 def on_one_line(text: str) -> str:

@@ -1,0 +1,161 @@
+"""What agents, clients and file names contribute cannot play tricks on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+import tempfile
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acphold.cli.main import main
+from acphold.cli.terminal_text import VisibleLines
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import Raw, ended, prompt, remember, said, update
+from tests.cli.test_terminal_text import obeyed
+
+PIECES = (
+    *("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\x7f", "\x08", "\x00", "\r", "\x85"),
+    *("\u202e", "\u2066", "\u200f", "\u061c"),
+    *("&#27;[2J", "&#x9b;", "&#x202e;", "&rlm;"),
+    *("`", "#", "\n", "\t", "    ", "- ", "[", "](", ")", "|", "~~~\n", "a", "日本"),
+)
+"""What terminals obey, also as Markdown hides it, among what Markdown makes something of."""
+
+HOSTILE = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
+
+
+class Terminal(io.TextIOWrapper):
+    """A stream that says it is a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", newline="")
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def shown(self) -> str:
+        self.flush()
+        buffer = self.buffer
+        assert isinstance(buffer, io.BytesIO)
+        return buffer.getvalue().decode()
+
+
+class Pipe(Terminal):
+    """One that is none."""
+
+    def isatty(self) -> bool:
+        return False
+
+
+def printed(*arguments: str, terminal: bool) -> str:
+    """All that a command prints on stdout and stderr."""
+    with ExitStack() as stack:
+        out, err = (Terminal(), Terminal()) if terminal else (Pipe(), Pipe())
+        stack.enter_context(redirect_stdout(out))
+        stack.enter_context(redirect_stderr(err))
+        main(arguments)
+        return out.shown + err.shown
+
+
+def conversation(text: str) -> tuple[Raw, ...]:
+    """Every field of every kind of entry that a transcript shows."""
+    block = {"type": "text", "text": text}
+    diff = {"type": "diff", "path": text, "oldText": "x", "newText": text}
+    contents = [
+        {"type": "content", "content": block},
+        {"type": "content", "content": {"type": "resource_link", "name": text, "uri": text}},
+        {"type": "content", "content": {"type": "image", "mimeType": text, "data": "AAAA"}},
+        {"type": "terminal", "terminalId": text},
+        {"type": text},
+        diff,
+    ]
+    return (
+        prompt(text),
+        said(text),
+        said(text, "agent_thought_chunk"),
+        update("plan", entries=[{"content": text, "priority": text, "status": text}]),
+        update(
+            *("tool_call",), toolCallId=text, title=text, kind=text, status=text, content=contents
+        ),
+        update("tool_call", toolCallId=f"{text}2", kind=text),
+        update("notice", severity=text, title=text, description=text),
+        update("current_mode_update", currentModeId=text),
+        update(text),
+        ended(stopReason=text),
+        prompt(text),
+        ended(error={"code": 1, "message": text}),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _dumb_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for which rich writes no escape sequences of its own."""
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning")
+@pytest.mark.parametrize("terminal", [True, False])
+@settings(max_examples=25, deadline=None)
+@given(text=HOSTILE)
+def test_nothing_that_a_command_prints_of_others_is_obeyed_by_a_terminal(
+    terminal: bool, text: str
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        name = text.replace("/", "").replace("\x00", "")[:40]
+        journal = Path(folder) / f"j{name}.db"
+        for suffix in "12":
+            remember(
+                *(journal, f"s{text}{suffix}"),
+                *conversation(text),
+                agent=text,
+                cwd=f"/{text}",
+                title=text,
+            )
+        where = ("--journal", str(journal))
+        for arguments in (
+            *(("list", "--all"), ("list", "--json"), ("list", "--agent", f"{text}!")),
+            *(
+                ("show", f"s{text}1"),
+                ("show", "--full", f"s{text}1"),
+                ("show", f"s{text}1", "--json"),
+            ),
+            *(("show", f"s{text}"), ("show", f"{text}?"), ("delete", "--yes", f"s{text}1")),
+            *(("doctor",), ("list", text), (text,)),
+        ):
+            shown = printed(*arguments, *where, terminal=terminal)
+            assert obeyed(shown) == [], (arguments, shown)
+        journal.write_text("shopping list")
+        for command in (("list",), ("doctor",), ("show", text)):
+            shown = printed(*command, *where, terminal=terminal)
+            assert obeyed(shown) == [], (command, shown)
+
+
+def test_an_agents_own_words_about_itself_are_made_visible(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    hostile = "\x1b[2J\u202e"
+    answer = {
+        "protocolVersion": 1,
+        "agentInfo": {"name": hostile, "version": hostile},
+        "authMethods": [{"id": hostile, "name": hostile}],
+    }
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": answer})
+    refused = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": hostile}})
+    for said_first in (line, refused, hostile):
+        code = f"import sys; sys.stdin.readline(); print({said_first!r}, flush=True); input()"
+        done = acphold.run("doctor", "--start-timeout", "2", "--", sys.executable, "-c", code)
+        assert obeyed(done.out + done.err) == []
+
+
+def test_a_line_of_the_log_is_made_visible() -> None:
+    record = logging.LogRecord("x", 30, "x.py", 1, "from the agent: %s", ("\x1b[2J\u202e",), None)
+    assert VisibleLines("%(message)s").format(record) == "from the agent: \\x1b[2J\\u202e"
