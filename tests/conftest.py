@@ -1,13 +1,74 @@
-"""What the tests of every room share."""
+"""What the tests of several rooms share: a journal, real processes, and a way to wait for them."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+Until = Callable[..., None]
+Agent = Callable[[str], list[str]]
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     """Where a test keeps its journal."""
     return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def until() -> Until:
+    """`until(condition, seconds=10)`: return when `condition()` holds, fail after `seconds`."""
+
+    def wait(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def agent() -> Agent:
+    """`agent(code)`: the command that runs Python `code` with os, signal, sys and time at hand."""
+
+    def command(code: str) -> list[str]:
+        return [sys.executable, "-S", "-E", "-u", "-c", f"import os, signal, sys, time\n{code}"]
+
+    return command
+
+
+@pytest.fixture
+def pid_file(tmp_path: Path) -> Iterator[Path]:
+    """A file for agents to write pids into; whoever still lives after the test is killed."""
+    path = tmp_path / "pids"
+    path.touch()
+    yield path
+    for pid in path.read_text().split():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.fixture
+def runs() -> Callable[[int], bool]:
+    """`runs(pid)`: whether that process exists and is more than a zombie."""
+
+    def check(pid: int) -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return not Path("/proc/self").exists()
+        return state not in "ZX"
+
+    return check

@@ -18,7 +18,7 @@ from acphold.errors import (
     AgentStartError,
     RemoteError,
 )
-from acphold.processes.launch import launch
+from acphold.processes.program import launch
 from acphold.rpc import NotificationReceived
 from acphold.rpc.peer import Answer
 from tests.editor import scripted_agent

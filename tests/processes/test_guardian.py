@@ -13,7 +13,7 @@ import pytest
 
 from acphold.processes import process_tree
 from acphold.processes.guardian import VARIABLE, Guard
-from acphold.processes.launch import launch
+from acphold.processes.program import launch
 
 Until = Callable[..., None]
 Runs = Callable[[int], bool]
@@ -31,7 +31,7 @@ class Acphold:
     def __init__(self, command: list[str]) -> None:
         code = f"""
 import time
-from acphold.processes.launch import launch
+from acphold.processes.program import launch
 program = launch({command!r})
 print(program.pid, program.guard.pid, flush=True)
 time.sleep(60)
@@ -134,6 +134,17 @@ time.sleep(60)
     until(lambda: not any(map(runs, [*pids(pid_file), acphold.guardian])), seconds=8)
 
 
+@linux_only
+def test_an_orphan_without_its_environment_and_session_ends_when_acphold_is_killed(
+    start: Callable[[list[str]], Acphold], pid_file: Path, until: Until, runs: Runs
+) -> None:
+    script = f"env -i setsid sh -c 'echo $$ > {pid_file}; exec sleep 60' &"
+    acphold = start(["sh", "-c", script])
+    until(lambda: len(pids(pid_file)) == 1 and not runs(acphold.agent))
+    acphold.kill()
+    until(lambda: not any(map(runs, [*pids(pid_file), acphold.guardian])), seconds=8)
+
+
 def test_children_end_though_the_agent_itself_died_first(
     start: Callable[[list[str]], Acphold],
     agent: Agent,
@@ -174,7 +185,7 @@ def test_a_acphold_inside_a_acphold_is_ended_with_all_it_started(
     innermost = agent(family(pid_file, ignore_term=True, setsid=True))
     inner = f"""
 import signal, time
-from acphold.processes.launch import launch
+from acphold.processes.program import launch
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 launch({innermost!r})
 time.sleep(60)
@@ -232,9 +243,9 @@ def test_a_guardian_is_no_part_of_what_an_outer_guard_ends(
     start: Callable[[list[str]], Acphold], agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outer = Guard()
-    monkeypatch.setenv(VARIABLE, outer.token)
+    monkeypatch.setenv(VARIABLE, outer.mark)
     acphold = start(agent("time.sleep(60)"))
-    reached = process_tree.living(acphold.agent, outer.token)
+    reached = process_tree.living(acphold.agent, outer.mark)
     assert {acphold.process.pid, acphold.agent} <= reached
     assert acphold.guardian not in reached
 
@@ -242,18 +253,18 @@ def test_a_guardian_is_no_part_of_what_an_outer_guard_ends(
 def test_the_tokens_of_outer_guards_are_kept() -> None:
     outer, inner = Guard(), Guard()
     nested = inner.environment(outer.environment({"A": "b"}))
-    assert nested == {"A": "b", VARIABLE: f"{outer.token}:{inner.token}"}
+    assert nested == {"A": "b", VARIABLE: f"{outer.mark}:{inner.mark}"}
 
 
 def test_ending_what_has_ended_already_takes_no_time(agent: Agent) -> None:
     program = launch(agent("pass"))
     os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
-    assert process_tree.end(program.pid, program.guard.token, grace=0)
+    assert process_tree.end(program.pid, program.guard.mark, grace=0)
     program.abandon()
 
 
 def test_a_strangers_group_is_not_what_we_look_at(agent: Agent) -> None:
     program = launch(agent("pass"))
     os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
-    assert os.getpid() not in process_tree.living(program.pid, program.guard.token)
+    assert os.getpid() not in process_tree.living(program.pid, program.guard.mark)
     program.abandon()

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from acphold.processes import exit_status as exits
-from acphold.processes.launch import launch
-from acphold.transports import ChildProcess, child
+from acphold.processes.program import launch
+from acphold.transports import ChildProcess
 
 Until = Callable[..., None]
 Runs = Callable[[int], bool]
@@ -79,14 +79,14 @@ async def test_the_end_is_told_in_words(
 
 
 def test_a_signal_without_a_name_and_an_end_nobody_saw_have_words_too() -> None:
-    assert exits.describe(-35) == "signal 35"
+    assert exits.describe(-35) == "signal SIG35"
     assert exits.describe(None) == "an unknown exit status"
 
 
 async def test_without_pidfd_a_thread_notices_the_end(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "open_pidfd", lambda pid: None)
+    monkeypatch.setattr(exits, "open_pidfd", lambda pid: None)
     async with running(agent("sys.exit(3)")) as process:
         assert await process.wait() == "exit status 3"
     assert not is_known(process.pid)
@@ -96,7 +96,7 @@ async def test_without_waitid_the_end_is_noticed_too(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "waitid")
-    monkeypatch.setattr(child, "open_pidfd", lambda pid: None)
+    monkeypatch.setattr(exits, "open_pidfd", lambda pid: None)
     async with running(agent("time.sleep(60)")) as process:
         pass
     assert await process.wait() == "signal SIGTERM"
@@ -116,7 +116,7 @@ async def test_the_last_words_are_there_though_the_end_is_noticed_before_they_ar
     agent: Agent, until: Until, runs: Runs
 ) -> None:
     launched = launch(agent("input(); os.write(2, b'x' * 500_000 + b'\\nthe reason')"))
-    fcntl.fcntl(launched.stderr_fd, fcntl.F_SETPIPE_SZ, 1024 * 1024)
+    fcntl.fcntl(launched.fds[2], fcntl.F_SETPIPE_SZ, 1024 * 1024)
     process = ChildProcess(launched, relay_fd=None)
     process.transport.send(b"go\n")
     until(lambda: not runs(process.pid))  # meanwhile the loop stands still

@@ -171,7 +171,7 @@ def test_the_end_of_acphold_is_the_end_of_its_streams_though_the_guardian_lives(
 ) -> None:
     code = f"""
 import os, signal
-from acphold.processes.launch import launch
+from acphold.processes.program import launch
 program = launch({agent("time.sleep(60)")!r})
 print(program.pid, program.guard.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

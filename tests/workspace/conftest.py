@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -53,32 +50,3 @@ def until() -> Until:
             await asyncio.sleep(0.01)
 
     return wait
-
-
-@pytest.fixture
-def pid_file(tmp_path: Path) -> Iterator[Path]:
-    """A file for commands to write pids into; whoever still lives after the test is killed."""
-    path = tmp_path / "pids"
-    path.touch()
-    yield path
-    for pid in path.read_text().split():
-        with suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
-
-
-@pytest.fixture
-def runs() -> Runs:
-    """`runs(pid)`: whether that process exists and is more than a zombie."""
-
-    def check(pid: int) -> bool:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        stat = Path(f"/proc/{pid}/stat")
-        try:
-            return stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
-        except (FileNotFoundError, ProcessLookupError):
-            return not Path("/proc/self").exists()
-
-    return check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.workspace.output import OutputTail
+from acphold.workspace.terminals import OutputTail
 
 STREAMS = st.text("a\u00e9\u20ac\U0001f600\n", max_size=40).map(str.encode) | st.binary(max_size=60)
 

@@ -130,11 +130,12 @@ async def test_commands_start_in_the_roots_and_nowhere_else(
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("no-such-program", "there is no such program on PATH"),
-        ("./none", "there is no such program, or none that"),
-        ("./text", "it is not executable"),
+        ("no-such-program", "no such program on PATH"),
+        ("./none", "there is no such file"),
+        ("./text", "is not executable"),
         ("./empty", "does it lack a #! first line"),
-        (".", "it is not executable"),
+        ("./script", "the interpreter in the first line of"),
+        ("./", "it is a folder"),
     ],
 )
 async def test_a_command_that_cannot_run_is_refused_with_the_reason(
@@ -143,10 +144,12 @@ async def test_a_command_that_cannot_run_is_refused_with_the_reason(
     (project / "text").touch(0o644)
     (project / "empty").write_bytes(b"\x01\x02")
     (project / "empty").chmod(0o755)
+    (project / "script").write_text("#!/no/such/interpreter\n")
+    (project / "script").chmod(0o755)
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(TerminalStartError, match=reason) as caught:
         await terminals.create(command, ["x"])
-    assert str(caught.value).startswith(f"cannot run {command!r}: ")
+    assert str(caught.value).startswith(f"cannot start {command!r}: ")
     assert len(os.listdir("/dev/fd")) == before
 
 
@@ -211,7 +214,7 @@ async def test_a_command_that_ignores_sigterm_is_ended_with_its_children(
     setsid: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("acphold.workspace.terminal.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("acphold.workspace.terminals.GRACE_SECONDS", 0.2)
     command = family(pid_file, ignore_term=True, setsid=setsid)
     terminal = await terminals.create(sys.executable, command)
     await until(lambda: len(pids(pid_file)) == 2)
@@ -241,6 +244,22 @@ async def test_what_a_command_left_running_ends_with_the_release(
     assert runs(pids(pid_file)[0])
     await terminals.release(terminal.id)
     assert not runs(pids(pid_file)[0])
+
+
+@linux_only
+async def test_an_orphan_without_its_environment_and_session_ends_with_its_own_terminal(
+    terminals: Terminals, tmp_path: Path, until: Until, runs: Runs
+) -> None:
+    orphan = "env -i setsid sh -c 'echo $$ > {}; exec sleep 60' > /dev/null 2>&1 &"
+    files = [tmp_path / "one", tmp_path / "other"]
+    one, other = [await terminals.create("sh", ["-c", orphan.format(file)]) for file in files]
+    assert [(await ended(terminal)).exit_code for terminal in (one, other)] == [0, 0]
+    await until(lambda: all(file.exists() and file.read_text() for file in files))
+    (first,), (second,) = map(pids, files)
+    await terminals.release(one.id)
+    assert (runs(first), runs(second)) == (False, True)
+    await terminals.release(other.id)
+    assert not runs(second)
 
 
 @linux_only

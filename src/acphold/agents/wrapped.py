@@ -18,7 +18,7 @@ from acphold.errors import (
     InvalidParamsError,
 )
 from acphold.processes.exit_status import describe
-from acphold.processes.launch import Launched, launch
+from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived
 from acphold.rpc.peer import HIGH_WATER, Answer, OnAnswer
 from acphold.schema import INITIALIZE, AgentCapabilities, InitializeResponse, decode
@@ -51,7 +51,7 @@ class ProcessAgent:
         command: Sequence[str],
         listener: Listener,
         *,
-        launched: Launched | None = None,
+        launched: Program | None = None,
         start_timeout: float = START_TIMEOUT,
         limit: int = MAX_MESSAGE,
         stderr_log: Path | None = None,

@@ -24,7 +24,7 @@ from acphold.journal.fold import SessionState
 from acphold.journal.location import VARIABLE
 from acphold.journal.settings import FINAL_STATUSES
 from acphold.journal.timeline import Item, Message, ToolCall
-from acphold.processes.launch import launch
+from acphold.processes.program import launch
 from acphold.rpc import NotificationReceived, Peer, RequestReceived, connected
 from acphold.schema import (
     INITIALIZE,

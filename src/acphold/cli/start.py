@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 from acphold.errors import AgentStartError
-from acphold.processes.launch import Launched, launch
+from acphold.processes.program import Program, launch
 from acphold.transports.imports import importing
 from acphold.transports.late_tls import load_asyncio
 
@@ -23,7 +23,7 @@ def start_wrap(arguments: list[str]) -> int:
         from acphold.cli.main import main
 
         return main(["wrap", "--help"])
-    launched: Launched | None = None
+    launched: Program | None = None
     if command:
         with suppress(AgentStartError):  # the answer to `initialize` tells it: editors show that
             launched = launch(command)

@@ -12,7 +12,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_serving, add_
 from acphold.cli.log import start_log
 from acphold.cli.terminal_text import visible
 from acphold.journal import default_location
-from acphold.processes.launch import Launched
+from acphold.processes.program import Program
 from acphold.server.serving import serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 
@@ -54,7 +54,7 @@ def _without_program(**_: object) -> int:
 
 
 def wrap(
-    arguments: list[str], program: list[str], launched: Launched | None, streams: tuple[int, int]
+    arguments: list[str], program: list[str], launched: Program | None, streams: tuple[int, int]
 ) -> int:
     """Serve until the editor leaves; the exit code: 0, or 2 for arguments that cannot be used.
 
@@ -75,7 +75,7 @@ def wrap(
 
 
 async def _serve(
-    settings: WrapSettings, launched: Launched | None, streams: tuple[int, int]
+    settings: WrapSettings, launched: Program | None, streams: tuple[int, int]
 ) -> None:
     async def give_up() -> None:
         if launched is not None:

@@ -63,7 +63,7 @@ class Program:
 
     def start(self) -> None:
         """Start it, in a process group of its own and guarded; raises FaultError."""
-        from acphold.processes.launch import launch
+        from acphold.processes.program import launch
         from acphold.transports import ChildProcess
 
         server = self._server

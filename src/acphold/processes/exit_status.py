@@ -1,10 +1,56 @@
-"""How a child process ended: noticed and read without reaping it."""
+"""How a child process ended: noticed, read without reaping it, and said in words."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable
+
+
+class ExitWatch:
+    """Has `loop` call `tell` with the exit status of child `pid` when it ends, once."""
+
+    def __init__(
+        self, loop: AbstractEventLoop, pid: int, tell: Callable[[int | None], None]
+    ) -> None:
+        self._loop = loop
+        self._pid = pid
+        self._tell: Callable[[int | None], None] | None = tell
+        self._fd = open_pidfd(pid)
+        if self._fd is not None:
+            loop.add_reader(self._fd, self._ended)
+        else:
+            import threading
+
+            threading.Thread(target=self._wait, name=f"wait for {pid}", daemon=True).start()
+
+    def stop(self) -> None:
+        """Call it off; may be called again."""
+        self._tell = None
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            self._loop.remove_reader(fd)
+            os.close(fd)
+
+    def _ended(self) -> None:
+        self._pass_on(exit_status(self._pid))
+
+    def _wait(self) -> None:
+        status = exit_status(self._pid)
+        try:
+            self._loop.call_soon_threadsafe(self._pass_on, status)
+        except RuntimeError:
+            pass  # the loop has closed meanwhile: nobody asks any more
+
+    def _pass_on(self, status: int | None) -> None:
+        tell = self._tell
+        self.stop()
+        if tell is not None:
+            tell(status)
 
 
 def open_pidfd(pid: int) -> int | None:
@@ -38,9 +84,14 @@ def describe(status: int | None) -> str:
     """`status` in words: `exit status 3`, `signal SIGKILL`."""
     if status is None:
         return "an unknown exit status"
-    if status >= 0:
-        return f"exit status {status}"
+    return f"exit status {status}" if status >= 0 else f"signal {signal_name(-status)}"
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; `SIG35` for a real-time signal, which has no name."""
+    import signal
+
     try:
-        return f"signal {signal.Signals(-status).name}"
-    except ValueError:  # a real-time signal has no name
-        return f"signal {-status}"
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"

@@ -1,23 +1,36 @@
-"""The guardian: it ends what an agent left behind, even when acphold was killed with SIGKILL.
+"""The guardian: it ends what a program left behind, even when acphold was killed with SIGKILL.
 
 A tiny shell in a session of its own reads a pipe whose only writing end is ours and close-on-exec.
-The end of that pipe means that acphold is gone, however it went. The agent's stdin has closed at
+The end of that pipe means that acphold is gone, however it went. The program's stdin has closed at
 the same moment, so it gets a second to end by itself; then SIGTERM, then SIGKILL.
 
-Who is meant: the agent's process group, and on Linux every process whose environment carries the
-agent's token, which reaches children that made a session of their own. A number is signalled only
-right after it was seen alive; a group that was once seen empty is never looked at again.
+Who is meant: the program's process group, and on Linux every process that carries the program's
+mark, which reaches children that made a session of their own. A number is signalled only right
+after it was seen alive; a group that was once seen empty is never looked at again.
+
+The mark is a number in two places that a process inherits: in its environment, and as its soft
+limit for file locks. That limit can be read, and has no effect since Linux 2.4.25; so the mark also
+stays with what was started by `env -i`. A subreaper would collect such orphans too, but could not
+tell which program each is from.
 """
 
 from __future__ import annotations
 
 import os
-import signal
+import sys
 import time
-from contextlib import suppress
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # without its enums, which take two milliseconds
 
 VARIABLE = "ACPHOLD_GUARD"
-"""Environment variable with the tokens of the guards a process lives under, outermost first."""
+"""Environment variable with the marks of the guards a process lives under, outermost first."""
+
+RLIMIT_LOCKS = 10
+"""The limit for file locks, for which `resource` has no name; source: Linux, resource.h."""
 
 DISMISS_SECONDS = 1.0
 """How long a dismissed guardian may take to end before it is killed."""
@@ -25,7 +38,7 @@ DISMISS_SECONDS = 1.0
 SCRIPT = r"""
 trap '' HUP INT QUIT TERM
 cd /
-token=$1
+mark=$1
 read -r group
 read -r dismissed && exit 0
 
@@ -34,7 +47,7 @@ grouped() {
     [ -n "$group" ] || return 1
     kill -s 0 -- "-$group" 2>/dev/null || { group=; return 1; }
 }
-marked() { grep -l -e "$token" /proc/[0-9]*/environ 2>/dev/null; }
+marked() { grep -l -e "$mark" /proc/[0-9]*/environ /proc/[0-9]*/limits 2>/dev/null; }
 alive() { grouped || [ -n "$(marked)" ]; }
 signal() {
     grouped && kill -s "$1" -- "-$group"
@@ -49,16 +62,18 @@ for _ in 1 2 3 4 5; do alive || exit 0; signal KILL; nap; done
 
 
 class Guard:
-    """One guardian for one agent.
+    """One guardian for one program.
 
-    `token` marks the environment of the agent. `pid` is the guardian's own, None where no guardian
-    could be started (no /bin/sh): then only an orderly end of acphold ends the agent.
+    `mark` is what the program and all that it starts are known by. `pid` is the guardian's own,
+    None where no guardian could be started (no /bin/sh): then only an orderly end of acphold ends
+    the program.
     """
 
-    __slots__ = ("_pipe", "pid", "token")
+    __slots__ = ("_pipe", "mark", "pid")
 
     def __init__(self) -> None:
-        self.token = os.urandom(16).hex()
+        # Below 2^63, which is no limit at all; and with as many digits as can be.
+        self.mark = str((1 << 62) + int.from_bytes(os.urandom(7)))
         self.pid: int | None = None
         self._pipe: int | None = None
 
@@ -66,15 +81,18 @@ class Guard:
         """Start the guardian; about half a millisecond."""
         reading, self._pipe = os.pipe()
         try:
-            self.pid = _spawn_shell(self.token, reading)
+            self.pid = _spawn_shell(self.mark, reading)
         except (OSError, NotImplementedError):
             self._close_pipe()
         finally:
             os.close(reading)
 
-    def watch(self, group: int) -> None:
-        """Tell the guardian the agent's process group."""
-        self._say(f"{group}\n")
+    def watch(self, pid: int) -> None:
+        """Mark the program, and tell the guardian its process group."""
+        _limit_locks(pid, int(self.mark))
+        self._say(f"{pid}\n")
+        if self.pid is not None:
+            _limit_locks(self.pid, None)  # it inherits the mark that we have from an outer guard
 
     def dismiss(self) -> None:
         """End the guardian without consequences; blocks for at most DISMISS_SECONDS."""
@@ -85,14 +103,16 @@ class Guard:
             _reap(pid, DISMISS_SECONDS)
 
     def environment(self, env: dict[str, str]) -> dict[str, str]:
-        """`env` with our token added; those of outer guards stay, so that theirs reach as far."""
+        """`env` with our mark added; those of outer guards stay, so that theirs reach as far."""
         outer = env.get(VARIABLE)
-        return {**env, VARIABLE: f"{outer}:{self.token}" if outer else self.token}
+        return {**env, VARIABLE: f"{outer}:{self.mark}" if outer else self.mark}
 
     def _say(self, line: str) -> None:
         if self._pipe is not None:
-            with suppress(OSError):  # somebody killed the guardian
+            try:
                 os.write(self._pipe, line.encode())
+            except OSError:
+                pass  # somebody killed the guardian
 
     def _close_pipe(self) -> None:
         pipe, self._pipe = self._pipe, None
@@ -100,7 +120,19 @@ class Guard:
             os.close(pipe)
 
 
-def _spawn_shell(token: str, reading: int) -> int:
+def _limit_locks(pid: int, number: int | None) -> None:
+    """Make `number` the soft limit of `pid` for file locks, or the hard one, where that can be."""
+    import resource
+
+    if sys.platform == "linux":
+        try:
+            hard = resource.prlimit(pid, RLIMIT_LOCKS)[1]
+            resource.prlimit(pid, RLIMIT_LOCKS, (hard if number is None else number, hard))
+        except (OSError, ValueError):
+            pass  # it has ended, has become another user's, or has a hard limit: see the variable
+
+
+def _spawn_shell(mark: str, reading: int) -> int:
     """Start the guardian's shell with `reading` as its stdin; raises OSError."""
     # An environment of its own: an outer guard's sweep must not take this guardian down before
     # it has done its work. No descriptor of ours: an editor waits for the end of our stdout.
@@ -108,7 +140,7 @@ def _spawn_shell(token: str, reading: int) -> int:
     try:
         return os.posix_spawn(
             "/bin/sh",
-            ["sh", "-c", SCRIPT, "acphold-guard", token],
+            ["sh", "-c", SCRIPT, "acphold-guard", mark],
             {"PATH": os.environ.get("PATH", os.defpath)},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, reading, 0),
@@ -125,10 +157,12 @@ def _spawn_shell(token: str, reading: int) -> int:
 def _reap(pid: int, seconds: float) -> None:
     """Wait for child `pid`; kill it when it takes longer than `seconds`."""
     deadline = time.monotonic() + seconds
-    with suppress(ChildProcessError):  # SIGCHLD is ignored here: nothing to reap
+    try:
         while not os.waitpid(pid, os.WNOHANG)[0]:
             if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 return
             time.sleep(0.001)
+    except ChildProcessError:
+        pass  # SIGCHLD is ignored here: nothing to reap

@@ -1,19 +1,24 @@
-"""What is left of an agent: its living processes, and how they are brought to an end."""
+"""What is left of a program: its living processes, and how they are brought to an end."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-from contextlib import suppress
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+else:
+    import _signal as signal  # without its enums, which take two milliseconds
 
 POLL_SECONDS = 0.02
 """Pause between two looks at what is still alive."""
 
 
-def end(group: int, token: str, grace: float) -> bool:
-    """End every process of `group` and every one marked with `token`; True when none is left.
+def end(group: int, mark: str, grace: float) -> bool:
+    """End every process of `group` and every one that carries `mark`; True when none is left.
 
     SIGTERM, up to `grace` seconds, SIGKILL, up to `grace` seconds; no wait when nothing lives.
     Blocks. The caller must not have reaped the leader: while it is at least a zombie, `group`
@@ -22,7 +27,7 @@ def end(group: int, token: str, grace: float) -> bool:
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + grace
         signalled: set[int] = set()
-        while left := living(group, token):
+        while left := living(group, mark):
             fresh = left - signalled
             if fresh:  # also those that were forked while we looked
                 _signal_all(group, fresh, number)
@@ -32,14 +37,14 @@ def end(group: int, token: str, grace: float) -> bool:
             time.sleep(POLL_SECONDS)
         else:
             return True
-    return not living(group, token)
+    return not living(group, mark)
 
 
-def living(group: int, token: str) -> set[int]:
-    """The pids that still run in `group` or carry `token`; where there is no /proc, {-group}."""
+def living(group: int, mark: str) -> set[int]:
+    """The pids that still run in `group` or carry `mark`; where there is no /proc, {-group}."""
     if sys.platform == "linux" and (pids := _all_pids()):
-        mark = token.encode()
-        return {pid for pid in pids if _is_alive_in(pid, group) or _carries(pid, mark)}
+        raw = mark.encode()
+        return {pid for pid in pids if _belongs(pid, group, raw)}
     try:
         os.killpg(group, 0)
     except OSError:  # nobody there, or only zombies, or nobody that we may signal
@@ -54,15 +59,15 @@ def _all_pids() -> list[int]:
         return []
 
 
-def _is_alive_in(pid: int, group: int) -> bool:
+def _belongs(pid: int, group: int, mark: bytes) -> bool:
     stat = _contents(f"/proc/{pid}/stat")
     # "pid (name) state ppid pgrp …"; the name may hold anything, so count from its last ")".
     fields = stat[stat.rfind(b")") + 2 :].split(None, 3)
-    return len(fields) > 2 and fields[0] not in b"ZX" and int(fields[2]) == group
-
-
-def _carries(pid: int, mark: bytes) -> bool:
-    return mark in _contents(f"/proc/{pid}/environ")
+    if len(fields) < 3 or fields[0] in b"ZX":  # it has ended: the rest would still be readable
+        return False
+    return int(fields[2]) == group or any(
+        mark in _contents(f"/proc/{pid}/{place}") for place in ("limits", "environ")
+    )
 
 
 def _contents(path: str) -> bytes:
@@ -82,11 +87,16 @@ def _contents(path: str) -> bytes:
         os.close(fd)
 
 
-def _signal_all(group: int, pids: set[int], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)  # one call: nobody forks its way out between two
+def _signal_all(group: int, pids: set[int], number: int) -> None:
+    _try(os.killpg, group, number)  # one call: nobody forks its way out between two
     for pid in pids:
-        if pid > 0:
-            with suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(pid) != group:
-                    os.kill(pid, number)
+        if pid > 0 and _try(os.getpgid, pid) != group:
+            _try(os.kill, pid, number)
+
+
+def _try(call: Callable[..., int | None], *arguments: int) -> int | None:
+    """What `call` returns; None for a process that is gone, or not ours to signal."""
+    try:
+        return call(*arguments)
+    except (ProcessLookupError, PermissionError):
+        return None

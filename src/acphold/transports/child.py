@@ -1,26 +1,22 @@
-"""An agent that runs as a child process, as asyncio sees it."""
+"""A program as asyncio sees it: a transport, its stderr, its exit, and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acphold.processes.exit_status import describe, exit_status, open_pidfd
-from acphold.processes.launch import reap
-from acphold.transports.pipes import FLUSH_SECONDS, PipeTransport
-from acphold.transports.stderr import StderrReader
+from acphold.processes.exit_status import ExitWatch, describe
+from acphold.processes.program import GRACE_SECONDS
+from acphold.transports.pipes import PipeTransport
+from acphold.transports.stderr import Stderr
 
 if TYPE_CHECKING:
-    from acphold.processes.launch import Launched
+    import os
+
+    from acphold.processes.program import Program
 
 log = logging.getLogger(__name__)
-
-GRACE_SECONDS = 2.0
-"""What a program gets for each step of its end: at EOF, after SIGTERM, after SIGKILL."""
 
 
 class ChildProcess:
@@ -32,27 +28,29 @@ class ChildProcess:
 
     def __init__(
         self,
-        launched: Launched,
+        program: Program,
         *,
         log_path: str | os.PathLike[str] | None = None,
         relay_fd: int | None = 2,
     ) -> None:
-        self._launched = launched
+        self._program = program
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int | None] = self._loop.create_future()
         self._closing: asyncio.Task[None] | None = None
-        self.transport = PipeTransport(launched.stdout_fd, launched.stdin_fd)
-        self._stderr = StderrReader(launched.stderr_fd, log_path=log_path, relay_fd=relay_fd)
-        self._watch_exit()
-        if launched.guard.pid is None:
+        stdin, stdout, stderr = program.fds
+        self.transport = PipeTransport(stdout, stdin)
+        self._stderr = Stderr(stderr, log_path=log_path, relay_fd=relay_fd)
+        self._watch = ExitWatch(self._loop, self.pid, self._settle)
+        if program.guard.pid is None:
             log.warning(
-                "there is no /bin/sh to guard the agent: kill -9 of acphold leaves it behind"
+                "there is no /bin/sh to guard %s: kill -9 of acphold leaves it behind",
+                program.command[0],
             )
 
     @property
     def pid(self) -> int:
         """The number of the process and of its process group."""
-        return self._launched.pid
+        return self._program.pid
 
     @property
     def returncode(self) -> int | None:
@@ -78,47 +76,28 @@ class ChildProcess:
         await asyncio.shield(self._closing)
 
     async def _close(self, grace: float) -> None:
+        deadline = self._loop.time() + grace
         try:
-            await self.transport.hang_up(min(grace, FLUSH_SECONDS))
-            await self._exit_within(grace)
+            await self.transport.hang_up(grace)
+            await self._exit_within(deadline - self._loop.time())
         finally:
-            gone = False
             try:
                 # In a thread: it waits, and it reads /proc. Once begun it runs to its end.
-                gone = await self._loop.run_in_executor(None, self._launched.end, grace)
+                await self._loop.run_in_executor(None, self._program.end, grace)
                 await self._exit_within(grace)
             finally:
-                await self._release(gone=gone)
+                await self._release()
 
     async def _exit_within(self, seconds: float) -> None:
-        await asyncio.wait([self._exited], timeout=seconds)
+        await asyncio.wait([self._exited], timeout=max(seconds, 0))
 
-    async def _release(self, *, gone: bool) -> None:
+    async def _release(self) -> None:
         """Close what is ours; whoever still waits for the exit is told."""
+        self._watch.stop()
         self._settle(None)
-        if gone:  # else the guardian still watches this number: it must not be given away
-            reap(self.pid)
+        self._program.reap()
         self._stderr.close()
         await self.transport.aclose()
-
-    def _watch_exit(self) -> None:
-        pidfd = open_pidfd(self.pid)
-        if pidfd is not None:
-            self._loop.add_reader(pidfd, self._on_exit, pidfd)
-        else:
-            threading.Thread(
-                target=self._wait_in_thread, name="wait for agent", daemon=True
-            ).start()
-
-    def _on_exit(self, pidfd: int) -> None:
-        self._loop.remove_reader(pidfd)
-        os.close(pidfd)
-        self._settle(exit_status(self.pid))
-
-    def _wait_in_thread(self) -> None:
-        status = exit_status(self.pid)
-        with suppress(RuntimeError):  # the loop has closed meanwhile: nobody asks any more
-            self._loop.call_soon_threadsafe(self._settle, status)
 
     def _settle(self, status: int | None) -> None:
         if not self._exited.done():

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from acphold.processes.launch import keep_stdio_open
+from acphold.processes.program import keep_stdio_open
 from acphold.transports.descriptor import private_copy
 
 if TYPE_CHECKING:

@@ -11,18 +11,17 @@ TYPE_CHECKING = False  # as typing has it; importing that would take longer than
 if TYPE_CHECKING:
     from acphold.workspace.files import Files
     from acphold.workspace.roots import Roots
-    from acphold.workspace.serve import Workspace
-    from acphold.workspace.terminal import Terminal
-    from acphold.workspace.terminals import Terminals
+    from acphold.workspace.terminals import Terminal, Terminals
+    from acphold.workspace.workspace import Workspace
 
 __all__ = ["Files", "Roots", "Terminal", "Terminals", "Workspace"]
 
 _MODULES = {
     "Files": "files",
     "Roots": "roots",
-    "Terminal": "terminal",
+    "Terminal": "terminals",
     "Terminals": "terminals",
-    "Workspace": "serve",
+    "Workspace": "workspace",
 }
 
 

@@ -1,22 +1,34 @@
-"""The commands that the agent of one session runs."""
+"""The commands that the agent of one session runs: started, heard, followed, ended.
+
+Source: ACP v1, terminals.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING
 
-from acphold.errors import InvalidParamsError, TerminalStartError, UnknownTerminalError
-from acphold.processes.command import run
-from acphold.workspace.terminal import Terminal
+from acphold.errors import (
+    AgentStartError,
+    InvalidParamsError,
+    TerminalStartError,
+    UnknownTerminalError,
+)
+from acphold.processes.exit_status import ExitWatch, signal_name
+from acphold.processes.output import OutputReader
+from acphold.processes.program import GRACE_SECONDS, Program, launch
+from acphold.schema import TerminalExitStatus, TerminalOutputResponse
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from acphold.processes.command import Program
-    from acphold.schema import TerminalOutputResponse
     from acphold.workspace.roots import Roots
+
+log = logging.getLogger(__name__)
 
 DEFAULT_OUTPUT = 1024 * 1024
 """Bytes of output kept when no limit is asked for."""
@@ -33,6 +45,13 @@ MAX_TERMINALS = 256
 
 AT_ONCE = 64
 """Terminals that are started or ended at a time."""
+
+
+SLACK_BYTES = 64 * 1024
+"""Kept of an output beyond its limit, so that not each piece that comes moves all that is kept."""
+
+SHELL_CHARACTERS = frozenset(" \t\n|&;<>()$`\"'*?[#~")
+"""In a command, these make a shell do something; source: POSIX, shell command language, 2.2."""
 
 
 class Terminals:
@@ -131,9 +150,14 @@ class Terminals:
         self, command: str, args: Sequence[str], env: dict[str, str], cwd: str, limit: int
     ) -> Terminal:
         def start(_: object) -> Program:
-            return run(command, args, env, self.roots.folder(cwd))
+            folder = self.roots.folder(cwd)
+            return launch(_argv(command, args, folder), env=env, cwd=folder, merged=True)
 
-        terminal = Terminal(await self._threads.run(start), limit, self._threads)
+        try:
+            program = await self._threads.run(start)
+        except AgentStartError as exc:
+            raise TerminalStartError(str(exc)) from exc
+        terminal = Terminal(program, limit, self._threads)
         self._kept[terminal.id] = terminal
         return terminal
 
@@ -145,6 +169,180 @@ class Terminals:
             and starting.result().id in self
         ):
             await self.release(starting.result().id)
+
+
+class Terminal:
+    """A command that `Terminals.create` started; to be released in every case.
+
+    `id` is unique among all terminals of all processes.
+    """
+
+    def __init__(self, program: Program, limit: int, threads: Threads) -> None:
+        loop = asyncio.get_running_loop()
+        self.id = f"term_{os.urandom(8).hex()}"
+        self._program = program
+        self._threads = threads
+        self._tail = OutputTail(limit)
+        self._exited: asyncio.Future[TerminalExitStatus] = loop.create_future()
+        self._news = asyncio.Event()
+        self._tidying: asyncio.Task[None] | None = None
+        (fd,) = program.fds
+        self._reader = OutputReader(loop, fd, self._take)
+        self._watch = ExitWatch(loop, program.pid, self._ended)
+        if program.guard.pid is None:
+            log.warning(
+                "there is no /bin/sh to guard a terminal: kill -9 of acphold leaves it behind"
+            )
+
+    @property
+    def pid(self) -> int:
+        """The number of the process and of its process group."""
+        return self._program.pid
+
+    def output(self) -> TerminalOutputResponse:
+        """What it printed so far, stdout and stderr in one; the status too once it has ended."""
+        status = self._exited.result() if self._exited.done() else None
+        return TerminalOutputResponse(
+            output=self._tail.text, truncated=self._tail.truncated, exit_status=status
+        )
+
+    def shown(self, limit: int) -> TerminalOutputResponse:
+        """Like `output`, but no more than its last `limit` bytes."""
+        output, text = self.output(), self._tail.last(limit)
+        cut = output.truncated or len(text) < len(output.output)
+        return TerminalOutputResponse(output=text, truncated=cut, exit_status=output.exit_status)
+
+    async def follow(self) -> AsyncIterator[str]:
+        """What it prints, from its beginning to its end, in pieces as they come.
+
+            async for piece in terminal.follow():
+                print(piece, end="")
+
+        Any number of followers may do so, each at its own pace, also behind the end or a kill. The
+        command waits for none of them: one that is slow gets what came meanwhile in one piece, and
+        of more than the limit of the output only the end. As with `wait`, what children print
+        that the command left behind is not waited for.
+        """
+        place = 0
+        while True:
+            over, news = self._exited.done(), self._news
+            piece, place = self._tail.after(place)
+            if piece:
+                yield piece
+            elif over:
+                return
+            else:
+                await news.wait()
+
+    async def wait(self) -> TerminalExitStatus:
+        """Wait until the command ends; what it printed is in `output` then.
+
+        Children that it left behind go on until the terminal is killed or released.
+        """
+        return await asyncio.shield(self._exited)
+
+    async def kill(self) -> None:
+        """End the command and its children; return when they are gone. Output and status stay."""
+        await self._threads.run(lambda _: self._program.end(GRACE_SECONDS))
+        await asyncio.wait([self._exited], timeout=GRACE_SECONDS)
+        self._program.reap()
+
+    async def release(self) -> None:
+        """End all of it and free what it holds; may be called again. `output` stays as it was."""
+        try:
+            await self.kill()
+            if self._tidying is not None:
+                await asyncio.wait([self._tidying])
+        finally:
+            self._settle(None)  # whoever still waits is told
+            self._watch.stop()
+            self._reader.close()
+
+    def _take(self, data: bytes) -> None:
+        self._tail.feed(data, final=not data)
+        self._tell_followers()
+
+    def _ended(self, status: int | None) -> None:
+        """Read its last words, tell who waits, look what it left."""
+        self._reader.read_rest()
+        self._settle(status)
+        self._tidying = asyncio.create_task(self._tidy(), name="tidy terminal")
+
+    async def _tidy(self) -> None:
+        """Let go of process and guardian, unless there are children that may need an end."""
+        await self._threads.run(lambda _: self._program.look())
+        self._program.reap()
+
+    def _settle(self, status: int | None) -> None:
+        if not self._exited.done():
+            self._exited.set_result(_exit_status(status))
+            self._tell_followers()
+
+    def _tell_followers(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+class OutputTail:
+    """Keeps the last `limit` bytes of a stream as text; what is not UTF-8 becomes U+FFFD."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._kept = bytearray()
+        self._dropped = 0
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        """Take the next piece; a character that ends in a later piece waits for it."""
+        self._kept += self._decoder.decode(data, final).encode()
+        if len(self._kept) > 2 * self._limit + SLACK_BYTES:
+            surplus = self._surplus(self._limit)
+            del self._kept[:surplus]
+            self._dropped += surplus
+
+    @property
+    def text(self) -> str:
+        """At most `limit` bytes of UTF-8, the last ones, from a character's beginning."""
+        return self.last(self._limit)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something from before `text` is lost."""
+        return self._dropped + len(self._kept) > self._limit
+
+    def last(self, limit: int) -> str:
+        """Like `text`, for a limit that is smaller."""
+        return self._kept[self._surplus(limit) :].decode()
+
+    def after(self, place: int) -> tuple[str, int]:
+        """The text behind `place` as far as it is kept, and the place behind it; 0 is the first."""
+        behind = self._kept[max(place - self._dropped, 0) :]
+        return behind.decode(), self._dropped + len(self._kept)
+
+    def _surplus(self, limit: int) -> int:
+        """How many of the bytes that are kept come before the last `limit`."""
+        surplus = max(len(self._kept) - limit, 0)
+        while 0 < surplus < len(self._kept) and self._kept[surplus] & 0xC0 == 0x80:
+            surplus += 1
+        return surplus
+
+
+def _argv(command: str, args: Sequence[str], cwd: str) -> list[str]:
+    """What to start: `command` with `args`, or a shell if it is a line for one.
+
+    Agents send `{"command": "npm test && echo ok"}`, and most clients run it.
+    """
+    is_line = not args and not SHELL_CHARACTERS.isdisjoint(command)
+    if is_line and not os.path.exists(os.path.join(cwd, command)):
+        return ["/bin/sh", "-c", command]
+    return [command, *args]
+
+
+def _exit_status(status: int | None) -> TerminalExitStatus:
+    """-N is signal N, None is an end of which nothing is known."""
+    if status is None or status >= 0:
+        return TerminalExitStatus(exit_code=status)
+    return TerminalExitStatus(signal=signal_name(-status))
 
 
 def _check(command: str, args: Sequence[str], env: Mapping[str, str]) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 import acphold
 from acphold.errors import AgentStartError
-from acphold.processes.launch import Launched, launch
+from acphold.processes.program import Program, launch
 
-Start = Callable[..., Launched]
+Start = Callable[..., Program]
 Agent = Callable[[str], list[str]]
 
 
@@ -24,7 +24,7 @@ def start() -> Iterator[Start]:
     """`launch`, with the programs ended after the test."""
     launched = []
 
-    def launch_it(command: Sequence[str], **options: str | dict[str, str]) -> Launched:
+    def launch_it(command: Sequence[str], **options: str | dict[str, str]) -> Program:
         program = launch(command, **options)  # type: ignore[arg-type]
         launched.append(program)
         return program
@@ -42,16 +42,16 @@ def all_of(fd: int) -> str:
     return data.decode()
 
 
-def output(program: Launched) -> str:
+def output(program: Program) -> str:
     """All that it writes to stdout."""
-    return all_of(program.stdout_fd)
+    return all_of(program.fds[1])
 
 
 def test_the_program_talks_through_its_three_pipes(start: Start, agent: Agent) -> None:
     program = start(agent("print(input()); print('oops', file=sys.stderr)"))
-    os.write(program.stdin_fd, b"hello\n")
+    os.write(program.fds[0], b"hello\n")
     assert output(program) == "hello\n"
-    assert all_of(program.stderr_fd) == "oops\n"
+    assert all_of(program.fds[2]) == "oops\n"
 
 
 def test_the_program_leads_a_process_group_of_its_own(start: Start, agent: Agent) -> None:
@@ -107,10 +107,10 @@ def test_it_starts_in_the_folder_that_is_given(start: Start, tmp_path: Path) -> 
 def test_pipes_do_not_land_on_standard_streams_that_are_closed(agent: Agent) -> None:
     code = f"""
 import os
-from acphold.processes.launch import launch
+from acphold.processes.program import launch
 program = launch({agent("os.write(1, b'hello')")!r})
-assert min(program.stdin_fd, program.stdout_fd, program.stderr_fd) > 2
-assert os.read(program.stdout_fd, 99) == b'hello'
+assert min(program.fds[0], program.fds[1], program.fds[2]) > 2
+assert os.read(program.fds[1], 99) == b'hello'
 program.abandon()
 """
     command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code]
@@ -172,7 +172,7 @@ def test_an_empty_command_is_refused() -> None:
 def test_starting_imports_nothing_heavy() -> None:
     code = """
 import sys
-import acphold.processes.launch
+import acphold.processes.program
 heavy = {"asyncio", "subprocess", "typing", "re", "socket", "logging", "msgspec", "tempfile"}
 print(sorted(heavy & set(sys.modules)))
 """

@@ -1,0 +1,275 @@
+"""A program of somebody else's: started, guarded, and ended with all that it started."""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+
+from acphold.errors import AgentStartError
+from acphold.processes import process_tree
+from acphold.processes.exit_status import exit_status
+from acphold.processes.guardian import Guard
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Mapping, Sequence
+else:
+    import _signal as signal  # without its enums, which take two milliseconds
+
+GRACE_SECONDS = 0.7
+"""What a program gets for each step of its end: at EOF, after SIGTERM, after SIGKILL.
+
+Short, so that all of it stays below two seconds, which is what editors and checkers wait.
+"""
+
+DEFAULT_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGPIPE,
+    signal.SIGCHLD,
+    signal.SIGXFSZ,
+)
+"""What we or our own parent may ignore (Python does SIGPIPE), and a new program must not."""
+
+
+class Program:
+    """A program that `launch` started. The methods may be called from any thread.
+
+    `pid` is its process group too. It stays in the process table until `reap`, so that the number
+    cannot become somebody else's. `fds` are our ends of its pipes, close-on-exec, to be closed by
+    the owner: stdin, stdout and stderr, or one for all that it prints. `guard` ends it when we are
+    killed. `gone` once nothing of it lives.
+    """
+
+    __slots__ = ("_lock", "command", "fds", "gone", "guard", "pid")
+
+    def __init__(
+        self, command: Sequence[str], pid: int, fds: tuple[int, ...], guard: Guard
+    ) -> None:
+        self.command = tuple(command)
+        self.pid = pid
+        self.fds = fds
+        self.gone = False
+        self.guard = guard
+        self._lock = allocate_lock()
+
+    def end(self, grace: float = GRACE_SECONDS) -> bool:
+        """End it and all that it started: SIGTERM, SIGKILL, `grace` seconds each; True when gone.
+
+        Blocks meanwhile; no longer than it takes.
+        """
+        with self._lock:
+            return self._settle(
+                gone=self.gone or process_tree.end(self.pid, self.guard.mark, grace)
+            )
+
+    def look(self) -> bool:
+        """Whether it and all that it started have ended by themselves. Blocks for a moment."""
+        with self._lock:
+            return self._settle(
+                gone=self.gone or not process_tree.living(self.pid, self.guard.mark)
+            )
+
+    def status(self) -> int | None:
+        """Wait until it ends; its exit status, -N for signal N, None if the system cannot tell."""
+        return exit_status(self.pid)
+
+    def reap(self) -> None:
+        """Give the number back, once all is gone and the status is known; never blocks."""
+        if self.gone:
+            try:
+                os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                pass  # reaped before, or SIGCHLD is ignored in this process
+
+    def abandon(self) -> None:
+        """Close the pipes of a program that nobody is going to talk to, end it and reap it."""
+        for fd in self.fds:
+            os.close(fd)
+        self.end()
+        self.reap()
+
+    def _settle(self, *, gone: bool) -> bool:
+        if gone and not self.gone:
+            self.gone = True
+            self.guard.dismiss()  # not before: it may have to do what we could not
+        return gone
+
+
+def launch(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    merged: bool = False,
+) -> Program:
+    """Start `command` in a process group of its own, guarded; blocks for some milliseconds.
+
+    `env` replaces our environment; `cwd` is the folder it starts in. It gets a pipe for each of
+    stdin, stdout and stderr; `merged`: one for all that it prints, and nothing to read. Raises
+    AgentStartError.
+    """
+    if not command:
+        raise AgentStartError("no command was given to start the agent with")
+    keep_stdio_open()
+    _close_others_on_exec()
+    _keep_exit_statuses()
+    surroundings = dict(os.environ if env is None else env)
+    folder = None if cwd is None else os.fspath(cwd)
+    path = _find(command[0], surroundings, folder)
+    guard = Guard()
+    guard.start()
+    stdio, fds = _merged_pipe() if merged else _pipes()
+    try:
+        pid = _spawn(path, command, guard.environment(surroundings), folder, stdio)
+    except OSError as error:
+        for fd in fds:
+            os.close(fd)
+        guard.dismiss()
+        raise AgentStartError(_why_not(command[0], path, error)) from error
+    finally:
+        for fd in set(stdio):
+            os.close(fd)
+    guard.watch(pid)
+    return Program(command, pid, fds, guard)
+
+
+def keep_stdio_open() -> None:
+    """Put /dev/null where descriptor 0, 1 or 2 is closed, lest a pipe of ours takes its place."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is `fd`
+            os.set_inheritable(null, True)
+
+
+def _keep_exit_statuses() -> None:
+    """Undo an inherited "ignore SIGCHLD": with it the system reaps children before we can ask."""
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        except ValueError:
+            pass  # not in the main thread: then the status stays unknown
+
+
+def _close_others_on_exec() -> None:
+    """Keep what we inherited (an editor's sockets, say) from reaching the program."""
+    try:
+        inherited = [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:
+        return  # Python's own descriptors are close-on-exec anyway
+    for fd in inherited:
+        if fd > 2:
+            try:
+                os.set_inheritable(fd, False)
+            except OSError:
+                pass  # one of them listed the folder and is closed again
+
+
+def _pipes() -> tuple[tuple[int, int, int], tuple[int, ...]]:
+    """The program's stdin, stdout and stderr, and our ends of them."""
+    stdin, to_program = os.pipe()
+    from_program, stdout = os.pipe()
+    errors_from_program, stderr = os.pipe()
+    return (stdin, stdout, stderr), (to_program, from_program, errors_from_program)
+
+
+def _merged_pipe() -> tuple[tuple[int, int, int], tuple[int, ...]]:
+    null = os.open(os.devnull, os.O_RDONLY)
+    from_program, output = os.pipe()
+    return (null, output, output), (from_program,)
+
+
+def _spawn(
+    path: str,
+    command: Sequence[str],
+    env: dict[str, str],
+    cwd: str | None,
+    stdio: tuple[int, int, int],
+) -> int:
+    """Start the program at `path`; its pid. Raises OSError."""
+    if cwd is not None:
+        return _spawn_in(cwd, path, command, env, stdio)
+    return os.posix_spawn(
+        path,
+        list(command),
+        env,
+        file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)],
+        setpgroup=0,
+        setsigmask=[],
+        setsigdef=DEFAULT_SIGNALS,
+    )
+
+
+def _spawn_in(
+    cwd: str, path: str, command: Sequence[str], env: dict[str, str], stdio: tuple[int, int, int]
+) -> int:
+    """As posix_spawn does it, which cannot change the folder. Agents are not started this way."""
+    # Not by a shell that becomes it: some shells drop variables whose names are no words of theirs.
+    import subprocess
+
+    process = subprocess.Popen(
+        list(command),
+        executable=os.path.join(cwd, path),
+        cwd=cwd,
+        env=env,
+        stdin=stdio[0],
+        stdout=stdio[1],
+        stderr=stdio[2],
+        process_group=0,
+    )
+    process.returncode = 0  # else `subprocess` takes it off the process table behind our back
+    return process.pid
+
+
+def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
+    """The path of program `name`, as a shell with `env` in `cwd` finds it; AgentStartError."""
+    if cwd is not None and not os.access(os.path.join(cwd, "."), os.X_OK):
+        there = "we may not enter it" if os.path.isdir(cwd) else "there is no such folder"
+        raise AgentStartError(f"cannot start {name!r} in {cwd!r}: {there}")
+    if "/" in name:
+        return _checked(name, os.path.join(cwd or "", name))
+    refused = None
+    for folder in os.get_exec_path(env):
+        path = os.path.join(folder, name)
+        seen = os.path.join(cwd or "", path)
+        if os.path.isfile(seen):
+            if os.access(seen, os.X_OK):
+                return path
+            refused = refused or seen
+    if refused is not None:
+        return _checked(name, refused)
+    raise AgentStartError(
+        f"cannot start {name!r}: no such program on PATH; install it, or give its full path"
+    )
+
+
+def _checked(name: str, path: str) -> str:
+    """`path` if it can be executed; AgentStartError, which calls it `name`."""
+    if os.path.isdir(path):
+        raise AgentStartError(f"cannot start {name!r}: it is a folder; name a program in it")
+    if not os.path.exists(path):
+        raise AgentStartError(f"cannot start {name!r}: there is no such file; check the path")
+    if not os.access(path, os.X_OK):
+        raise AgentStartError(
+            f"cannot start {name!r}: {path} is not executable; run `chmod +x` on it, "
+            "or put its interpreter in front"
+        )
+    return path
+
+
+def _why_not(name: str, path: str, error: OSError) -> str:
+    """The sentence for a program that was found and still did not start."""
+    match error:
+        case FileNotFoundError():
+            reason = f"the interpreter in the first line of {path} does not exist; install it"
+        case PermissionError():
+            reason = f"the system does not permit to execute {path}; check its permissions"
+        case OSError(errno=8):  # ENOEXEC
+            reason = f"{path} is no program for this system; does it lack a #! first line?"
+        case _:
+            reason = f"{path}: {error.strerror}"
+    return f"cannot start {name!r}: {reason}"
