@@ -10,23 +10,23 @@ import pytest
 
 from acphold import __version__
 from acphold.cli.command_line import MEANINGS, Exit
-from acphold.cli.main import COMMANDS, exit_code, main, parser
+from acphold.cli.main import COMMANDS, exit_code, main, parser_of
 from acphold.errors import AcpholdError, AgentStartError, UnknownSessionError
 from tests.cli.command_line import CommandLine
 
-WITHOUT_JOURNAL = {"demo", "demo-agent", "mcp-bridge"}
+WITHOUT_JOURNAL = {"completion", "demo", "demo-agent", "mcp-bridge"}
 
 
 def flags(name: str) -> set[str]:
     """The options of a command."""
-    return {flag for action in parser(name)._actions for flag in action.option_strings}
+    return {flag for action in parser_of(name).actions for flag in action.option_strings}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_every_argument_has_help(name: str) -> None:
-    found = parser(name)
+    found = parser_of(name)
     assert found.description
-    assert [action.dest for action in found._actions if not action.help] == []
+    assert [action.dest for action in found.actions if not action.help] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -41,7 +41,7 @@ def test_the_help_of_a_command_shows_every_option_of_it(
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_line_in_the_list_of_commands_begins_the_help_of_the_command(name: str) -> None:
-    assert (parser(name).description or "").startswith(COMMANDS[name].summary.removesuffix("."))
+    assert (parser_of(name).description or "").startswith(COMMANDS[name].summary.removesuffix("."))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

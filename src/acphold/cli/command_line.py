@@ -90,6 +90,11 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"the agent's command goes behind `--`: {self.prog} -- {words}")
         return {**vars(found), "program": tuple(program)}
 
+    @property
+    def actions(self) -> Sequence[argparse.Action]:
+        """Its arguments and options; argparse has no public name for them."""
+        return self._actions
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message.removeprefix('argument ')}; see `{self.prog} --help`")
 
@@ -116,6 +121,10 @@ def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 # -- options that several commands have -----------------------------------------------------
+
+
+LEVELS = ("debug", "info", "warning", "error")
+"""Of `--log-level`."""
 
 
 def add_journal(parser: Parser) -> None:
@@ -194,8 +203,8 @@ def _size(text: str) -> int:
 
 
 def _level(text: str) -> str:
-    if text.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise _refused(text, "one of debug, info, warning, error is required")
+    if text.lower() not in LEVELS:
+        raise _refused(text, f"one of {', '.join(LEVELS)} is required")
     return text.upper()
 
 

@@ -39,6 +39,7 @@ COMMANDS = {
     "doctor": Entry("doctor", "Check this installation, the journal and an agent."),
     "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),
     "demo-agent": Entry("demo_agent", "A scripted agent to try acphold with, offline."),
+    "completion": Entry("completion", "Print what makes your shell complete our commands."),
     "mcp-bridge": Entry("mcp_bridge", "Speak MCP on stdio for a server behind a URL."),
 }
 """In the order of the help. None is imported before it is called."""
@@ -76,8 +77,8 @@ def _run(arguments: Sequence[str]) -> int:
     name, *rest = arguments or ("",)
     try:
         if name and not name.startswith("-"):
-            return parser(name).run(rest)
-        about = overview()
+            return parser_of(name).run(rest)
+        about = parser_of("")
         about.read(arguments)  # which ends with --help and --version
     except UsageError as error:
         print(visible(f"{_called(name)}: {error}"), file=sys.stderr)
@@ -90,8 +91,10 @@ def _called(name: str) -> str:
     return f"acphold {name}" if name in COMMANDS else "acphold"
 
 
-def parser(name: str) -> Parser:
-    """What reads the arguments of a command; UsageError when there is no such command."""
+def parser_of(name: str) -> Parser:
+    """What reads the arguments of a command, or of `acphold` itself; UsageError for others."""
+    if not name:
+        return _overview()
     if name not in COMMANDS:
         meant = "".join(f" (`{near}`?)" for near in get_close_matches(name, COMMANDS, 1))
         raise UsageError(f"no command {name!r}{meant}; see `acphold --help`")
@@ -100,8 +103,7 @@ def parser(name: str) -> Parser:
     return found
 
 
-def overview() -> Parser:
-    """What reads a command line that begins with an option."""
+def _overview() -> Parser:
     commands = "".join(f"\n  {name:<12}{entry.summary}" for name, entry in COMMANDS.items())
     codes = "".join(f"\n  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
     made = Parser(

@@ -1,0 +1,81 @@
+"""`acphold completion`: candidates for what has been typed, and the scripts that ask for them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acphold.cli.completion import candidates
+from acphold.cli.main import COMMANDS, parser_of
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import prompt, remember
+
+
+def words(*typed: str) -> list[str]:
+    return [candidate.word for candidate in candidates(typed)]
+
+
+def test_at_first_there_are_commands() -> None:
+    assert words("")[: len(COMMANDS)] == [*COMMANDS]
+    assert words("de") == ["delete", "demo", "demo-agent"]
+    assert words("--v") == ["--version"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_a_candidate(name: str) -> None:
+    flags = {
+        action.option_strings[0] for action in parser_of(name).actions if action.option_strings
+    }
+    assert set(words(name, "-")) == flags
+
+
+def test_a_value_is_completed_where_there_are_few_and_else_left_to_the_shell() -> None:
+    assert words("wrap", "--log-level", "") == ["debug", "info", "warning", "error"]
+    assert words("list", "--cwd", "") == []
+    assert words("completion", "") == ["bash", "zsh", "fish"]
+    assert words("no-such-command", "") == []
+
+
+def test_behind_the_dashes_there_are_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/no/such/folder")
+    (tmp_path / "gemini").touch(mode=0o755)
+    (tmp_path / "gemini.txt").touch(mode=0o644)
+    assert words("wrap", "--log-level", "info", "--", "gem") == ["gemini"]
+    assert words("wrap", "--", "./gem") == []
+    assert words("wrap", "--", "gemini", "") == []
+
+
+def test_ids_are_completed_but_for_those_that_a_shell_would_make_something_of(
+    acphold: CommandLine, journal: Path
+) -> None:
+    remember(journal, "3f9a-1", prompt("x"), title="Greeting")
+    remember(journal, "3f9a-$(echo 2)", prompt("x"))
+    assert acphold.run("completion", "--", "show", "3f").out == "3f9a-1\tGreeting\n"
+    assert acphold.run("completion", "--", "delete", "").out == "3f9a-1\tGreeting\n"
+    journal.write_text("shopping list")
+    assert acphold.run("completion", "--", "show", "3f").out == ""
+
+
+def test_bash_completes_with_the_script(acphold: CommandLine, journal: Path) -> None:
+    remember(journal, "3f9a-1", prompt("x"), title="Greeting")
+    line = """
+    eval "$(acphold completion bash)"
+    complete() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _acphold; echo "${COMPREPLY[@]}"; }
+    complete acphold sh; complete acphold show ''; complete acphold list --c
+    """
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-c", line],
+        env={**acphold.environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert done.stdout.splitlines() == ["show", "3f9a-1", "--cwd"]
