@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 
-from acphold.journal import Lease, NewSession, SqliteJournal
+from acphold.journal import Lease, NewSession, RowChange, SqliteJournal
 
 WORDS = (
     "the",
@@ -100,5 +100,5 @@ async def keep(
         end = await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
         if settle:
             await journal.settle(lease, end.last_seq)
-    await journal.touch(lease, prompted=True)
+    await journal.touch(lease, RowChange(prompted=True))
     await journal.release(lease)

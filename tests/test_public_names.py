@@ -28,8 +28,8 @@ PUBLIC = {
     """,
     "acphold.journal": """
         KINDS LEASE_SECONDS Entry Holder Journal Lease ListFilter ListKey Message NewSession
-        Replayed SearchHit Segment SessionRow SessionState Settings SqliteJournal Standing
-        ToolCall default_location
+        Replayed RowChange SearchHit Segment SessionRow SessionState SqliteJournal Standing
+        Summary ToolCall default_location history
     """,
     "acphold.mcp": """
         DEADLINE Answerer CallResult Channel Closed Connecting Connection Facing Failed Idle Lost

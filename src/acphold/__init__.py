@@ -19,7 +19,8 @@ if TYPE_CHECKING:
         RemoteError,
         WorkspaceError,
     )
-    from acphold.journal.fold import Message, SessionState
+    from acphold.journal.fold import SessionState
+    from acphold.journal.timeline import Message
     from acphold.journal.timeline import ToolCall as PastToolCall
     from acphold.library.agent import Agent
     from acphold.library.authored import AuthoredSession as Session

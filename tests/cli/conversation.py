@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from acphold.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession, RowChange, SqliteJournal
 
 Raw = tuple[str, bytes]
 """Kind and bytes of a journal entry."""
@@ -75,7 +75,7 @@ async def _remember(path: Path, new: NewSession, entries: tuple[Raw, ...]) -> No
         for kind, raw in entries:
             await journal.append(lease, kind, [raw])
         if entries:
-            await journal.touch(lease, prompted=True)
+            await journal.touch(lease, RowChange(prompted=True))
             await journal.settle(lease, lease.next_seq - 1)
         await journal.release(lease)
     finally:

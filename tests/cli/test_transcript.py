@@ -45,7 +45,7 @@ def test_a_turn_without_an_end_is_open() -> None:
 
 
 def test_what_no_prompt_began_has_no_end_either() -> None:
-    scenes = turn_scenes(entries(said("adopted"), ("opened", b"{}")))
+    scenes = turn_scenes(entries(said("adopted"), ("settings", b"{}")))
     assert [type(scene) for scene in scenes] == [Message]
 
 

@@ -145,7 +145,7 @@ def _params(update: bytes) -> bytes:
     return b'{"sessionId":"s","update":%b,"_meta":{"trace":1}}' % (update or b"null")
 
 
-OPENED = st.sampled_from(
+SETTINGS = st.sampled_from(
     [
         b'{"modes":{"currentModeId":"ask","availableModes":[{"id":"ask","name":"Ask"}]}}',
         b'{"modes":null,"configOptions":[]}',

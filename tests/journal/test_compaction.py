@@ -14,8 +14,8 @@ from acphold.journal.fold import fold
 from acphold.journal.replay import replay
 from tests.journal.conversations import (
     CONVERSATIONS,
-    OPENED,
     PIECES,
+    SETTINGS,
     chunk,
     encode,
     entries_of,
@@ -26,7 +26,7 @@ Pieces = list[tuple[str, list[bytes]]]
 
 
 @settings(deadline=None)
-@given(st.lists(st.one_of(PIECES, st.tuples(st.just("opened"), st.tuples(OPENED).map(list)))))
+@given(st.lists(st.one_of(PIECES, st.tuples(st.just("settings"), st.tuples(SETTINGS).map(list)))))
 def test_folding_the_compacted_history_gives_the_same_state(pieces: Pieces) -> None:
     segments = segments_of(pieces)
     assert fold(entries_of(compact(segments))) == fold(entries_of(segments))
@@ -117,7 +117,7 @@ def test_what_stays_alone_keeps_its_bytes_and_shares_a_segment() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["prompt", "turn_end", "echo", "opened", "params"])
+@pytest.mark.parametrize("kind", ["prompt", "turn_end", "echo", "settings", "params"])
 def test_other_kinds_of_entries_are_left_as_they_are(kind: str) -> None:
     segments = segments_of([(kind, [b'{"a": 1}']), ("update", [b"{}"])])
     assert compact(segments) == segments

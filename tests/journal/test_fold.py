@@ -8,17 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acphold.journal.entries import Entry
-from acphold.journal.fold import (
-    EMPTY,
-    Message,
-    SessionState,
-    ToolCall,
-    fold,
-    fold_setting,
-    opened_setting,
-    update_kind,
-)
-from acphold.journal.settings import NO_SETTINGS
+from acphold.journal.fold import EMPTY, SessionState, fold
+from acphold.journal.raw_update import update_kind
+from acphold.journal.standing import NO_STANDING, fold_settings, fold_update
+from acphold.journal.timeline import Message, ToolCall
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -47,12 +40,12 @@ def test_folding_in_two_parts_is_folding_at_once(pieces: Pieces, cut: int) -> No
 
 @settings(deadline=None)
 @given(CONVERSATIONS)
-def test_settings_folded_live_are_those_of_the_whole_fold(pieces: Pieces) -> None:
-    settings = NO_SETTINGS
+def test_a_standing_folded_live_is_that_of_the_whole_fold(pieces: Pieces) -> None:
+    standing = NO_STANDING
     entries = [entry for entry in entries_of(segments_of(pieces)) if entry.kind == "update"]
     for entry in entries:
-        settings = fold_setting(settings, update_kind(entry.raw), entry.raw)
-    assert fold(entries).settings == settings
+        standing = fold_update(standing, update_kind(entry.raw), entry.raw)
+    assert fold(entries).standing == standing
 
 
 @settings(deadline=None)
@@ -163,10 +156,10 @@ def test_open_tools_are_those_neither_completed_nor_failed() -> None:
         update("d", "failed"),
         {"sessionUpdate": "tool_call_update", "toolCallId": "d", "title": "Late"},
     )
-    assert state.settings.open_tools == ("a", "b")
+    assert state.open_tools == ("a", "b")
 
 
-def test_settings_hold_the_newest_complete_value_of_each() -> None:
+def test_a_standing_holds_the_newest_complete_value_of_each() -> None:
     opened = (
         b'{"modes":{"currentModeId":"ask","availableModes":[{"id":"ask"},{"id":"code"}]},'
         b'"configOptions":[{"id":"model"}]}'
@@ -180,14 +173,14 @@ def test_settings_hold_the_newest_complete_value_of_each() -> None:
         {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": "2026-01-01"},
         {"sessionUpdate": "session_info_update", "updatedAt": None},
     )
-    begun = opened_setting(state.settings, opened)
+    begun = fold_settings(state.standing, opened)
     assert begun.current_mode_id == "ask"
     assert begun.available_modes == b'[{"id":"ask"},{"id":"code"}]'
     assert begun.config_options == b'[{"id":"model"}]'
     assert begun.commands == b'[{"name":"x"}]'
     assert state.plan == b'[{"content":"two"}]'
     assert (begun.title, begun.updated_at) == ("T", None)
-    assert opened_setting(begun, b'{"modes":null,"configOptions":null}') == begun
+    assert fold_settings(begun, b'{"modes":null,"configOptions":null}') == begun
 
 
 def test_halves_of_a_surrogate_pair_meet_in_the_message() -> None:
@@ -205,10 +198,10 @@ def test_halves_of_a_surrogate_pair_meet_in_the_message() -> None:
 
 def test_bytes_that_nobody_can_read_change_nothing() -> None:
     broken = [b"", b"null", b"{", b"\xff", b"[" * 100_000, b'{"sessionUpdate":3}']
-    kinds = ["update", "params", "prompt", "opened", "turn_end", "echo", "from the future"]
+    kinds = ["update", "params", "prompt", "settings", "turn_end", "echo", "from the future"]
     for kind in kinds:
         state = fold([Entry(1, kind, 0, raw) for raw in broken])
-        assert (state.timeline, state.settings) == (EMPTY.timeline, EMPTY.settings)
+        assert (state.timeline, state.standing) == (EMPTY.timeline, EMPTY.standing)
 
 
 def test_a_turn_that_was_interrupted_is_told_from_one_that_ended() -> None:

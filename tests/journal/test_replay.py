@@ -6,9 +6,9 @@ import json
 
 from hypothesis import given, settings
 
+from acphold.journal.compaction import CHUNK_CHARACTERS
 from acphold.journal.entries import Entry, Segment
 from acphold.journal.fold import fold
-from acphold.journal.joining import CHUNK_CHARACTERS
 from acphold.journal.replay import Replayed, replay
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
@@ -35,7 +35,7 @@ def test_folding_the_replay_gives_the_state_of_the_conversation(pieces: Pieces) 
     told = fold(as_entries(list(replay(segments))))
     known = fold(entries_of(segments))
     assert told.timeline == known.timeline
-    assert told.settings == known.settings
+    assert told.standing == known.standing
 
 
 @settings(deadline=None)
@@ -104,6 +104,6 @@ def test_notices_echoes_and_the_ends_of_turns_are_not_replayed() -> None:
         ("params", [b'{"sessionId":"s","update":%b,"_meta":{}}' % notice]),
         ("echo", [encode(chunk("user_message", "Hi"))]),
         ("turn_end", [b'{"stopReason":"end_turn"}']),
-        ("opened", [b'{"modes":null}']),
+        ("settings", [b'{"modes":null}']),
     ]
     assert list(replay(segments_of(pieces))) == []

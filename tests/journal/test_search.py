@@ -6,7 +6,7 @@ import pytest
 
 from acphold.journal import NewSession, SqliteJournal
 from acphold.journal.entries import Entry
-from acphold.journal.searchable import TEXT_CHARACTERS, searchable_text
+from acphold.journal.search import TEXT_CHARACTERS, searchable_text
 from tests.journal.conversations import chunk, encode
 
 
@@ -135,7 +135,7 @@ def test_only_the_beginning_of_a_huge_entry_is_searched() -> None:
     [
         ("echo", encode(chunk("user_message", "again"))),
         ("turn_end", b'{"error":{"code":1,"message":"text"}}'),
-        ("opened", b'{"modes":null}'),
+        ("settings", b'{"modes":null}'),
         ("update", b'{"sessionUpdate":"plan","entries":[{"content":"step"}]}'),
         ("update", b"\xff"),
         ("params", b"[]"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acphold.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession, RowChange, SqliteJournal
 from tests.editor import received, wrapped
 
 INVALID_PARAMS = -32602
@@ -24,7 +24,9 @@ async def filled(journal: Path, count: int, cwd: str = "/", agent: str = "script
     for number in range(count):
         session_id = f"{cwd.strip('/')}-{number:03}"
         lease = await opened.create(NewSession(session_id, agent, cwd), "test")
-        await opened.touch(lease, updated_at=1_700_000_000_000 + number * 1000, prompted=True)
+        await opened.touch(
+            lease, RowChange(updated_at=1_700_000_000_000 + number * 1000, prompted=True)
+        )
         ids.append(session_id)
     await opened.aclose()
     return ids

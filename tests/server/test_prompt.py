@@ -67,7 +67,7 @@ async def test_the_prompt_and_its_updates_are_in_the_journal_before_they_are_del
     opened = SqliteJournal.open(journal)
     kinds = [segment.kind for segment in await opened.read(session, 0)]
     await opened.aclose()
-    assert kinds == ["opened", "prompt", "update"]
+    assert kinds == ["settings", "prompt", "update"]
 
 
 async def test_the_answer_follows_every_update_of_the_turn(journal: Path) -> None:

@@ -9,7 +9,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.journal import Journal, SessionRow
-from acphold.journal.sessions import now_ms
+from acphold.journal.session_rows import now_ms
 
 
 def parser() -> Parser:

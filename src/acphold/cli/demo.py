@@ -28,7 +28,8 @@ from acphold.cli.demo_stage import Stage
 from acphold.cli.terminal_text import counted
 from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.journal import Entry
-from acphold.journal.fold import EMPTY, SessionState, fold, update_kind
+from acphold.journal.fold import EMPTY, SessionState, fold
+from acphold.journal.raw_update import update_kind
 
 FIRST = "Make the greeting friendlier, please"
 SECOND = "Now count, slowly"

@@ -22,8 +22,7 @@ from acphold.journal.entries import PROMPT as PROMPT_ENTRY
 from acphold.journal.entries import UPDATE as UPDATE_ENTRY
 from acphold.journal.fold import SessionState
 from acphold.journal.location import VARIABLE
-from acphold.journal.settings import FINAL_STATUSES
-from acphold.journal.timeline import Item, Message, ToolCall
+from acphold.journal.timeline import FINAL_STATUSES, Item, Message, ToolCall
 from acphold.processes.program import launch
 from acphold.rpc import NotificationReceived, Peer, RequestReceived, connected
 from acphold.schema import (

@@ -18,8 +18,8 @@ from rich.text import Text
 from acphold.cli.terminal_text import counted, on_one_line, size, visible
 from acphold.cli.transcript import ModeChanged, Noticed, Planned, Scene, TurnOver
 from acphold.errors import InvalidParamsError
+from acphold.journal.raw_update import encode_object
 from acphold.journal.timeline import Message, ToolCall
-from acphold.journal.updates import encode_object
 from acphold.schema import (
     AudioContent,
     BlobResourceContents,

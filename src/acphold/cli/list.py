@@ -24,7 +24,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.errors import AmbiguousIdError
 from acphold.journal import Journal, ListFilter, SessionRow
-from acphold.journal.sessions import now_ms
+from acphold.journal.session_rows import now_ms
 
 TERMINAL_LIMIT = 30
 """Sessions shown on a terminal that was not told how many: the newest are what is looked for."""

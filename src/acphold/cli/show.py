@@ -18,7 +18,7 @@ from acphold.cli.terminal_text import (
     visible_json,
 )
 from acphold.journal import Entry, Journal, SessionRow
-from acphold.journal.sessions import now_ms
+from acphold.journal.session_rows import now_ms
 
 
 def parser() -> Parser:

@@ -11,8 +11,8 @@ from acphold.errors import InvalidParamsError
 from acphold.journal import Entry
 from acphold.journal.entries import ECHO, PARAMS, TURN_END, UPDATE
 from acphold.journal.fold import EMPTY, SessionState, fold
+from acphold.journal.raw_update import members, string, update_kind
 from acphold.journal.timeline import Message, ToolCall
-from acphold.journal.updates import members, string, update_kind
 from acphold.schema import Plan, decode
 
 

@@ -26,7 +26,7 @@ from acphold.hub.context import cut_off_turn, earlier_conversation
 from acphold.hub.marks import notice
 from acphold.hub.options import array, current_values, is_boolean, option_list, with_mode
 from acphold.hub.updates import Repeats, for_session
-from acphold.journal.fold import opened_setting
+from acphold.journal.standing import fold_settings
 from acphold.schema import (
     LOAD_SESSION,
     NEW_SESSION,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from acphold.hub.routes import Routes
     from acphold.hub.session import Session
     from acphold.journal import Journal
-    from acphold.journal.fold import Settings
+    from acphold.journal.standing import Standing
     from acphold.rpc.peer import Answer
 
 log = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class Backing:
         """The agent has answered a prompt: it has what it was owed, and knows the conversation."""
         self._owes, self.cut_off = "nothing", False
         if self._unlinked is not None:
-            await self._journal.link(self.agent.key, self._unlinked, self._session.id)
+            await self._session.link(self.agent.key, self._unlinked)
             self._unlinked = None
 
     # -- restored -------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class Backing:
 
     # -- set as it was --------------------------------------------------------------------
 
-    async def _set_again(self, wanted: Settings, opened: bytes) -> None:
+    async def _set_again(self, wanted: Standing, opened: bytes) -> None:
         """Modes and options as the person left them; what became of them is journalled."""
         parts = members(opened) if opened.startswith(b"{") else {}
         modes = parts.get("modes", b"null")
@@ -271,8 +271,8 @@ class Backing:
         if options:
             now["configOptions"] = array(options)
         entry = splice(b"{}", now)
-        if opened_setting(self._session.settings, entry) != self._session.settings:
-            await self._session.publish("opened", [entry])
+        if fold_settings(self._session.settings, entry) != self._session.settings:
+            await self._session.publish("settings", [entry])
 
     async def _set_mode(self, modes: bytes, wanted: str) -> bytes:
         said = modes.startswith(b"{")

@@ -26,7 +26,7 @@ from acphold.schema.splice import members, splice
 if TYPE_CHECKING:
     from acphold.hub.attachment import Attachment
     from acphold.hub.session import Session
-    from acphold.journal.fold import Settings
+    from acphold.journal.standing import Standing
 
 OURS = {CHOICE: True}
 """The `_meta` of an update that tells what was chosen, or what follows from it."""
@@ -80,7 +80,7 @@ def opened_result(session: Session) -> bytes:
     return splice(answer, now)
 
 
-async def keep_in_step(session: Session, before: Settings) -> None:
+async def keep_in_step(session: Session, before: Standing) -> None:
     """After an update of the agent: a mode and the option that stands for it are one choice."""
     settings = session.settings
     if settings.config_options != before.config_options:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
-from acphold.journal.fold import Message, SessionState, ToolCall
+from acphold.journal import Message, SessionState, ToolCall
 from acphold.schema.splice import items, members
 
 CONTEXT_BYTES = 96 * 1024

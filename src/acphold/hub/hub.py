@@ -172,8 +172,8 @@ class Hub:
             session = await self._create(agent_session, setup)
         except SessionExistsError:
             session = await self._create(uuid4().hex, setup)
-        await self._journal.link(self.agent.key, agent_session, session.id)
-        await session.publish("opened", [settings_of(answer)])
+        await session.link(self.agent.key, agent_session)
+        await session.publish("settings", [settings_of(answer)])
         await session.backing.opened(agent_session, answer)
         return session
 
@@ -229,9 +229,9 @@ class Hub:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
             return False
-        # An adopted session has its "opened" entry last, any other has it first.
+        # An adopted session has its "settings" entry last, any other has it first.
         first = await self._journal.read(session_id, 0, 1)
-        if row.prompted or (first and first[0].kind == "opened"):
+        if row.prompted or (first and first[0].kind == "settings"):
             return True
         await self._journal.delete(session_id)
         return False
@@ -254,19 +254,19 @@ class Hub:
 
     async def _enter(self, lease: Lease, setup: Setup) -> Session:
         row = await self._journal.session(lease.session_id)
-        standing = await self._journal.standing(lease.session_id)
+        summary = await self._journal.summary(lease.session_id)
         session = Session(
             self._journal,
             lease,
             row,
-            standing.settings,
+            summary.standing,
             self.agent,
             self.routes,
             cancel_grace=self._cancel_grace,
         )
         session.backing.setup = setup.params
-        session.backing.cut_off = standing.turn != "idle"
-        if standing.turn == "running":
+        session.backing.cut_off = summary.turn != "idle"
+        if summary.turn == "running":
             await mend(session)
         self._live[session.id] = session
         return session
@@ -318,7 +318,7 @@ class Hub:
         return attachment
 
     async def _adopted(self, session: Session, result: bytes) -> None:
-        await session.publish("opened", [settings_of(result)])
+        await session.publish("settings", [settings_of(result)])
         found = self.listing.agents_own(session.id)
         title = None if found is None else found.title
         if title is None:
@@ -327,7 +327,7 @@ class Hub:
             await self._journal.set_title(session.id, title)
         session.untitled = False
         await session.prompted(None if found is None else milliseconds(found.updated_at))
-        await self._journal.link(self.agent.key, session.id, session.id)
+        await session.link(self.agent.key, session.id)
         session.rest()
 
     # -- closing --------------------------------------------------------------------------

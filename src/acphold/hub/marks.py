@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold.hub.options import array
-from acphold.journal.fold import Message, SessionState
+from acphold.journal import Message, SessionState
 
 TITLE_LENGTH = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""

@@ -33,7 +33,7 @@ def check_folder(known: str, asked: str) -> None:
 
 
 def settings_of(answer: bytes) -> bytes:
-    """The modes and options in the answer that opened a session, as an "opened" entry."""
+    """The modes and options in the answer that opened a session, as an "settings" entry."""
     parts = members(answer) if answer.startswith(b"{") else {}
     kept = [
         b"%b:%b" % (encode(name), parts[name])
@@ -46,7 +46,7 @@ def settings_of(answer: bytes) -> bytes:
 async def mend(session: Session) -> None:
     """A turn that a crash cut off is marked, and its open tool calls are closed as failed."""
     why = "interrupted: acphold was ended in this turn"
-    marks = [failed_tool(tool, why) for tool in session.settings.open_tools]
+    marks = [failed_tool(tool, why) for tool in await session.open_tools()]
     if session.settings.title is None:
         title = first_words(await session.state(through=session.last_seq))
         marks += [] if title is None else [title_update(title)]

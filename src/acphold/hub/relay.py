@@ -20,7 +20,7 @@ from acphold.hub.attachment import LAG
 from acphold.hub.choices import keep_in_step
 from acphold.hub.questions import CANCELLED
 from acphold.hub.updates import for_session, holds_context, repeats_prompt, update_in
-from acphold.journal.fold import update_kind
+from acphold.journal.raw_update import update_kind
 from acphold.rpc import NotificationReceived
 from acphold.schema import (
     CREATE_ELICITATION,

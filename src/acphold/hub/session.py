@@ -18,16 +18,9 @@ from acphold.hub.questions import Questions
 from acphold.hub.routes import Routes
 from acphold.hub.turns import Turns
 from acphold.hub.updates import update_in
-from acphold.journal import Journal, Lease, Segment, SessionRow
-from acphold.journal.fold import (
-    EMPTY,
-    SessionState,
-    Settings,
-    fold,
-    fold_setting,
-    opened_setting,
-    update_kind,
-)
+from acphold.journal import Journal, Lease, RowChange, Segment, SessionRow, SessionState
+from acphold.journal.raw_update import update_kind
+from acphold.journal.standing import Standing, fold_settings, fold_update
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +29,6 @@ SETTLE_DELAY = 1.0
 
 CLOSE_SETTLE = 1.0
 """Seconds for the same when the session is closed."""
-
-STATE_PAGE = 4 * 1024 * 1024
-"""Bytes read at once to fold a session."""
 
 TOUCH_MS = 1000
 """Milliseconds between two writes of the session's row: its indexes cost more than an entry."""
@@ -63,7 +53,7 @@ class Session:
         journal: Journal,
         lease: Lease,
         row: SessionRow,
-        settings: Settings,
+        settings: Standing,
         agent: Agent,
         routes: Routes,
         *,
@@ -115,13 +105,13 @@ class Session:
                 if raw.startswith(CHUNK_STARTS):
                     continue
                 if (update := update_kind(raw)) not in CHUNKS:
-                    self.settings = fold_setting(self.settings, update, raw)
-        elif kind == "opened":
+                    self.settings = fold_update(self.settings, update, raw)
+        elif kind == "settings":
             for raw in raws:
-                self.settings = opened_setting(self.settings, raw)
+                self.settings = fold_settings(self.settings, raw)
         if self.settings.title != title:
             self.untitled = False
-            await self._journal.touch(self._lease, title=self.settings.title)
+            await self._journal.touch(self._lease, RowChange(title=self.settings.title))
 
     async def prompted(self, at: int | None = None, title: str | None = None) -> None:
         """A prompt came: the session is worth listing, and first in the list.
@@ -133,9 +123,8 @@ class Session:
         if self._touched + TOUCH_MS < self._active:
             self._touched = self._active
             shown = UNSET if title is None or not self.untitled else title
-            await self._journal.touch(
-                self._lease, updated_at=self._active, prompted=True, title=shown
-            )
+            change = RowChange(title=shown, updated_at=self._active, prompted=True)
+            await self._journal.touch(self._lease, change)
 
     def turn_over(self) -> None:
         """The last turn of the queue has ended."""
@@ -151,13 +140,15 @@ class Session:
 
     async def state(self, *, through: int) -> SessionState:
         """All entries up to `through`, folded."""
-        state, after = EMPTY, 0
-        while after < through:
-            page = await self.read(after, STATE_PAGE)
-            entries = [entry for segment in page for entry in segment.entries()]
-            state = fold((entry for entry in entries if entry.seq <= through), state)
-            after = page[-1].last_seq
-        return state
+        return await self._journal.state(self.id, through)
+
+    async def open_tools(self) -> tuple[str, ...]:
+        """The tool calls that are neither completed nor failed."""
+        return (await self._journal.summary(self.id)).open_tools
+
+    async def link(self, agent: str, downstream_id: str) -> None:
+        """Note that the agent knows this session as `downstream_id`."""
+        await self._journal.link(self._lease, agent, downstream_id)
 
     async def renew(self) -> None:
         """Hold on to the lease; LeaseLostError when another process has taken the session."""
@@ -252,7 +243,7 @@ class Session:
         try:
             if self._active > self._touched:
                 self._touched = self._active
-                await self._journal.touch(self._lease, updated_at=self._active)
+                await self._journal.touch(self._lease, RowChange(updated_at=self._active))
             await self._journal.settle(self._lease, self.last_seq)
         except JournalError:
             log.warning("session %s could not be compacted", self.id, exc_info=True)

@@ -267,7 +267,7 @@ class Turns:
 
     async def _close_tools(self, why: str) -> None:
         """Tool calls whose end nobody will report any more are closed as failed."""
-        if tools := self._session.settings.open_tools:
+        if tools := await self._session.open_tools():
             await self._session.publish("update", [failed_tool(tool, why) for tool in tools])
 
     async def _give_title(self, turn: Turn) -> None:

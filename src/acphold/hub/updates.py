@@ -10,7 +10,8 @@ import msgspec
 
 from acphold.errors import InvalidParamsError
 from acphold.hub.context import is_context
-from acphold.journal.fold import Settings, fold_setting, update_kind
+from acphold.journal.raw_update import update_kind
+from acphold.journal.standing import Standing, fold_update
 from acphold.schema.splice import items, members
 
 if TYPE_CHECKING:
@@ -54,14 +55,14 @@ class Repeats:
             self._told = [earlier for earlier in self._told if update_kind(earlier) != kind]
         self._told.append(raw)
 
-    def news(self, settings: Settings) -> list[bytes]:
-        """The updates that change these settings, in order."""
+    def news(self, standing: Standing) -> list[bytes]:
+        """The updates that change this standing, in order."""
         found: list[bytes] = []
         for raw in self._told:
-            changed = fold_setting(settings, update_kind(raw), raw)
-            if changed != settings:
+            changed = fold_update(standing, update_kind(raw), raw)
+            if changed != standing:
                 found.append(raw)
-                settings = changed
+                standing = changed
         return found
 
 

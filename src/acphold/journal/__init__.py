@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from acphold.journal.entries import KINDS, Entry, Segment
-from acphold.journal.fold import SessionState
-from acphold.journal.interface import (
+from acphold.journal.fold import SessionState, Summary
+from acphold.journal.journal import (
     LEASE_SECONDS,
     Holder,
     Journal,
@@ -12,14 +12,15 @@ from acphold.journal.interface import (
     ListFilter,
     ListKey,
     NewSession,
+    RowChange,
     SearchHit,
     SessionRow,
-    Standing,
+    history,
 )
 from acphold.journal.location import default_location
 from acphold.journal.replay import Replayed
-from acphold.journal.settings import Settings
 from acphold.journal.sqlite import SqliteJournal
+from acphold.journal.standing import Standing
 from acphold.journal.timeline import Message, ToolCall
 
 __all__ = [
@@ -34,13 +35,15 @@ __all__ = [
     "Message",
     "NewSession",
     "Replayed",
+    "RowChange",
     "SearchHit",
     "Segment",
     "SessionRow",
     "SessionState",
-    "Settings",
     "SqliteJournal",
     "Standing",
+    "Summary",
     "ToolCall",
     "default_location",
+    "history",
 ]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from acphold.journal.opening import connect, failure
+from acphold.journal.file import connect, failure
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

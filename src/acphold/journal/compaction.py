@@ -9,20 +9,62 @@ import msgspec
 from msgspec import Raw
 
 from acphold.journal.entries import PARAMS, UPDATE, Segment
-from acphold.journal.joining import Run
-from acphold.journal.settings import tool_head
-from acphold.journal.timeline import replace_fields
-from acphold.journal.updates import (
+from acphold.journal.raw_update import (
     UNREADABLE,
+    PlainChunk,
     decode_plain_chunk,
     encode_object,
+    encode_text,
     may_be_chunk,
     members,
+    tool_id,
     update_kind,
 )
+from acphold.journal.timeline import replace_fields
+
+CHUNK_CHARACTERS: Final = 32 << 10
+"""How much text one joined chunk holds at most, unless a single one came with more."""
 
 PACKED_BYTES: Final = 64 << 10
 """How many bytes of entries that stayed alone are packed into one segment."""
+
+
+class Run:
+    """Plain chunks of one message in a row."""
+
+    __slots__ = ("_kind", "_message_id", "_raw", "_size", "_texts")
+
+    def __init__(self, chunk: PlainChunk, raw: bytes) -> None:
+        self._kind = chunk.kind
+        self._message_id = chunk.messageId
+        self._raw = raw
+        self._texts = [chunk.content.text]
+        self._size = len(chunk.content.text)
+
+    def take(self, chunk: PlainChunk) -> bool:
+        """Take the next chunk in; False when it is of another message, or too much."""
+        if chunk.kind != self._kind or chunk.messageId != self._message_id:
+            return False
+        text = chunk.content.text
+        size = self._size + len(text)
+        if size > CHUNK_CHARACTERS:
+            return False
+        self._size = size
+        self._texts.append(text)
+        return True
+
+    def joined(self) -> bytes:
+        """One chunk for all; a chunk that stayed alone is what it was, byte for byte."""
+        if len(self._texts) == 1:
+            return self._raw
+        message_id = b""
+        if self._message_id is not None:
+            message_id = b'"messageId":%b,' % encode_text(self._message_id)
+        return b'{"sessionUpdate":"%b",%b"content":{"type":"text","text":%b}}' % (
+            self._kind.encode(),
+            message_id,
+            encode_text("".join(self._texts)),
+        )
 
 
 def compact(segments: Sequence[Segment]) -> list[Segment]:
@@ -118,7 +160,7 @@ class _Compacting:
         return self._tool(kind, raw)
 
     def _tool(self, kind: str, raw: bytes) -> bytes | _Tool | None:
-        tool_call_id, _ = tool_head(raw)
+        tool_call_id = tool_id(raw)
         if tool := self._tools.get(tool_call_id):
             tool.take(kind, raw)
             return None
@@ -129,7 +171,7 @@ class _Compacting:
 
     def _let_go(self, raw: bytes) -> None:
         """Something about a call has to stay where it is: what follows may not move before it."""
-        self._tools.pop(tool_head(raw)[0], None)
+        self._tools.pop(tool_id(raw), None)
 
 
 _decode_whole = msgspec.json.Decoder(dict[str, Raw]).decode

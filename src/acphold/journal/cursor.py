@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import CursorError
-from acphold.journal.interface import ListFilter, ListKey
+from acphold.journal.journal import ListFilter, ListKey
 
 _SEAL_BYTES: Final = 16
 _TAG_BYTES: Final = 8

@@ -15,7 +15,7 @@ PARAMS: Final = "params"
 PROMPT: Final = "prompt"
 """The JSON array of content blocks that a user sent (`params.prompt` of `session/prompt`)."""
 
-OPENED: Final = "opened"
+SETTINGS: Final = "settings"
 """`{"modes": …, "configOptions": …}` of a `session/new`, load or resume answer; both optional."""
 
 TURN_END: Final = "turn_end"
@@ -24,7 +24,7 @@ TURN_END: Final = "turn_end"
 ECHO: Final = "echo"
 """An update of the agent that only repeats the user's prompt: kept, never replayed."""
 
-KINDS: Final = (UPDATE, PARAMS, PROMPT, OPENED, TURN_END, ECHO)
+KINDS: Final = (UPDATE, PARAMS, PROMPT, SETTINGS, TURN_END, ECHO)
 """The kinds that the fold and the replay know; any other is kept and passed over."""
 
 

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from acphold.journal.entries import OPENED, PARAMS, PROMPT, TURN_END, UPDATE, Entry
-from acphold.journal.settings import (
-    NO_SETTINGS,
-    Settings,
-    Turn,
-    fold_setting,
-    opened_setting,
-    opens_tool,
-)
-from acphold.journal.timeline import Item, Message, OpenMessage, OpenTool, ToolCall, replace_fields
-from acphold.journal.updates import (
+from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE, Entry
+from acphold.journal.raw_update import (
     ROLES,
     UNREADABLE,
     Role,
@@ -29,36 +19,50 @@ from acphold.journal.updates import (
     string,
     update_kind,
 )
+from acphold.journal.standing import NO_STANDING, Standing, fold_settings, fold_update
+from acphold.journal.timeline import (
+    Item,
+    Message,
+    OpenMessage,
+    OpenTool,
+    ToolCall,
+    opens_tool,
+    replace_fields,
+)
 
-__all__ = [
-    "EMPTY",
-    "Message",
-    "SessionState",
-    "Settings",
-    "ToolCall",
-    "fold",
-    "fold_setting",
-    "opened_setting",
-    "prompt_message_id",
-    "update_kind",
-]
+TurnState = Literal["idle", "running", "interrupted"]
+"""How the last turn stands: over, not over, or cut off by a crash."""
 
 
-class SessionState(Struct, frozen=True):
+class Summary(Struct, frozen=True):
+    """The state of a session without its conversation.
+
+    `open_tools` are the ids, in alphabetical order, of tool calls that are neither completed nor
+    failed.
+    """
+
+    standing: Standing = NO_STANDING
+    turn: TurnState = "idle"
+    open_tools: tuple[str, ...] = ()
+
+
+class SessionState(Summary, frozen=True):
     """All that is known of a session.
 
     The timeline is in order of first appearance. `turns` counts prompts.
     """
 
     timeline: tuple[Item, ...] = ()
-    settings: Settings = NO_SETTINGS
-    turn: Turn = "idle"
     turns: int = 0
 
     @property
     def plan(self) -> bytes | None:
         """The entries of the newest plan, a raw array."""
-        return self.settings.plan
+        return self.standing.plan
+
+    def summary(self) -> Summary:
+        """This state without its conversation."""
+        return Summary(self.standing, self.turn, self.open_tools)
 
 
 EMPTY: Final = SessionState()
@@ -76,20 +80,20 @@ def fold(entries: Iterable[Entry], state: SessionState = EMPTY) -> SessionState:
     nothing else comes up on the timeline. Updates of unknown kinds, and bytes that nobody can
     read, change nothing.
     """
-    folding = _Folding(state)
+    folding = Fold(state)
     for entry in entries:
         folding.add(entry)
     return folding.state()
 
 
-class _Folding:
-    """One call of `fold`: lists and dicts that grow, so that its cost grows with the entries."""
+class Fold:
+    """A fold that goes on: what it costs grows with the entries, not with the state before them."""
 
-    def __init__(self, state: SessionState) -> None:
-        self._settings = state.settings
-        self._turn: Turn = state.turn
+    def __init__(self, state: SessionState = EMPTY) -> None:
+        self._standing = state.standing
+        self._turn: TurnState = state.turn
         self._turns = state.turns
-        self._open_tools = set(state.settings.open_tools)
+        self._open_tools = {*state.open_tools}
         self._timeline: list[Item | OpenMessage | OpenTool] = [*state.timeline]
         self._messages: dict[tuple[Role, str], int] = {}
         self._tools: dict[str, int] = {}
@@ -100,6 +104,7 @@ class _Folding:
                 self._messages[item.role, item.message_id] = place
 
     def add(self, entry: Entry) -> None:
+        """Fold one more entry."""
         if entry.kind == UPDATE:
             self._update(entry.raw)
         elif entry.kind == PARAMS:
@@ -109,20 +114,18 @@ class _Folding:
         elif entry.kind == TURN_END:
             interrupted = members(entry.raw).get("interrupted") == b"true"
             self._turn = "interrupted" if interrupted else "idle"
-        elif entry.kind == OPENED:
-            self._settings = opened_setting(self._settings, entry.raw)
+        elif entry.kind == SETTINGS:
+            self._standing = fold_settings(self._standing, entry.raw)
 
     def state(self) -> SessionState:
-        timeline: list[Item] = []
-        for item in self._timeline:
-            if isinstance(item, OpenMessage):
-                timeline.append(item.message())
-            elif isinstance(item, OpenTool):
-                timeline.append(item.tool_call())
-            else:
-                timeline.append(item)
-        settings = replace(self._settings, open_tools=tuple(sorted(self._open_tools)))
-        return SessionState(tuple(timeline), settings, self._turn, self._turns)
+        """The state after the entries so far."""
+        return SessionState(
+            self._standing,
+            self._turn,
+            tuple(sorted(self._open_tools)),
+            tuple(map(_closed, self._timeline)),
+            self._turns,
+        )
 
     def _prompt(self, entry: Entry) -> None:
         self._turn = "running"
@@ -149,7 +152,7 @@ class _Folding:
         elif kind in ("tool_call", "tool_call_update"):
             self._tool(kind, members(raw))
         else:
-            self._settings = fold_setting(self._settings, kind, raw)
+            self._standing = fold_update(self._standing, kind, raw)
 
     def _chunk(self, role: Role, parts: dict[str, bytes]) -> None:
         if block := parts.get("content"):
@@ -195,3 +198,13 @@ class _Folding:
             self._timeline[place] = item = OpenTool(tool_call_id, item.fields)
         assert isinstance(item, OpenTool)
         return item
+
+
+def _closed(item: Item | OpenMessage | OpenTool) -> Item:
+    match item:
+        case OpenMessage():
+            return item.message()
+        case OpenTool():
+            return item.tool_call()
+        case _:
+            return item

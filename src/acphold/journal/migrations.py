@@ -20,6 +20,8 @@ SEQ_MASK: Final = (1 << SEQ_BITS) - 1
 _TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
     "INSERT INTO meta VALUES ('cursor_secret', randomblob(32))",
+    # The epoch of the newest lease.
+    "INSERT INTO meta VALUES ('epoch', 0)",
     # AUTOINCREMENT: the number of a deleted session never comes back, so a lease or a search
     # row that outlives it can never mean another one.
     """CREATE TABLE sessions (
@@ -49,7 +51,7 @@ _TABLES: Final = (
     # The key is the session's number above 32 bits of last_seq. As the rowid it makes this one
     # b-tree, clustered by session: an append touches one page and no index, a replay reads pages
     # in order, and the place of any seq is found by one search.
-    # `kind` has no type: a number for the kinds that journal.history knows, else the kind's name.
+    # `kind` has no type: a number for the kinds that journal.segments knows, else the kind's name.
     """CREATE TABLE segments (
         key INTEGER PRIMARY KEY,
         first_seq INTEGER NOT NULL,
@@ -57,8 +59,8 @@ _TABLES: Final = (
         kind NOT NULL,
         raw BLOB NOT NULL
     )""",
-    # How a session stood at `settled_through`: opening one folds only what came behind it.
-    "CREATE TABLE standings (session INTEGER PRIMARY KEY, standing BLOB NOT NULL)",
+    # The summary of a session at `settled_through`: opening one folds only what came behind it.
+    "CREATE TABLE summaries (session INTEGER PRIMARY KEY, summary BLOB NOT NULL)",
     # Deleted sessions that still have rows in segments and words.
     "CREATE TABLE deleted (session INTEGER PRIMARY KEY)",
     # session NULL: a tombstone. The highest number is the newest link of a session.

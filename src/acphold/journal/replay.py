@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from acphold.journal.compaction import Run
 from acphold.journal.entries import PARAMS, PROMPT, UPDATE, Entry, Segment
 from acphold.journal.fold import prompt_message_id
-from acphold.journal.joining import Run
-from acphold.journal.updates import (
+from acphold.journal.raw_update import (
     UNREADABLE,
     decode_plain_chunk,
     items,

@@ -1,20 +1,35 @@
-"""The search index: putting segments in, taking them out, and asking it.
+"""The search index: what entries say in words, putting that in, taking it out, asking for it.
 
-The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+The index keeps no copy of the text, and takes a document out by its text: for bytes that are
+indexed `searchable_text` must never change its answer. A change there needs a migration that
+builds the index anew. What takes a connection runs inside a transaction of the caller's and may
+raise sqlite3 errors.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from acphold.journal.entries import Segment
-from acphold.journal.history import NAMES
-from acphold.journal.interface import SearchHit
+import msgspec
+
+from acphold.journal.entries import ECHO, PARAMS, PROMPT, UPDATE, Entry, Segment
+from acphold.journal.journal import SearchHit
 from acphold.journal.migrations import SEQ_BITS
-from acphold.journal.searchable import searchable_text
-from acphold.journal.sessions import storable
+from acphold.journal.raw_update import (
+    ROLES,
+    UNREADABLE,
+    items,
+    members,
+    storable,
+    string,
+    update_kind,
+)
+from acphold.journal.segments import NAMES
+
+TEXT_CHARACTERS: Final = 64 << 10
+"""How much of one entry is searched."""
 
 PURGE_PAGES: Final = 64
 """Pages of the index that one `purge` merges: some milliseconds."""
@@ -122,3 +137,71 @@ def _excerpt(text: str, sought: Iterable[str]) -> str:
     start, end = max(0, middle - BEFORE), middle + AFTER
     before = "…" if start else ""
     return f"{before}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+def searchable_text(entry: Entry) -> str:
+    """The text of messages and thoughts, and of tool calls their titles, input and output.
+
+    Empty for an entry that says nothing. Parts stand on lines of their own.
+    """
+    return "\n".join(_parts(entry))[:TEXT_CHARACTERS]
+
+
+def _parts(entry: Entry) -> Iterator[str]:
+    if entry.kind == PROMPT:
+        for block in items(entry.raw):
+            yield from _block_text(block)
+    elif entry.kind == UPDATE:
+        yield from _update_text(entry.raw)
+    elif entry.kind == PARAMS:
+        yield from _update_text(members(entry.raw).get("update", b""))
+    elif entry.kind != ECHO:
+        return
+
+
+def _update_text(raw: bytes) -> Iterator[str]:
+    kind = update_kind(raw)
+    if kind in ROLES:
+        yield from _block_text(members(raw).get("content", b""))
+    elif kind in ("tool_call", "tool_call_update"):
+        parts = members(raw)
+        yield string(parts.get("title")) or ""
+        yield from _strings(parts.get("rawInput"))
+        for produced in items(parts.get("content", b"")):
+            yield from _produced_text(members(produced))
+        yield from _strings(parts.get("rawOutput"))
+
+
+def _block_text(block: bytes) -> Iterator[str]:
+    parts = members(block)
+    # Links and embedded resources have what a person would look for in these; `data` and `blob`
+    # are base64.
+    parts |= members(parts.get("resource", b""))
+    for name in ("text", "title", "name", "uri"):
+        if text := string(parts.get(name)):
+            yield text
+
+
+def _produced_text(parts: dict[str, bytes]) -> Iterator[str]:
+    yield from _block_text(parts.get("content", b""))
+    for name in ("path", "newText", "oldText"):
+        if text := string(parts.get(name)):
+            yield text
+
+
+def _strings(raw: bytes | None) -> Iterator[str]:
+    """All strings in a JSON value, in their order, without the names of members."""
+    if raw is None:
+        return
+    try:
+        waiting: list[object] = [msgspec.json.decode(raw)]
+    except UNREADABLE:
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting.extend(reversed(value.values()))
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))

@@ -9,25 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from msgspec import UNSET, UnsetType
-
-from acphold.errors import JournalError, LeaseLostError
-from acphold.journal import (
-    checking,
-    deleting,
-    history,
-    links,
-    listing,
-    search,
-    sessions,
-    settling,
-    standings,
-)
+from acphold.errors import JournalError
+from acphold.journal import leases, list_page, search, segments, session_rows, upkeep
 from acphold.journal.background import CHECKPOINT_BYTES, Background
 from acphold.journal.entries import Segment
-from acphold.journal.fold import EMPTY, SessionState, fold
-from acphold.journal.history import CODES
-from acphold.journal.interface import (
+from acphold.journal.file import failure, is_busy, open_journal, writing
+from acphold.journal.fold import SessionState, Summary
+from acphold.journal.journal import (
     LEASE_SECONDS,
     READ_BYTES,
     Holder,
@@ -35,14 +23,14 @@ from acphold.journal.interface import (
     ListFilter,
     ListKey,
     NewSession,
+    RowChange,
     SearchHit,
     SessionRow,
-    Standing,
 )
 from acphold.journal.location import journal_path
 from acphold.journal.migrations import SEQ_BITS
-from acphold.journal.opening import failure, is_busy, open_journal, writing
-from acphold.journal.sessions import now_ms
+from acphold.journal.segments import CODES
+from acphold.journal.session_rows import now_ms
 
 T = TypeVar("T")
 
@@ -105,33 +93,33 @@ class SqliteJournal:
             )
         return self._cursor_secret
 
+    # -- owning ---------------------------------------------------------------------------
+
     async def create(self, new: NewSession, owner: str) -> Lease:
-        with self._transaction() as connection:
-            return sessions.create(connection, new, owner)
-
-    async def session(self, session_id: str) -> SessionRow:
-        return self._look(lambda db: sessions.find(db, session_id))
-
-    async def resolve(self, prefix: str) -> SessionRow:
-        return self._look(lambda db: sessions.resolve(db, prefix))
+        with self._transaction() as db:
+            number = session_rows.create(db, new)
+            return leases.grant(db, new.session_id, number, owner)
 
     async def acquire(self, session_id: str, owner: str) -> Lease:
-        with self._transaction() as connection:
-            return sessions.acquire(connection, session_id, owner)
+        with self._transaction() as db:
+            return leases.acquire(db, session_id, owner)
 
     async def holder(self, session_id: str) -> Holder:
-        return self._look(lambda db: sessions.holder(db, session_id))
+        return self._look(lambda db: leases.holder(db, session_id))
 
     async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
-        with self._transaction() as connection:
-            if not sessions.expire(connection, lease, now_ms() + round(seconds * 1000)):
-                raise self._lost(lease)
+        with self._under(lease) as db:
+            leases.expire(db, lease, now_ms() + round(seconds * 1000))
 
     async def release(self, lease: Lease) -> None:
-        with self._transaction() as connection:
-            sessions.expire(connection, lease, 0)
+        with self._transaction() as db:
+            leases.expire(db, lease, 0)
 
-    async def append(self, lease: Lease, kind: str, raws: Sequence[bytes]) -> Segment:
+    # -- writing under a lease ------------------------------------------------------------
+
+    async def append(
+        self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
+    ) -> Segment:
         count = len(raws)
         raw = raws[0] if count == 1 else b"\n".join(raws)
         if raw.count(b"\n") != count - 1:
@@ -140,77 +128,113 @@ class SqliteJournal:
         last = first + count - 1
         at = now_ms()
         key = lease.number << SEQ_BITS | last
+        row = (key, first, at, CODES.get(kind, kind), raw, lease.number, lease.epoch)
+        if change is not None:
+            with self._under(lease) as db:
+                db.execute(_APPEND, row)
+                session_rows.change_row(db, lease.number, change)
+        else:
+            self._append(lease, row)
+        lease.next_seq = last + 1
+        self._has_grown(len(raw) + _COMMIT_BYTES)
+        return Segment(first, last, kind, at, raw)
+
+    def _append(self, lease: Lease, row: tuple[object, ...]) -> None:
+        """One statement is a transaction by itself, and checks the lease."""
         try:
             with self._writing:
-                done = self._execute(
-                    _APPEND,
-                    (key, first, at, CODES.get(kind, kind), raw, lease.number, lease.epoch),
-                ).rowcount
+                done = self._execute(_APPEND, row).rowcount
         except sqlite3.Error as error:
             raise self._failure(error) from error
         if self._hurried:
             self._wait_for(self._busy_seconds)
         if done != 1:
-            raise self._lost(lease)
-        lease.next_seq = last + 1
-        self._has_grown(len(raw) + _COMMIT_BYTES)
-        return Segment(first, last, kind, at, raw)
+            raise self._look(lambda db: leases.lost(db, lease))
+
+    async def touch(self, lease: Lease, change: RowChange) -> None:
+        with self._under(lease) as db:
+            session_rows.change_row(db, lease.number, change)
+
+    async def link(self, lease: Lease, agent: str, downstream_id: str) -> None:
+        with self._under(lease) as db:
+            session_rows.link(db, agent, downstream_id, lease.number)
+
+    async def settle(self, lease: Lease, through: int) -> None:
+        def piece(connection: sqlite3.Connection) -> bool:
+            return upkeep.settle_piece(connection, lease, through, self._writing)
+
+        while await self._background.run(piece):
+            self._has_grown(upkeep.PIECE_BYTES)
+        await self._background.run(lambda db: upkeep.sweep(db, self._writing))
+
+    async def abandon(self, lease: Lease) -> bool:
+        return await self._background.run(lambda db: upkeep.abandon(db, lease, self._writing))
+
+    # -- reading --------------------------------------------------------------------------
+
+    async def session(self, session_id: str) -> SessionRow:
+        return self._look(lambda db: session_rows.find(db, session_id))
+
+    async def resolve(self, prefix: str) -> SessionRow:
+        return self._look(lambda db: session_rows.resolve(db, prefix))
 
     async def read(
         self, session_id: str, after: int, limit_bytes: int = READ_BYTES
     ) -> list[Segment]:
         return self._look(lambda db: _read_on(db, session_id, after, limit_bytes))
 
-    async def touch(
-        self,
-        lease: Lease,
-        *,
-        title: str | UnsetType | None = UNSET,
-        updated_at: int | UnsetType = UNSET,
-        prompted: bool | UnsetType = UNSET,
-    ) -> None:
-        with self._transaction() as connection:
-            sessions.touch(connection, lease, title, updated_at, prompted)
+    async def summary(self, session_id: str) -> Summary:
+        return self._look(lambda db: upkeep.summary(db, session_id))
 
-    async def set_title(self, session_id: str, title: str | None) -> None:
-        with self._transaction() as connection:
-            sessions.rename(connection, session_id, title)
+    async def state(self, session_id: str, through: int | None = None) -> SessionState:
+        return await self._background.run(lambda db: upkeep.state(db, session_id, through))
 
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
-        return self._look(lambda db: listing.page(db, filter, after, limit))
+        return self._look(lambda db: list_page.page(db, filter, after, limit))
 
-    async def link(self, agent: str, downstream_id: str, session_id: str) -> None:
-        with self._transaction() as connection:
-            links.link(connection, agent, downstream_id, session_id)
+    async def search(
+        self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20
+    ) -> list[SearchHit]:
+        return await self._background.run(lambda db: search.search(db, words, agent, cwd, limit))
+
+    async def damage(self) -> list[str]:
+        """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""
+        return await self._background.run(upkeep.damage)
+
+    # -- the agent's own ids --------------------------------------------------------------
 
     async def downstream(self, session_id: str) -> str | None:
-        return self._look(lambda db: links.downstream(db, session_id))
+        return self._look(lambda db: session_rows.downstream(db, session_id))
 
     async def linked(self, agent: str, ids: Iterable[str]) -> set[str]:
-        return self._look(lambda db: links.linked(db, agent, ids))
+        return self._look(lambda db: session_rows.linked(db, agent, ids))
 
     async def session_of(self, agent: str, downstream_id: str) -> str | None:
-        return self._look(lambda db: links.session_of(db, agent, downstream_id))
-
-    async def forget(self, agent: str, downstream_id: str) -> None:
-        with self._transaction() as connection:
-            links.forget(connection, agent, downstream_id)
+        return self._look(lambda db: session_rows.session_of(db, agent, downstream_id))
 
     async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
-        return self._look(lambda db: links.is_forgotten(db, agent, downstream_id))
+        return self._look(lambda db: session_rows.is_forgotten(db, agent, downstream_id))
+
+    # -- a person's wishes ----------------------------------------------------------------
+
+    async def set_title(self, session_id: str, title: str | None) -> None:
+        with self._transaction() as db:
+            session_rows.rename(db, session_id, title)
 
     async def delete(self, session_id: str) -> bool:
-        return await self._background.run(lambda db: deleting.delete(db, session_id, self._writing))
+        return await self._background.run(lambda db: upkeep.delete(db, session_id, self._writing))
 
-    async def settle(self, lease: Lease, through: int) -> None:
-        def piece(connection: sqlite3.Connection) -> bool:
-            return settling.settle_piece(connection, lease, through, self._writing)
+    async def forget(self, agent: str, downstream_id: str) -> None:
+        with self._transaction() as db:
+            session_rows.link(db, agent, downstream_id, None)
 
-        while await self._background.run(piece):
-            self._has_grown(settling.PIECE_BYTES)
-        await self._background.run(lambda db: deleting.sweep(db, self._writing))
+    async def aclose(self) -> None:
+        await self._background.aclose()
+        self._connection.close()
+
+    # -- inside ---------------------------------------------------------------------------
 
     def _has_grown(self, size: int) -> None:
         """So much more in the write-ahead log: time for a checkpoint?"""
@@ -218,25 +242,6 @@ class SqliteJournal:
         if self._grown > CHECKPOINT_BYTES:
             self._grown = 0
             self._background.checkpoint()
-
-    async def search(
-        self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20
-    ) -> list[SearchHit]:
-        return await self._background.run(lambda db: search.search(db, words, agent, cwd, limit))
-
-    async def state(self, session_id: str) -> SessionState:
-        return await self._background.run(lambda db: _state(db, session_id))
-
-    async def standing(self, session_id: str) -> Standing:
-        return self._look(lambda db: standings.now(db, session_id))
-
-    async def damage(self) -> list[str]:
-        """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""
-        return await self._background.run(checking.damage)
-
-    async def aclose(self) -> None:
-        await self._background.aclose()
-        self._connection.close()
 
     def _look(self, question: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -255,14 +260,12 @@ class SqliteJournal:
         if self._hurried:
             self._wait_for(self._busy_seconds)
 
-    def _lost(self, lease: Lease) -> LeaseLostError:
-        """Who holds the session instead: another process, or nobody, for it was deleted."""
-        found = self._look(
-            lambda db: db.execute(
-                "SELECT 1 FROM sessions WHERE number = ?", (lease.number,)
-            ).fetchone()
-        )
-        return LeaseLostError(lease.session_id, deleted=found is None)
+    @contextmanager
+    def _under(self, lease: Lease) -> Iterator[sqlite3.Connection]:
+        """A transaction that fails unless the lease stands."""
+        with self._transaction() as connection:
+            leases.require(connection, lease)
+            yield connection
 
     def _failure(self, error: sqlite3.Error) -> JournalError:
         """What to raise for an error of SQLite's.
@@ -282,25 +285,11 @@ class SqliteJournal:
 def _read_on(
     connection: sqlite3.Connection, session_id: str, after: int, limit_bytes: int
 ) -> list[Segment]:
-    number = sessions.number_of(connection, session_id)
-    segments = history.read(connection, number, after, limit_bytes)
-    if segments:
-        segments[0] = segments[0].after(after)
-    return segments
-
-
-def _state(connection: sqlite3.Connection, session_id: str) -> SessionState:
-    number = sessions.number_of(connection, session_id)
-    state, seq = EMPTY, 0
-    # One transaction: a turn that is compacted meanwhile is seen as it was or as it is.
-    connection.execute("BEGIN")
-    try:
-        while segments := history.read(connection, number, seq, READ_BYTES):
-            state = fold((entry for segment in segments for entry in segment.entries()), state)
-            seq = segments[-1].last_seq
-    finally:
-        connection.execute("COMMIT")
-    return state
+    number = session_rows.number_of(connection, session_id)
+    found = segments.read(connection, number, after, limit_bytes)
+    if found:
+        found[0] = found[0].after(after)
+    return found
 
 
 def _on_one_line_each(raws: Sequence[bytes]) -> bytes:

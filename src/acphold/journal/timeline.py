@@ -7,7 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from acphold.journal.updates import Role, content_text, items, string, text_block
+from acphold.journal.raw_update import Role, content_text, items, string, text_block
+
+FINAL_STATUSES: Final = frozenset({"completed", "failed"})
+"""Statuses after which nothing more is expected of a tool call."""
 
 _STRINGS: Final = frozenset({"title", "name", "kind", "status"})
 _ARRAYS: Final = frozenset({"content", "locations"})
@@ -84,6 +87,16 @@ def replace_fields(fields: dict[str, bytes], kind: str, parts: Mapping[str, byte
         if name in _ARRAYS and not value.startswith(b"["):
             continue
         fields[name] = value
+
+
+def opens_tool(kind: str, status: str | None) -> bool | None:
+    """Whether an update of this kind and status leaves a call open; None if it does not say.
+
+    A `tool_call` without a status is pending, by the schema's default.
+    """
+    if status is None:
+        return True if kind == "tool_call" else None
+    return status not in FINAL_STATUSES
 
 
 class OpenMessage:

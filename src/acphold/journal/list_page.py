@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from acphold.journal.interface import ListFilter, ListKey, SessionRow
-from acphold.journal.sessions import SELECT_ROW, session_row
+from acphold.journal.journal import ListFilter, ListKey, SessionRow
+from acphold.journal.session_rows import SELECT_ROW, session_row
 
 _INDEXES: Final = {
     (False, False): "listed",

@@ -51,7 +51,12 @@ class _Head(Struct, gc=False):
     sessionUpdate: str = ""
 
 
+class _ToolHead(Struct, gc=False):
+    toolCallId: str = ""
+
+
 _decode_head = msgspec.json.Decoder(_Head).decode
+_decode_tool_head = msgspec.json.Decoder(_ToolHead).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
@@ -72,6 +77,14 @@ def update_kind(raw: bytes) -> str:
         return _decode_head(raw).sessionUpdate
     except UNREADABLE:
         return string(members(raw).get("sessionUpdate")) or ""
+
+
+def tool_id(raw: bytes) -> str:
+    """The `toolCallId` of a `tool_call` or `tool_call_update`, empty when there is none."""
+    try:
+        return _decode_tool_head(raw).toolCallId
+    except UNREADABLE:
+        return string(members(raw).get("toolCallId")) or ""
 
 
 def string(raw: bytes | None) -> str | None:
@@ -131,6 +144,11 @@ def encode_text(text: str) -> bytes:
             return msgspec.json.encode(whole)
         except UnicodeEncodeError:
             return dumps(whole).encode()
+
+
+def storable(text: str) -> str:
+    """`text` with a question mark for each half of a surrogate pair, which UTF-8 cannot hold."""
+    return text.encode(errors="replace").decode()
 
 
 def encode_object(values: dict[str, bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""The rows of segments: reading on from a place, and taking rows out.
+"""The rows of segments: reading on from a place, and putting rows in and taking them out.
 
 The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """
@@ -6,10 +6,11 @@ The functions run inside a transaction of the caller's and may raise sqlite3 err
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from acphold.journal.entries import KINDS, Segment
+from acphold.journal.journal import READ_BYTES
 from acphold.journal.migrations import SEQ_BITS, SEQ_MASK
 
 CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
@@ -45,6 +46,13 @@ def read(
     # A statement left in the middle would keep the write-ahead log from starting over.
     rows.close()
     return segments
+
+
+def read_all(connection: sqlite3.Connection, session: int, after: int) -> Iterator[Segment]:
+    """All segments that end above `after`, oldest first, some of them in memory at a time."""
+    while found := read(connection, session, after, READ_BYTES):
+        yield from found
+        after = found[-1].last_seq
 
 
 def read_back(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acphold.journal import ListFilter, ListKey, NewSession, SessionRow, SqliteJournal
-from acphold.journal.listing import page
-from acphold.journal.opening import open_journal
+from acphold.journal import ListFilter, ListKey, NewSession, RowChange, SessionRow, SqliteJournal
+from acphold.journal.file import open_journal
+from acphold.journal.list_page import page
 
 EVERYTHING = ListFilter(include_unprompted=True)
 
@@ -27,7 +27,7 @@ async def put(
 ) -> None:
     """A session in the list."""
     lease = await journal.create(NewSession(session_id, agent, cwd, created_at=updated_at), "me")
-    await journal.touch(lease, prompted=prompted)
+    await journal.touch(lease, RowChange(prompted=prompted))
 
 
 async def ids(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from acphold.journal import Lease, NewSession, Segment, SqliteJournal, settling
-from acphold.journal.fold import Message, fold
+from acphold.journal import Lease, NewSession, RowChange, Segment, SqliteJournal, upkeep
+from acphold.journal.fold import fold
+from acphold.journal.timeline import Message
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -87,7 +90,7 @@ def test_settling_never_changes_the_state_of_a_session(
 async def test_a_long_turn_is_settled_in_pieces(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(upkeep, "PIECE_BYTES", 1000)
     lease = await begun(journal)
     said = [chunk("agent_message", f"word{n} ") for n in range(200)]
     last = await append(journal, lease, turn("Hi", *said))
@@ -206,7 +209,50 @@ async def test_messages_of_a_turn_that_is_not_settled_count_too(journal: SqliteJ
     last = await append(journal, lease, turn("One", chunk("agent_message", "first")))
     await journal.settle(lease, last)
     await append(journal, lease, turn("Two", chunk("agent_message", "second"))[:-1])
-    await journal.touch(lease, prompted=True)
+    await journal.touch(lease, RowChange(prompted=True))
     assert (await journal.session("s1")).message_count == 4
     await journal.settle(lease, lease.next_seq - 1)
     assert (await journal.session("s1")).message_count == 4
+
+
+async def _summary_equals_the_whole_fold(pieces: Pieces, settle_after: int) -> None:
+    with TemporaryDirectory() as folder:
+        journal = SqliteJournal.open(Path(folder) / "journal.db")
+        lease = await journal.create(NewSession("s1", "a", "/w"), "me")
+        for number, (kind, raws) in enumerate(pieces):
+            await journal.append(lease, kind, raws)
+            if number == settle_after:
+                await journal.settle(lease, lease.next_seq - 1)
+        state = await journal.state("s1")
+        assert await journal.summary("s1") == state.summary()
+        await journal.aclose()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(CONVERSATIONS, st.integers(0, 12))
+def test_a_summary_is_the_fold_of_everything_wherever_it_was_settled(
+    pieces: Pieces, settle_after: int
+) -> None:
+    asyncio.run(_summary_equals_the_whole_fold(pieces, settle_after))
+
+
+async def test_the_words_of_a_deleted_session_are_nowhere_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal.open(path)
+    for name in ("kept", "gone"):
+        lease = await journal.create(NewSession(name, "a", "/w"), "me")
+        for turn in range(20):
+            text = b'{"type":"text","text":"zebrafish%b %d"}' % (name.encode(), turn)
+            await journal.append(lease, "prompt", [b"[%b]" % text])
+            chunk = b'{"sessionUpdate":"agent_message_chunk","content":%b}' % text
+            for _ in range(5):
+                await journal.append(lease, "update", [chunk])
+            await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+            await journal.settle(lease, lease.next_seq - 1)
+    assert await journal.delete("gone")
+    await journal.aclose()
+    left = path.read_bytes()
+    assert not path.with_name("journal.db-wal").exists()
+    assert b"zebrafishkept" in left
+    assert b"zebrafishgone" not in left
+    assert b"fishgone" not in left

@@ -1,17 +1,15 @@
-"""What any journal can do; the hub knows journals only by this interface."""
+"""What any journal can do; the rooms above know journals only by this interface."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
-from acphold.journal.settings import NO_SETTINGS, Settings, Turn
-
 if TYPE_CHECKING:
     from acphold.journal.entries import Segment
-    from acphold.journal.fold import SessionState
+    from acphold.journal.fold import SessionState, Summary
 
 LEASE_SECONDS: Final = 30.0
 """Silence after which another process may own a session."""
@@ -32,6 +30,16 @@ class NewSession(Struct, frozen=True):
     additional_directories: tuple[str, ...] = ()
     title: str | None = None
     created_at: int | None = None
+
+
+class RowChange(Struct, frozen=True):
+    """New values for the row of a session; what is UNSET stays as it is."""
+
+    title: str | UnsetType | None = UNSET
+    updated_at: int | UnsetType = UNSET
+    prompted: bool | UnsetType = UNSET
+    cwd: str | UnsetType = UNSET
+    additional_directories: tuple[str, ...] | UnsetType = UNSET
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -87,9 +95,10 @@ class ListFilter(Struct, frozen=True):
 
 
 class Lease(Struct):
-    """The right to append to one session, as long as nobody took it over. Journals make these.
+    """The right to write to one session, as long as nobody took it over. Journals make these.
 
-    `number` is the journal's own key of the session; `next_seq` the number its next entry gets.
+    `number` is the journal's own key of the session, which no other session ever gets; `epoch`
+    grows with every lease that the journal grants; `next_seq` is the number of the next entry.
     """
 
     session_id: str
@@ -107,13 +116,6 @@ class Holder(Struct, frozen=True):
     expires_at: int
 
 
-class Standing(Struct, frozen=True):
-    """How a session stands, without its conversation."""
-
-    settings: Settings = NO_SETTINGS
-    turn: Turn = "idle"
-
-
 class SearchHit(Struct, frozen=True):
     """An entry that holds the words; `excerpt` is the text around the first of them, one line."""
 
@@ -127,16 +129,61 @@ class SearchHit(Struct, frozen=True):
 class Journal(Protocol):
     """What is remembered of all sessions.
 
-    Every method may raise JournalUnavailableError (locked, read-only, full) and NotAJournalError
-    (damaged); nothing is half written then.
+    Every method may raise JournalUnavailableError (locked, read-only, full, gone) and
+    NotAJournalError (damaged); nothing is half written then. A method that is given a lease checks
+    it in the transaction that writes, and raises LeaseLostError when it does not stand any more.
     """
 
     @property
     def cursor_secret(self) -> bytes:
         """The key that seals list cursors; one for the life of the journal."""
 
+    # -- owning ---------------------------------------------------------------------------
+
     async def create(self, new: NewSession, owner: str) -> Lease:
         """Make a session and own it; raises SessionExistsError."""
+
+    async def acquire(self, session_id: str, owner: str) -> Lease:
+        """Take the session over, from whoever holds it; raises UnknownSessionError."""
+
+    async def holder(self, session_id: str) -> Holder:
+        """Who holds the session now; raises UnknownSessionError."""
+
+    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
+        """Hold on for `seconds` from now."""
+
+    async def release(self, lease: Lease) -> None:
+        """Let go; does nothing when somebody else holds the session already."""
+
+    # -- writing under a lease ------------------------------------------------------------
+
+    async def append(
+        self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
+    ) -> Segment:
+        """Commit `raws` as the next entries, and `change` to the session's row: all or none."""
+
+    async def touch(self, lease: Lease, change: RowChange) -> None:
+        """Change what the list shows of a session.
+
+        Once a turn, not once an append: the list's indexes cost more than the entry itself.
+        """
+
+    async def link(self, lease: Lease, agent: str, downstream_id: str) -> None:
+        """Note that the agent knows this session as `downstream_id`."""
+
+    async def settle(self, lease: Lease, through: int) -> None:
+        """Compact, count and index the entries up to `through`, away from the loop's thread.
+
+        For when a turn is over and nobody reads inside it. Does nothing when the lease is lost.
+        """
+
+    async def abandon(self, lease: Lease) -> bool:
+        """Remove a session that nobody asked to remove: one whose making failed half-way.
+
+        It leaves no tombstone. A session with a link stays, and the answer is False.
+        """
+
+    # -- reading --------------------------------------------------------------------------
 
     async def session(self, session_id: str) -> SessionRow:
         """The row of a session; raises UnknownSessionError."""
@@ -147,21 +194,6 @@ class Journal(Protocol):
         Raises UnknownSessionError and AmbiguousIdError.
         """
 
-    async def acquire(self, session_id: str, owner: str) -> Lease:
-        """Take the session over, from whoever holds it; raises UnknownSessionError."""
-
-    async def holder(self, session_id: str) -> Holder:
-        """Who holds the session now; raises UnknownSessionError."""
-
-    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
-        """Hold on for `seconds` from now; raises LeaseLostError."""
-
-    async def release(self, lease: Lease) -> None:
-        """Let go; does nothing when somebody else holds the session already."""
-
-    async def append(self, lease: Lease, kind: str, raws: Sequence[bytes]) -> Segment:
-        """Commit `raws` as the next entries, all or none; raises LeaseLostError."""
-
     async def read(
         self, session_id: str, after: int, limit_bytes: int = READ_BYTES
     ) -> list[Segment]:
@@ -170,26 +202,13 @@ class Journal(Protocol):
         A segment that `after` cuts through is trimmed. Raises UnknownSessionError.
         """
 
-    async def touch(
-        self,
-        lease: Lease,
-        *,
-        title: str | UnsetType | None = UNSET,
-        updated_at: int | UnsetType = UNSET,
-        prompted: bool | UnsetType = UNSET,
-    ) -> None:
-        """Change what the list shows of a session; raises LeaseLostError.
+    async def summary(self, session_id: str) -> Summary:
+        """The state of a session without its conversation, quickly; UnknownSessionError."""
 
-        Once a turn, not once an append: the list's indexes cost more than the entry itself.
-        """
+    async def state(self, session_id: str, through: int | None = None) -> SessionState:
+        """The entries of a session, folded: all, or those up to `through`; UnknownSessionError.
 
-    async def set_title(self, session_id: str, title: str | None) -> None:
-        """Rename a session from outside, whoever holds it; raises UnknownSessionError."""
-
-    async def settle(self, lease: Lease, through: int) -> None:
-        """Compact, count and index the entries up to `through`, away from the loop's thread.
-
-        For when a turn is over and nobody reads inside it. Does nothing when the lease is lost.
+        What settles meanwhile is seen as it was before or as it is after, never some of each.
         """
 
     async def page(
@@ -197,8 +216,12 @@ class Journal(Protocol):
     ) -> list[SessionRow]:
         """The next `limit` sessions of the list after `after`, newest first."""
 
-    async def link(self, agent: str, downstream_id: str, session_id: str) -> None:
-        """Note that the agent knows this session as `downstream_id`; UnknownSessionError."""
+    async def search(
+        self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20
+    ) -> list[SearchHit]:
+        """Settled entries that hold every one of `words`, newest first."""
+
+    # -- the agent's own ids --------------------------------------------------------------
 
     async def downstream(self, session_id: str) -> str | None:
         """The id the agent knows the session by: the newest link."""
@@ -209,6 +232,14 @@ class Journal(Protocol):
     async def session_of(self, agent: str, downstream_id: str) -> str | None:
         """Our session behind an id of the agent."""
 
+    async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
+        """Whether there is a tombstone for this id of the agent."""
+
+    # -- a person's wishes, whoever holds the session -------------------------------------
+
+    async def set_title(self, session_id: str, title: str | None) -> None:
+        """Rename a session; raises UnknownSessionError."""
+
     async def delete(self, session_id: str) -> bool:
         """Remove a session, its entries and its lease; False when there was none.
 
@@ -218,19 +249,13 @@ class Journal(Protocol):
     async def forget(self, agent: str, downstream_id: str) -> None:
         """Leave a tombstone for an id of the agent that was never ours."""
 
-    async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
-        """Whether there is a tombstone for this id of the agent."""
-
-    async def search(
-        self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20
-    ) -> list[SearchHit]:
-        """Settled entries that hold every one of `words`, newest first."""
-
-    async def standing(self, session_id: str) -> Standing:
-        """How the session stands now, quicker than its whole state; UnknownSessionError."""
-
-    async def state(self, session_id: str) -> SessionState:
-        """All entries of a session, folded; raises UnknownSessionError."""
-
     async def aclose(self) -> None:
         """Finish what runs in the background and close."""
+
+
+async def history(journal: Journal, session_id: str, after: int = 0) -> AsyncIterator[Segment]:
+    """All segments of a session above `after`, oldest first, one `read` of them in memory."""
+    while segments := await journal.read(session_id, after):
+        for segment in segments:
+            yield segment
+        after = segments[-1].last_seq

@@ -1,0 +1,241 @@
+"""What happens to a journal after and beside its turns: settling, deleting, checking.
+
+A turn that is over is *settled*: its entries are compacted, counted and indexed. All of this runs
+in the background thread, in pieces: the thinking happens outside of the transactions, so that
+they are short, and appends of other sessions wait a few milliseconds at most. Whatever else that
+thread is asked for, checkpoints above all, has its turn between two pieces.
+
+The functions take the connection of the background thread, and the lock that whichever connection
+of this process holds while it writes; they may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from acphold.journal import leases, search, segments, session_rows
+from acphold.journal.compaction import compact
+from acphold.journal.entries import Segment
+from acphold.journal.file import writing
+from acphold.journal.fold import EMPTY, Fold, SessionState, Summary, fold
+from acphold.journal.journal import Lease
+
+PIECE_BYTES: Final = 512 << 10
+"""How much history one transaction rewrites, or removes, at most (beyond one segment)."""
+
+_encode_summary: Final = msgspec.msgpack.encode
+_decode_summary: Final = msgspec.msgpack.Decoder(Summary).decode
+
+_GAPS: Final = """
+    SELECT session_id, before, first_seq FROM (
+        SELECT key >> 32 AS number, first_seq,
+            lag(key & 4294967295, 1, 0) OVER (PARTITION BY key >> 32 ORDER BY key) AS before
+        FROM segments
+    ) JOIN sessions USING (number) WHERE first_seq != before + 1
+"""
+
+
+# -- folding ----------------------------------------------------------------------------------
+
+
+def state(connection: sqlite3.Connection, session_id: str, through: int | None) -> SessionState:
+    """The entries of a session up to `through`, folded; raises UnknownSessionError."""
+    # One transaction: a turn that is compacted meanwhile is seen as it was or as it is.
+    connection.execute("BEGIN")
+    try:
+        return _folded(
+            connection, session_rows.number_of(connection, session_id), 0, EMPTY, through
+        )
+    finally:
+        connection.execute("COMMIT")
+
+
+def summary(connection: sqlite3.Connection, session_id: str) -> Summary:
+    """What settling kept, and what came behind it; raises UnknownSessionError."""
+    number = session_rows.number_of(connection, session_id)
+    (settled,) = connection.execute(
+        "SELECT settled_through FROM sessions WHERE number = ?", (number,)
+    ).fetchone()
+    kept = _context(_settled_summary(connection, number))
+    return _folded(connection, number, settled, kept).summary()
+
+
+def _folded(
+    connection: sqlite3.Connection,
+    number: int,
+    after: int,
+    state: SessionState,
+    through: int | None = None,
+) -> SessionState:
+    folding = Fold(state)
+    for segment in segments.read_all(connection, number, after):
+        for entry in segment.entries():
+            if through is not None and entry.seq > through:
+                return folding.state()
+            folding.add(entry)
+    return folding.state()
+
+
+def _settled_summary(connection: sqlite3.Connection, number: int) -> Summary:
+    """The summary at `settled_through`."""
+    row = connection.execute(
+        "SELECT summary FROM summaries WHERE session = ?", (number,)
+    ).fetchone()
+    return Summary() if row is None else _decode_summary(row[0])
+
+
+def _context(summary: Summary, state: SessionState = EMPTY) -> SessionState:
+    """A state to fold on from: `summary`, and as much of the conversation as `state` has."""
+    return replace(
+        state, standing=summary.standing, turn=summary.turn, open_tools=summary.open_tools
+    )
+
+
+# -- settling ---------------------------------------------------------------------------------
+
+
+def settle_piece(
+    connection: sqlite3.Connection, lease: Lease, through: int, alone: threading.Lock
+) -> bool:
+    """Settle the next entries up to `through`; whether there may be more, False without a lease."""
+    settled = _settled_through(connection, lease)
+    if settled is None or settled >= through:
+        return False
+    found = segments.read(connection, lease.number, settled, PIECE_BYTES, through)
+    if not found:
+        return False
+    before = _context(
+        _settled_summary(connection, lease.number),
+        session_rows.context(connection, lease.number, settled),
+    )
+    piece = _Piece(found, before)
+    with alone, writing(connection):
+        if _settled_through(connection, lease) != settled:
+            return False
+        piece.write(connection, lease.number)
+    return True
+
+
+class _Piece:
+    """A run of segments and what becomes of them."""
+
+    def __init__(self, found: list[Segment], before: SessionState) -> None:
+        compacted = compact(found)
+        kept = {*found} & {*compacted}
+        self._gone = [segment for segment in found if segment not in kept]
+        self._new = [segment for segment in compacted if segment not in kept]
+        self._documents = search.documents(compacted)
+        state = fold((entry for segment in compacted for entry in segment.entries()), before)
+        self._messages = session_rows.messages(state) - session_rows.messages(before)
+        self._summary = state.summary()
+        self._last_seq = found[-1].last_seq
+
+    def write(self, connection: sqlite3.Connection, number: int) -> None:
+        segments.remove(connection, number, self._gone)
+        segments.insert(connection, number, self._new)
+        search.index(connection, number, self._documents)
+        connection.execute(
+            "INSERT OR REPLACE INTO summaries VALUES (?, ?)",
+            (number, _encode_summary(self._summary)),
+        )
+        connection.execute(
+            "UPDATE sessions SET settled_through = ?, message_count = message_count + ?"
+            " WHERE number = ?",
+            (self._last_seq, self._messages, number),
+        )
+
+
+def _settled_through(connection: sqlite3.Connection, lease: Lease) -> int | None:
+    """How far the session is settled; None when the lease is lost."""
+    row = connection.execute(
+        "SELECT settled_through FROM sessions JOIN leases ON leases.session = sessions.number"
+        " WHERE number = ? AND epoch = ?",
+        (lease.number, lease.epoch),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+# -- deleting ---------------------------------------------------------------------------------
+
+
+def delete(connection: sqlite3.Connection, session_id: str, alone: threading.Lock) -> bool:
+    """Delete a session, whoever holds it; False when there is none.
+
+    It is gone at once, its rows and its words soon after: they go in pieces, and what a crash
+    leaves over is remembered, and goes with the next sweep.
+    """
+    with alone, writing(connection):
+        row = connection.execute(
+            "SELECT number FROM sessions WHERE session_id = ?", (session_id,)
+        ).fetchone()
+        if row is not None:
+            session_rows.forget_session(connection, row[0])
+            _remove(connection, row[0])
+    sweep(connection, alone)
+    return row is not None
+
+
+def abandon(connection: sqlite3.Connection, lease: Lease, alone: threading.Lock) -> bool:
+    """Delete a session under our own lease, without a tombstone; False when it has a link.
+
+    Raises LeaseLostError.
+    """
+    with alone, writing(connection):
+        leases.require(connection, lease)
+        if session_rows.has_link(connection, lease.number):
+            return False
+        _remove(connection, lease.number)
+    sweep(connection, alone)
+    return True
+
+
+def _remove(connection: sqlite3.Connection, number: int) -> None:
+    connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
+    connection.execute("DELETE FROM leases WHERE session = ?", (number,))
+    connection.execute("DELETE FROM summaries WHERE session = ?", (number,))
+    connection.execute("INSERT INTO deleted VALUES (?)", (number,))
+
+
+def sweep(connection: sqlite3.Connection, alone: threading.Lock) -> None:
+    """Remove what is left of deleted sessions."""
+    for (number,) in connection.execute("SELECT session FROM deleted").fetchall():
+        while found := segments.read(connection, number, 0, PIECE_BYTES):
+            documents = search.documents(found)
+            with alone, writing(connection):
+                search.unindex(connection, number, documents)
+                segments.remove(connection, number, found)
+        while _purged(connection, alone):
+            pass
+        with alone, writing(connection):
+            connection.execute("DELETE FROM deleted WHERE session = ?", (number,))
+
+
+def _purged(connection: sqlite3.Connection, alone: threading.Lock) -> bool:
+    with alone, writing(connection):
+        return search.purge(connection)
+
+
+# -- checking ---------------------------------------------------------------------------------
+
+
+def damage(connection: sqlite3.Connection) -> list[str]:
+    """What is wrong with the journal, a sentence each; empty when it is whole.
+
+    Reads all of it: about a second for a gigabyte.
+    """
+    try:
+        pages = [str(line) for (line,) in connection.execute("PRAGMA quick_check(20)")]
+        if pages != ["ok"]:
+            return pages
+        rows = connection.execute(_GAPS).fetchall()
+    except sqlite3.DatabaseError as error:
+        return [str(error)]
+    return [
+        f"session {session_id!r}: entry {first_seq} follows {before}"
+        for session_id, before, first_seq in rows
+    ]
