@@ -54,6 +54,12 @@ async def refusal(client: Editor) -> Refused:
     return caught.value
 
 
+async def prompts(client: Editor, session: str, count: int) -> None:
+    """So many short turns."""
+    for _ in range(count):
+        await client.prompt(session, {"say": "."})
+
+
 def file_limit(size: int) -> Callable[[], None]:
     """No file can grow beyond `size` bytes: what a full disk looks like to a program."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -301,8 +307,7 @@ async def test_a_disk_that_fills_up_in_mid_turn_fails_the_turn_and_keeps_all_tha
             await client.prompt(session, {"say": "more" + "x" * 400_000})
         assert "more" not in client.text()
         with pytest.raises(Refused, match="disk"):
-            for _ in range(200):
-                await client.prompt(session, {"say": "."})
+            await prompts(client, session, 200)
         with pytest.raises(Refused, match="disk"):
             await client.new()
         assert len(await client.sessions()) == 1
