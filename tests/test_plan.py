@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 import acphold
 
@@ -80,3 +83,18 @@ def test_every_import_points_down() -> None:
 def test_every_module_stands_in_a_room_of_the_plan() -> None:
     rooms = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.suffix != ".typed"}
     assert rooms - {"__pycache__"} <= set(ROWS)
+
+
+@pytest.mark.parametrize("room", ["library", "testing"])
+def test_no_modules_of_a_room_import_each_other_in_a_circle(room: str) -> None:
+    modules = {f"acphold.{room}.{path.stem}": path for path in (SOURCE / room).glob("*.py")}
+    graph = {
+        name: {
+            found
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for found in _modules(node)
+            if found in modules
+        }
+        for name, path in modules.items()
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle

@@ -11,11 +11,16 @@ import acphold
 
 PUBLIC = {
     "acphold": """
-        Agent AudioContent AuthRequiredError BlobResourceContents CapabilityError
-        DeclarationError EmbeddedResource AcpholdError ImageContent MaxTokens MaxTurnRequests
-        McpError Message PastToolCall PermissionOption PlanEntry Refusal RemoteError
-        ResourceLink RunningCommand RunningTool Session SessionState TextContent
-        TextResourceContents ToolCallLocation Turn WorkspaceError __version__
+        AcpholdError Agent AudioContent AuthRequiredError BlobResourceContents CapabilityError
+        CommandExit CommandOutput ConnectionLostError Decision DeclarationError EmbeddedResource
+        EnvVariable FileAccessError FileTooLargeError FormAnswer HttpHeader ImageContent
+        InvalidParamsError JournalError MaxTokens MaxTurnRequests McpAnswerError McpConnectError
+        McpError McpLostError McpServerHttp McpServerSse McpServerStdio Message
+        MethodNotFoundError MissingFileError NotTextError OutsideRootsError PastToolCall
+        PermissionOption PlanEntry Refusal RemoteError ResourceLink RunningCommand RunningTool
+        Session SessionFiles SessionState StopReason Store TerminalStartError TextContent
+        TextResourceContents ToolCallLocation Turn TurnServers UnknownSessionError Visit
+        WorkspaceError __version__
     """,
     "acphold.testing": """
         Client ClientSession Result Told connect

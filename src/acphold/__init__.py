@@ -14,27 +14,50 @@ if TYPE_CHECKING:
         AcpholdError,
         AuthRequiredError,
         CapabilityError,
+        ConnectionLostError,
         DeclarationError,
+        FileAccessError,
+        FileTooLargeError,
+        InvalidParamsError,
+        JournalError,
+        McpAnswerError,
+        McpConnectError,
         McpError,
+        McpLostError,
+        MethodNotFoundError,
+        MissingFileError,
+        NotTextError,
+        OutsideRootsError,
         RemoteError,
+        TerminalStartError,
+        UnknownSessionError,
         WorkspaceError,
     )
     from acphold.journal.fold import SessionState
     from acphold.journal.timeline import Message
     from acphold.journal.timeline import ToolCall as PastToolCall
     from acphold.library.agent import Agent
-    from acphold.library.authored import AuthoredSession as Session
-    from acphold.library.stopping import MaxTokens, MaxTurnRequests, Refusal
-    from acphold.library.terminals import RunningCommand
-    from acphold.library.toolcall import RunningTool
-    from acphold.library.turn import Turn
+    from acphold.library.author_session import Session
+    from acphold.library.commands import CommandExit, CommandOutput, RunningCommand
+    from acphold.library.definition import MaxTokens, MaxTurnRequests, Refusal, StopReason
+    from acphold.library.form import FormAnswer, Visit
+    from acphold.library.permission import Decision
+    from acphold.library.session_files import SessionFiles
+    from acphold.library.store import Store
+    from acphold.library.tools import RunningTool
+    from acphold.library.turn import PlanEntry, Turn
+    from acphold.library.turn_servers import TurnServers
     from acphold.schema import (
         AudioContent,
         BlobResourceContents,
         EmbeddedResource,
+        EnvVariable,
+        HttpHeader,
         ImageContent,
+        McpServerHttp,
+        McpServerSse,
+        McpServerStdio,
         PermissionOption,
-        PlanEntry,
         ResourceLink,
         TextContent,
         TextResourceContents,
@@ -50,13 +73,34 @@ __all__ = [
     "AuthRequiredError",
     "BlobResourceContents",
     "CapabilityError",
+    "CommandExit",
+    "CommandOutput",
+    "ConnectionLostError",
+    "Decision",
     "DeclarationError",
     "EmbeddedResource",
+    "EnvVariable",
+    "FileAccessError",
+    "FileTooLargeError",
+    "FormAnswer",
+    "HttpHeader",
     "ImageContent",
+    "InvalidParamsError",
+    "JournalError",
     "MaxTokens",
     "MaxTurnRequests",
+    "McpAnswerError",
+    "McpConnectError",
     "McpError",
+    "McpLostError",
+    "McpServerHttp",
+    "McpServerSse",
+    "McpServerStdio",
     "Message",
+    "MethodNotFoundError",
+    "MissingFileError",
+    "NotTextError",
+    "OutsideRootsError",
     "PastToolCall",
     "PermissionOption",
     "PlanEntry",
@@ -66,53 +110,57 @@ __all__ = [
     "RunningCommand",
     "RunningTool",
     "Session",
+    "SessionFiles",
     "SessionState",
+    "StopReason",
+    "Store",
+    "TerminalStartError",
     "TextContent",
     "TextResourceContents",
     "ToolCallLocation",
     "Turn",
+    "TurnServers",
+    "UnknownSessionError",
+    "Visit",
     "WorkspaceError",
     "__version__",
 ]
 
-_RENAMED = {"Session": "AuthoredSession", "PastToolCall": "ToolCall"}
+_RENAMED = {"PastToolCall": "ToolCall"}
 
 _HOMES = {
-    "library.agent": ("Agent",),
-    "library.authored": ("Session",),
-    "library.stopping": ("MaxTokens", "MaxTurnRequests", "Refusal"),
-    "library.terminals": ("RunningCommand",),
-    "library.toolcall": ("RunningTool",),
-    "library.turn": ("Turn",),
-    "errors": (
-        "AuthRequiredError",
-        "CapabilityError",
-        "DeclarationError",
-        "AcpholdError",
-        "McpError",
-        "RemoteError",
-        "WorkspaceError",
-    ),
-    "journal.fold": ("Message", "SessionState"),
-    "journal.timeline": ("PastToolCall",),
-    "schema": (
-        "AudioContent",
-        "BlobResourceContents",
-        "EmbeddedResource",
-        "ImageContent",
-        "PermissionOption",
-        "PlanEntry",
-        "ResourceLink",
-        "TextContent",
-        "TextResourceContents",
-        "ToolCallLocation",
-    ),
+    "errors": """
+        AcpholdError AuthRequiredError CapabilityError ConnectionLostError DeclarationError
+        FileAccessError FileTooLargeError InvalidParamsError JournalError McpAnswerError
+        McpConnectError McpError McpLostError MethodNotFoundError MissingFileError
+        NotTextError OutsideRootsError RemoteError TerminalStartError UnknownSessionError
+        WorkspaceError
+    """,
+    "journal.fold": "Message SessionState",
+    "journal.timeline": "PastToolCall",
+    "library.agent": "Agent",
+    "library.author_session": "Session",
+    "library.commands": "CommandExit CommandOutput RunningCommand",
+    "library.definition": "MaxTokens MaxTurnRequests Refusal StopReason",
+    "library.form": "FormAnswer Visit",
+    "library.permission": "Decision",
+    "library.session_files": "SessionFiles",
+    "library.turn_servers": "TurnServers",
+    "library.store": "Store",
+    "library.tools": "RunningTool",
+    "library.turn": "PlanEntry Turn",
+    "schema": """
+        AudioContent BlobResourceContents EmbeddedResource EnvVariable HttpHeader
+        ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption ResourceLink
+        TextContent TextResourceContents ToolCallLocation
+    """,
 }
+"""Where each name is to be found."""
 
 
 def __getattr__(name: str) -> object:
     for module, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             found = getattr(_imported(f"acphold.{module}"), _RENAMED.get(name, name))
             globals()[name] = found
             return found

@@ -7,6 +7,7 @@ import pytest
 
 import acphold
 from acphold.errors import UnknownSessionError
+from acphold.library.agent import definition_of
 
 
 @pytest.fixture
@@ -56,11 +57,12 @@ def test_what_cannot_be_declared_is_refused_at_its_line(
 
 
 def test_names_for_people_are_made_from_ids(agent: acphold.Agent) -> None:
+    agent.prompt(nothing)
     agent.mode("deep-think")
     agent.option("line_width", default="80", values=["80", ("100", "Wide", "Wider than before")])
-    assert agent.modes[0].name == "Deep Think"
-    assert [option.name for option in agent.options] == ["Mode", "Line Width"]
-    values = agent.options[1].values or ()
+    assert definition_of(agent).modes[0].name == "Deep Think"
+    assert [option.name for option in definition_of(agent).options] == ["Mode", "Line Width"]
+    values = definition_of(agent).options[1].values or ()
     assert [(v.value, v.name, v.description) for v in values] == [
         ("80", "80", None),
         ("100", "Wide", "Wider than before"),
@@ -68,9 +70,10 @@ def test_names_for_people_are_made_from_ids(agent: acphold.Agent) -> None:
 
 
 def test_an_option_of_the_authors_may_stand_for_the_modes(agent: acphold.Agent) -> None:
+    agent.prompt(nothing)
     agent.mode("ask")
     agent.option("style", default="ask", values=["ask"], category="mode")
-    assert [option.id for option in agent.options] == ["style"]
+    assert [option.id for option in definition_of(agent).options] == ["style"]
 
 
 def test_a_session_that_is_not_open_is_not_found(agent: acphold.Agent) -> None:

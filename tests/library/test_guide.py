@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import acphold
+from acphold.library.agent import imported_only
 from acphold.testing import connect
 from tests.library.conftest import mcp_server
 
@@ -43,7 +44,7 @@ def sections() -> list[Section]:
 def run(section: Section) -> dict[str, Any]:
     """The names a section's program defines."""
     names: dict[str, Any] = {"__name__": "guide"}
-    with acphold.Agent.imported():
+    with imported_only():
         exec(compile(section.code, f"{GUIDE.name}: {section.title}", "exec"), names)
     return names
 

@@ -10,7 +10,7 @@ import pytest
 import acphold
 from acphold.schema import UnknownMcpServer
 from acphold.testing import Client, connect
-from tests.library.test_serving import call
+from tests.library.test_session_servers import call
 from tests.library.test_turn import agent_that
 
 pytestmark = pytest.mark.timeout(60)

@@ -12,7 +12,7 @@ from tests.library.test_turn import agent_that
 
 async def ask(turn: acphold.Turn) -> None:
     for question in turn.text.split(","):
-        await turn.say(f"{await turn.allowed(question)} ")
+        await turn.say(f"{bool(await turn.allowed(question))} ")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ async def test_authors_offer_options_of_their_own() -> None:
     ]
 
     async def work(turn: acphold.Turn) -> None:
-        await turn.say(str(await turn.allowed("May I?", options=options)))
+        await turn.say(str(bool(await turn.allowed("May I?", options=options))))
 
     async with connect(agent_that(work), permission=["sure", "never"]) as client:
         session = await client.new_session()

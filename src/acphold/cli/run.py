@@ -50,7 +50,7 @@ def run(
     with importing():
         load_asyncio()
         from acphold.cli.log import start_log
-        from acphold.library.agent import claimed_stdio
+        from acphold.library.agent import claimed_stdio, run_on
 
     streams = claimed_stdio(target)  # what the agent's module prints disturbs nobody
     start_log(log_level, log_file)
@@ -62,7 +62,8 @@ def run(
         theirs = None if isinstance(exc.__cause__, ImportError | OSError) else exc.__cause__
         logging.getLogger("acphold").error("%s", exc, exc_info=theirs)
         return Exit.AGENT
-    agent.run_on(
+    run_on(
+        agent,
         streams,
         journal=journal,
         mcp_timeout=mcp_timeout,
@@ -77,11 +78,11 @@ def load_agent(target: str) -> Agent:
 
     Raises DeclarationError with what is wrong; what the module raised is its cause.
     """
-    from acphold.library.agent import Agent
+    from acphold.library.agent import Agent, definition_of, imported_only
 
     place, _, name = target.rpartition(":") if ":" in target else (target, "", "agent")
     try:
-        with Agent.imported():
+        with imported_only():
             module = _from_file(place) if place.endswith(".py") else _by_name(place)
     except (Exception, SystemExit) as exc:
         raise DeclarationError(f"{place} cannot be imported: {exc!r}") from exc
@@ -89,7 +90,7 @@ def load_agent(target: str) -> Agent:
     if not isinstance(found, Agent):
         is_not = "has nothing" if found is None else f"has a {type(found).__name__}"
         raise DeclarationError(f"{place} {is_not} called {name!r}: a acphold.Agent is wanted")
-    found.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked
+    definition_of(found)  # one without a prompt handler is refused before it is asked
     return found
 
 

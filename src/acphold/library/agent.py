@@ -3,28 +3,72 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from inspect import iscoroutinefunction
+from types import FunctionType
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
 
+from acphold.errors import DeclarationError, UnknownSessionError
 from acphold.hub import CANCEL_GRACE
 from acphold.journal import default_location
-from acphold.library.definition import AgentDefinition
+from acphold.library.definition import AuthMethod, Definition
 from acphold.library.in_process import MCP_TIMEOUT, InProcessAgent
+from acphold.library.selection import Option
 from acphold.rpc import MAX_MESSAGE
+from acphold.schema import (
+    AvailableCommand,
+    SessionConfigSelectOption,
+    SessionMode,
+    UnstructuredCommandInput,
+)
 from acphold.server.serving import serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Unpack
 
+    from acphold.library.author_session import Session
+    from acphold.library.definition import (
+        AuthHandler,
+        MethodHandler,
+        SessionHook,
+        SignedIn,
+        StopReason,
+    )
+    from acphold.library.turn import Turn
     from acphold.rpc import Transport
 
+log = logging.getLogger(__name__)
 
-class Agent(AgentDefinition):
+Value: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"
+"""One value of an option: itself, (itself, name), or (itself, name, description)."""
+
+StopReasonOrNone = TypeVar("StopReasonOrNone", bound="StopReason | None")
+"""What a coroutine returns: a type checker names it to the author of one that does not."""
+
+S = TypeVar("S", bound="SessionHook")
+A = TypeVar("A", bound="AuthHandler")
+I = TypeVar("I", bound="SignedIn")  # noqa: E741 — one letter, as its neighbours
+M = TypeVar("M", bound="MethodHandler")
+F = TypeVar("F")
+
+
+class ServeOptions(TypedDict, total=False):
+    """How an agent is served; see `Agent.run`."""
+
+    journal: str | Path | None
+    mcp_timeout: float
+    cancel_grace: float
+    max_message: int
+
+
+class Agent:
     """An agent that every ACP client can use, with durable sessions.
 
         agent = acphold.Agent("echo", version="1.0")
@@ -39,19 +83,182 @@ class Agent(AgentDefinition):
     closed and deleted without another line. `prompt` is the only thing that has to be declared;
     `mode`, `option`, `command`, `auth`, `on_new`, `on_load`, `on_close`, `method` and
     `notification` add to it, before `run`.
+
+    `name` is for programs: sessions are kept and listed under it. `title` is for people. `image`,
+    `audio` and `embedded_context` say which content a prompt may hold beside text and links (spec
+    v1, initialization, "Prompt capabilities"); other content is refused.
     """
 
-    _is_imported: ClassVar[bool] = False
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str,
+        title: str | None = None,
+        image: bool = False,
+        audio: bool = False,
+        embedded_context: bool = False,
+    ) -> None:
+        if not name:
+            raise DeclarationError("an agent needs a name: its sessions are kept under it")
+        self._definition = Definition(name, version, title, image, audio, embedded_context)
 
-    @classmethod
-    @contextmanager
-    def imported(cls) -> Iterator[None]:
-        """For the block, `run` returns at once: a program is imported for the agent in it."""
-        cls._is_imported = True
+    @property
+    def name(self) -> str:
+        """What its sessions are kept and listed under."""
+        return self._definition.name
+
+    # -- prompts --------------------------------------------------------------------------
+
+    def prompt(
+        self, handler: Callable[[Turn], Awaitable[StopReasonOrNone]]
+    ) -> Callable[[Turn], Awaitable[StopReasonOrNone]]:
+        """Decorate the coroutine that answers prompts; one for each agent.
+
+        It returns None when it has said everything, or another `acphold.StopReason`: "max_tokens",
+        "max_turn_requests" or "refusal" (spec v1, prompt turn).
+        """
+        if self._definition.prompt is not None:
+            raise DeclarationError(f"agent {self.name!r} has a prompt handler already")
+        self._definition.prompt = _coroutine(handler)
+        return handler
+
+    def command(
+        self, name: str, description: str, *, hint: str | None = None
+    ) -> Callable[
+        [Callable[[Turn, str], Awaitable[StopReasonOrNone]]],
+        Callable[[Turn, str], Awaitable[StopReasonOrNone]],
+    ]:
+        """Declare the slash command `/name`; as a decorator, also what answers it.
+
+        Without a handler the prompt coroutine gets it, as `turn.command`. `hint` says what may
+        follow the name (spec v1, slash commands).
+        """
+        if not name or name.startswith("/") or any(char.isspace() for char in name):
+            raise DeclarationError(f"{name!r}: a command is one word, declared without its slash")
+        if name in self._definition.commands:
+            raise DeclarationError(f"agent {self.name!r} has a command {name!r} already")
+        wants = None if hint is None else UnstructuredCommandInput(hint=hint)
+        command = AvailableCommand(name=name, description=description, input=wants)
+        self._definition.commands[name] = command
+
+        def decorate(
+            handler: Callable[[Turn, str], Awaitable[StopReasonOrNone]],
+        ) -> Callable[[Turn, str], Awaitable[StopReasonOrNone]]:
+            self._definition.command_handlers[name] = _coroutine(handler)
+            return handler
+
+        return decorate
+
+    # -- choices --------------------------------------------------------------------------
+
+    def mode(self, id: str, name: str | None = None, description: str | None = None) -> None:
+        """Declare a session mode; the first is the one sessions begin in (spec v1, modes).
+
+        Clients see the modes as a config option too, which is what newer ones show.
+        """
+        if any(mode.id == id for mode in self._definition.modes):
+            raise DeclarationError(f"agent {self.name!r} has a mode {id!r} already")
+        mode = SessionMode(id=id, name=name or _title(id), description=description)
+        self._definition.modes.append(mode)
+
+    def option(
+        self,
+        id: str,
+        name: str | None = None,
+        *,
+        default: str | bool,
+        values: Sequence[Value] | None = None,
+        description: str | None = None,
+        category: str | None = None,
+    ) -> None:
+        """Declare a config option: a choice of `values`, or true and false without any.
+
+        A client that shows no boolean options is not shown those, and they keep their default.
+        `category` is "mode", "model", "model_config", "thought_level", or begins with "_"
+        (spec v1, session config options).
+        """
+        known = None if values is None else tuple(map(_value, values))
+        option = Option(id, name or _title(id), default, known, description, category)
+        if not option.takes(default):
+            raise DeclarationError(
+                f"option {id!r}: its default {default!r} is not one of its values"
+            )
+        if any(other.id == id for other in self._definition.declared_options):
+            raise DeclarationError(f"agent {self.name!r} has an option {id!r} already")
+        self._definition.declared_options.append(option)
+
+    # -- signing in -----------------------------------------------------------------------
+
+    def auth(self, id: str, name: str, description: str | None = None) -> Callable[[A], A]:
+        """Declare a way to sign in, and decorate what does it (spec v1, authentication).
+
+        Sessions are refused with `auth_required` until one has succeeded. The handler refuses by
+        raising; `acphold.AuthRequiredError("why")` tells the person why.
+        """
+        if any(method.id == id for method in self._definition.auth_methods):
+            raise DeclarationError(f"agent {self.name!r} has a way to sign in {id!r} already")
+
+        def decorate(handler: A) -> A:
+            method = AuthMethod(id, name, description, _coroutine(handler))
+            self._definition.auth_methods.append(method)
+            return handler
+
+        return decorate
+
+    def signed_in(self, handler: I) -> I:
+        """Decorate what tells whether the person is signed in already, when a session opens."""
+        self._definition.signed_in = _coroutine(handler)
+        return handler
+
+    def on_logout(self, handler: A) -> A:
+        """Decorate what `logout` calls; sessions then need a new sign-in."""
+        self._definition.logout = _coroutine(handler)
+        return handler
+
+    # -- hooks and extensions -------------------------------------------------------------
+
+    def on_new(self, hook: S) -> S:
+        """Decorate what is told of every new session, before the client is."""
+        self._definition.new_hooks.append(_coroutine(hook))
+        return hook
+
+    def on_load(self, hook: S) -> S:
+        """Decorate what is told of every session that is opened again, before the client is.
+
+        Its store and its history are there; its mode and options are set right afterwards.
+        """
+        self._definition.load_hooks.append(_coroutine(hook))
+        return hook
+
+    def on_close(self, hook: S) -> S:
+        """Decorate what is told when a session is closed, or the client leaves.
+
+        It is for letting go of what the author holds; what it says or stores is not kept.
+        """
+        self._definition.close_hooks.append(_coroutine(hook))
+        return hook
+
+    def method(self, name: str) -> Callable[[M], M]:
+        """Decorate what answers the extension method `name`, which begins with `_`.
+
+        It gets the params and returns the result, JSON values both. With a `sessionId` in the
+        params, `agent.session` finds the session (spec v1, extensibility).
+        """
+        return _registered(self._definition.methods, name)
+
+    def notification(self, name: str) -> Callable[[M], M]:
+        """Decorate what hears the extension notification `name`, which begins with `_`."""
+        return _registered(self._definition.notifications, name)
+
+    def session(self, session_id: str) -> Session:
+        """A session that is open now; UnknownSessionError when there is none of this id."""
         try:
-            yield
-        finally:
-            cls._is_imported = False
+            return self._definition.sessions[session_id]
+        except KeyError:
+            raise UnknownSessionError(session_id) from None
+
+    # -- serving --------------------------------------------------------------------------
 
     def run(
         self,
@@ -69,39 +276,17 @@ class Agent(AgentDefinition):
         printed from now on goes to stderr: stdout belongs to the protocol. DeclarationError when
         there is no prompt coroutine.
         """
-        self.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked
-        if self._is_imported:
+        definition_of(self)
+        if _importing:
             return  # by `acphold run`, which runs it with options of its own
-        self.run_on(
+        run_on(
+            self,
             claimed_stdio(self.name),
             journal=journal,
             mcp_timeout=mcp_timeout,
             cancel_grace=cancel_grace,
             max_message=max_message,
         )
-
-    def run_on(
-        self,
-        streams: tuple[int, int],
-        *,
-        journal: str | Path | None = None,
-        mcp_timeout: float = MCP_TIMEOUT,
-        cancel_grace: float = CANCEL_GRACE,
-        max_message: int = MAX_MESSAGE,
-    ) -> None:
-        """Serve on two descriptors, one to read and one to write; else as `run`."""
-
-        async def serve_until_signal() -> None:
-            await self.serve(
-                PipeTransport(*streams),
-                journal=journal,
-                stop=stop_at_signals(),
-                mcp_timeout=mcp_timeout,
-                cancel_grace=cancel_grace,
-                max_message=max_message,
-            )
-
-        asyncio.run(serve_until_signal())
 
     async def serve(
         self,
@@ -114,18 +299,92 @@ class Agent(AgentDefinition):
         max_message: int = MAX_MESSAGE,
     ) -> None:
         """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
-        self.prompt_handler  # noqa: B018 — as in `run`
+        definition = definition_of(self)
         location = default_location() if journal is None else os.fspath(journal)
         await serve(
             transport,
             location,
-            lambda listener, opened: InProcessAgent(
-                self, listener, opened, mcp_timeout=mcp_timeout
+            lambda listener, kept: InProcessAgent(
+                definition, listener, kept, mcp_timeout=mcp_timeout
             ),
             stop=stop or asyncio.Event(),
             cancel_grace=cancel_grace,
             limit=max_message,
         )
+
+
+def run_on(agent: Agent, streams: tuple[int, int], **options: Unpack[ServeOptions]) -> None:
+    """Serve on two descriptors, one to read and one to write; else as `Agent.run`."""
+    ready = asyncio.Event()
+
+    async def serve_until_signal() -> None:
+        stop = stop_at_signals()
+        ready.set()
+        await agent.serve(PipeTransport(*streams), stop=stop, **options)
+
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        serving = loop.create_task(serve_until_signal(), name="serve")
+        while not serving.done():
+            try:
+                loop.run_until_complete(serving)
+            except (SystemExit, KeyboardInterrupt) as exc:
+                # asyncio lets these out of any task. From here on signals set `stop`: this one
+                # was raised by a task of the agent's code, which ends with it, and alone.
+                if serving.done() or not ready.is_set():
+                    raise
+                log.error("a task of the agent's code ended with %r", exc, exc_info=exc)
+
+
+def definition_of(agent: Agent) -> Definition:
+    """What was declared of an agent; DeclarationError when nothing answers its prompts."""
+    agent._definition.prompt_handler  # noqa: B018 — refused before it is asked
+    return agent._definition
+
+
+_importing = False
+
+
+@contextmanager
+def imported_only() -> Iterator[None]:
+    """For the block, `Agent.run` returns at once: a program is imported for the agent in it."""
+    global _importing
+    _importing = True
+    try:
+        yield
+    finally:
+        _importing = False
+
+
+def _registered(handlers: dict[str, MethodHandler], name: str) -> Callable[[M], M]:
+    if not name.startswith("_"):
+        raise DeclarationError(
+            f"{name!r}: names of extensions begin with '_' (spec v1, extensibility)"
+        )
+
+    def decorate(handler: M) -> M:
+        handlers[name] = _coroutine(handler)
+        return handler
+
+    return decorate
+
+
+def _coroutine(handler: F) -> F:
+    """`handler`, if it can be awaited; DeclarationError for a plain function."""
+    if isinstance(handler, FunctionType) and not iscoroutinefunction(handler):
+        raise DeclarationError(f"{handler.__qualname__} has to be a coroutine: `async def`")
+    return handler
+
+
+def _value(value: Value) -> SessionConfigSelectOption:
+    if isinstance(value, str):
+        return SessionConfigSelectOption(value=value, name=value)
+    described = value[2] if len(value) == 3 else None
+    return SessionConfigSelectOption(value=value[0], name=value[1], description=described)
+
+
+def _title(id: str) -> str:
+    return id.replace("_", " ").replace("-", " ").title()
 
 
 def claimed_stdio(name: str) -> tuple[int, int]:

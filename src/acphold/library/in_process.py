@@ -16,14 +16,14 @@ from acphold.errors import (
     MethodNotFoundError,
     UnknownSessionError,
 )
-from acphold.library.authored import AuthoredSession
+from acphold.library.author_session import OpenSession
 from acphold.library.client_side import ClientSide
-from acphold.library.history import History
-from acphold.library.outbox import Outbox
-from acphold.library.running import RunningTurn
-from acphold.library.signing import SignIn
-from acphold.library.slash import SlashCommands
-from acphold.library.speech import fresh_id
+from acphold.library.handshake import SignIn, capabilities_of, introduction
+from acphold.library.outbox import Outbox, fresh_id
+from acphold.library.selection import Selection
+from acphold.library.slash_commands import SlashCommands
+from acphold.library.store import History
+from acphold.library.turn_task import TurnTask
 from acphold.rpc.incidents import as_remote, guarded
 from acphold.schema import (
     AUTHENTICATE,
@@ -36,23 +36,10 @@ from acphold.schema import (
     RESUME_SESSION,
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
-    AgentAuthCapabilities,
-    AgentCapabilities,
-    AuthMethodAgent,
     CloseSessionRequest,
-    Implementation,
     InitializeRequest,
-    InitializeResponse,
-    LogoutCapabilities,
-    McpCapabilities,
     NewSessionRequest,
-    PromptCapabilities,
     PromptRequest,
-    SessionAdditionalDirectoriesCapabilities,
-    SessionCapabilities,
-    SessionCloseCapabilities,
-    SessionModeState,
-    SessionResumeCapabilities,
     SetSessionConfigOptionRequest,
     SetSessionModeRequest,
     decode,
@@ -63,8 +50,8 @@ from acphold.schema.splice import members, splice
 if TYPE_CHECKING:
     from acphold.agents.interface import Listener
     from acphold.journal import Journal
-    from acphold.library.definition import AgentDefinition, SessionHook
-    from acphold.library.serving import SessionServers
+    from acphold.library.definition import Definition, SessionHook
+    from acphold.library.session_servers import SessionServers
     from acphold.mcp import Channel
     from acphold.rpc.peer import OnAnswer
 
@@ -81,7 +68,7 @@ CLOSE_SECONDS = 3.0
 
 
 class InProcessAgent:
-    """Fulfils `agents.Agent` for an `AgentDefinition`.
+    """Fulfils `agents.Agent` for an `Definition`.
 
     Its sessions have the ids that clients see, and their history is the journal's: it can always
     resume.
@@ -89,7 +76,7 @@ class InProcessAgent:
 
     def __init__(
         self,
-        definition: AgentDefinition,
+        definition: Definition,
         listener: Listener,
         journal: Journal,
         *,
@@ -99,14 +86,14 @@ class InProcessAgent:
         self.key = definition.name
         self.reads_journal = True
         self.generation = 1
-        self.capabilities = _capabilities(definition)
+        self.capabilities = capabilities_of(definition)
         self._listener = listener
         self._journal = journal
         self._mcp_timeout = mcp_timeout
         self._client = InitializeRequest(protocol_version=PROTOCOL_VERSION)
         self._sign_in = SignIn(definition)
-        self._sessions: dict[str, AuthoredSession] = {}
-        self._turns: dict[str, RunningTurn] = {}
+        self._sessions: dict[str, OpenSession] = {}
+        self._turns: dict[str, TurnTask] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._channel: Channel | None = None
         self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
@@ -127,21 +114,7 @@ class InProcessAgent:
 
     async def initialize(self, params: bytes) -> bytes:
         self._client = decode(InitializeRequest, params).value
-        definition = self.definition
-        answer = encode(
-            InitializeResponse(
-                protocol_version=PROTOCOL_VERSION,
-                agent_capabilities=self.capabilities,
-                auth_methods=tuple(
-                    AuthMethodAgent(id=method.id, name=method.name, description=method.description)
-                    for method in definition.auth_methods
-                ),
-                agent_info=Implementation(
-                    name=definition.name, version=definition.version, title=definition.title
-                ),
-            )
-        )
-        return _with_mcp_over_acp(answer)
+        return introduction(self.definition, self.capabilities)
 
     async def ensure(self) -> None:
         """It runs as long as this process does."""
@@ -151,8 +124,8 @@ class InProcessAgent:
         for turn in self._turns.values():
             turn.give_up()
         self._turns.clear()
-        for session in tuple(self._sessions.values()):
-            await self._leave(session)
+        for opened in tuple(self._sessions.values()):
+            await self._leave(opened)
         self.generation += 1
 
     async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
@@ -171,18 +144,18 @@ class InProcessAgent:
         if method != PROMPT.name:
             raise MethodNotFoundError(method)
         request = decode(PromptRequest, params).value
-        session = self._held(request.session_id)
-        turn = RunningTurn(self.definition, session, request.prompt)
+        opened = self._held(request.session_id)
+        turn = TurnTask(self.definition, opened, request.prompt)
 
         async def answered() -> None:
             answer = await turn.run()
-            if self._turns.get(session.id) is turn:
-                del self._turns[session.id]
+            if self._turns.get(opened.id) is turn:
+                del self._turns[opened.id]
             if turn.wants_sign_in:
                 self._sign_in.lost()
             await on_answer(answer)
 
-        self._turns[session.id] = turn
+        self._turns[opened.id] = turn
         turn.start(answered())
 
     async def tell(self, method: str, params: bytes) -> None:
@@ -193,9 +166,9 @@ class InProcessAgent:
         elif method == MCP_MESSAGE and self._channel is not None and self._channel.hear(params):
             pass  # for a request of ours to a server of the client's
         elif (handler := self.definition.notifications.get(method)) is not None:
-            told = handler(msgspec.json.decode(params or b"{}"))
+            heard = handler(msgspec.json.decode(params or b"{}"))
             # Beside the lane that everything from the client comes in by: nobody waits for it.
-            task = asyncio.create_task(_logged(told), name=method)
+            task = asyncio.create_task(_logged(heard), name=method)
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 
@@ -226,10 +199,9 @@ class InProcessAgent:
 
     async def _new(self, params: bytes) -> bytes:
         await self._sign_in.require()
-        session = self._session(fresh_id("sess"), params)
-        session.commands = SlashCommands(self.definition, session.outbox, None)
-        opened = await self._open(session, self.definition.new_hooks)
-        return splice(opened, {"sessionId": encode(session.id)})
+        opened = self._session(fresh_id("sess"), params)
+        answer = await self._open(opened, self.definition.new_hooks)
+        return splice(answer, {"sessionId": encode(opened.id)})
 
     async def _resume(self, params: bytes) -> bytes:
         await self._sign_in.require()
@@ -238,109 +210,110 @@ class InProcessAgent:
             raise UnknownSessionError(session_id)  # the journal is all this agent remembers
         if (known := self._sessions.get(session_id)) is not None:
             await self._leave(known)
-        session = self._session(session_id, params)
-        shown = await session.restore()
-        session.commands = SlashCommands(self.definition, session.outbox, shown)
-        return await self._open(session, self.definition.load_hooks)
+        opened = self._session(session_id, params)
+        await opened.restore()
+        return await self._open(opened, self.definition.load_hooks)
 
-    def _session(self, session_id: str, params: bytes) -> AuthoredSession:
+    def _session(self, session_id: str, params: bytes) -> OpenSession:
         """A session as these params of session/new or resume describe it; not open yet."""
         # Its servers are read apart, by who connects to them.
         setup = decode(NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
-        known = self._client
-        session = AuthoredSession(
-            ClientSide(session_id, self._listener, known.client_capabilities, known.client_info),
+        definition, client = self.definition, self._client
+        outbox = Outbox(session_id, self._listener)
+        opened = OpenSession(
+            ClientSide(session_id, self._listener, client.client_capabilities, client.client_info),
             setup.cwd,
             setup.additional_directories,
-            definition=self.definition,
-            outbox=Outbox(session_id, self._listener),
-            past=History(self._journal, session_id),
+            agent=definition.name,
+            selection=Selection(definition.name, definition.modes, definition.options),
+            slash=SlashCommands(definition.commands, outbox),
+            outbox=outbox,
+            history=History(self._journal, session_id),
         )
-        session.servers = self._servers(session, members(params).get("mcpServers", b"[]"))
-        return session
+        opened.servers = self._servers(opened, members(params).get("mcpServers", b"[]"))
+        return opened
 
-    def _servers(self, session: AuthoredSession, given: bytes) -> SessionServers | None:
+    def _servers(self, opened: OpenSession, given: bytes) -> SessionServers | None:
         if given.strip() in (b"[]", b"null"):
             return None
-        from acphold.library.serving import SessionServers
+        from acphold.library.session_servers import SessionServers
         from acphold.mcp import Channel, named_servers
 
         if self._channel is None:  # one for all sessions: its requests are told apart by their ids
             self._channel = Channel(self._listener.on_request)
+
+        def failed(name: str, why: str) -> None:
+            opened.notice(f"MCP server {name!r} is not available", why, "warning")
+
         return SessionServers(
-            session,
+            opened.client,
+            opened.roots,
             named_servers(given, self.capabilities.mcp_capabilities, acp=True),
             name=self.definition.name,
             version=self.definition.version,
             timeout=self._mcp_timeout,
             channel=self._channel,
+            on_prompts=opened.slash.offer,
+            on_failure=failed,
         )
 
-    async def _open(self, session: AuthoredSession, hooks: list[SessionHook]) -> bytes:
+    async def _open(self, opened: OpenSession, hooks: list[SessionHook]) -> bytes:
         """Hold it from now on; what it says meanwhile is told behind the answer."""
-        self._sessions[session.id] = self.definition.open_sessions[session.id] = session
-        if session.servers is not None:
-            session.servers.start()
+        self._sessions[opened.id] = opened
+        self.definition.sessions[opened.id] = opened.session
+        if opened.servers is not None:
+            opened.servers.start()
         try:
             for hook in hooks:
-                await guarded(hook(session))
+                await guarded(hook(opened.session))
         except BaseException:
-            await self._leave(session)
+            await self._leave(opened)
             raise
-        if session.commands is not None:
-            session.commands.offer()
+        opened.slash.offer()
         # The hub binds the session in this same step of the event loop, once it has the answer.
-        asyncio.get_running_loop().call_soon(session.outbox.open)
-        return self._opened(session)
-
-    def _opened(self, session: AuthoredSession) -> bytes:
-        parts: dict[str, object] = {}
-        if self.definition.modes and session.mode is not None:
-            parts["modes"] = SessionModeState(
-                current_mode_id=session.mode, available_modes=tuple(self.definition.modes)
-            )
-        if self.definition.options:
-            parts["configOptions"] = session.option_list()
-        return encode(parts)
+        asyncio.get_running_loop().call_soon(opened.outbox.open)
+        return opened.selection.answer()
 
     async def _close(self, params: bytes) -> bytes:
-        session = self._held(decode(CloseSessionRequest, params).value.session_id)
-        await self._end_session(session)
+        await self._end_session(self._held(decode(CloseSessionRequest, params).value.session_id))
         return b"{}"
 
-    async def _end_session(self, session: AuthoredSession) -> None:
+    async def _end_session(self, opened: OpenSession) -> None:
         for hook in self.definition.close_hooks:
-            await _logged(hook(session))
-        await self._leave(session)
+            await _logged(hook(opened.session))
+        await self._leave(opened)
 
-    async def _leave(self, session: AuthoredSession) -> None:
+    async def _leave(self, opened: OpenSession) -> None:
         """Hold it no more, and end what it holds."""
-        for known in (self._sessions, self.definition.open_sessions):
-            if known.get(session.id) is session:
-                del known[session.id]
+        if self._sessions.get(opened.id) is opened:
+            del self._sessions[opened.id]
+        if self.definition.sessions.get(opened.id) is opened.session:
+            del self.definition.sessions[opened.id]
         try:
-            await session.aclose()
+            await opened.aclose()
         except AcpholdError as exc:
-            log.warning("session %s was not closed well: %s", session.id, exc)
+            log.warning("session %s was not closed well: %s", opened.id, exc)
 
     async def _set_mode(self, params: bytes) -> bytes:
         request = decode(SetSessionModeRequest, params).value
+        selection = self._held(request.session_id).selection
         try:
-            self._held(request.session_id).choose_mode(request.mode_id)
+            selection.choose_mode(request.mode_id)
         except DeclarationError as exc:
             raise InvalidParamsError(f"modeId: {exc}", field="modeId") from None
         return b"{}"
 
     async def _set_option(self, params: bytes) -> bytes:
         request = decode(SetSessionConfigOptionRequest, params).value
-        session = self._held(request.session_id)
+        selection = self._held(request.session_id).selection
+        field = "value" if request.config_id in selection.values else "configId"
         try:
-            session.choose_option(request.config_id, request.value)
+            selection.choose_option(request.config_id, request.value)
         except DeclarationError as exc:
-            raise InvalidParamsError(f"value: {exc}", field="value") from None
-        return encode({"configOptions": session.option_list()})
+            raise InvalidParamsError(f"{field}: {exc}", field=field) from None
+        return encode({"configOptions": selection.options()})
 
-    def _held(self, session_id: str) -> AuthoredSession:
+    def _held(self, session_id: str) -> OpenSession:
         try:
             return self._sessions[session_id]
         except KeyError:
@@ -359,28 +332,3 @@ async def _logged(work: Awaitable[object]) -> None:
         await guarded(work)
     except AcpholdError as exc:
         log.warning("%s", exc)
-
-
-def _with_mcp_over_acp(answer: bytes) -> bytes:
-    """The `initialize` result with `mcpCapabilities.acp`, which only the unstable schema has."""
-    capabilities = members(answer)["agentCapabilities"]
-    mcp = splice(members(capabilities)["mcpCapabilities"], {"acp": b"true"})
-    return splice(answer, {"agentCapabilities": splice(capabilities, {"mcpCapabilities": mcp})})
-
-
-def _capabilities(definition: AgentDefinition) -> AgentCapabilities:
-    logout = LogoutCapabilities() if definition.logout_handler is not None else None
-    return AgentCapabilities(
-        prompt_capabilities=PromptCapabilities(
-            image=definition.image,
-            audio=definition.audio,
-            embedded_context=definition.embedded_context,
-        ),
-        mcp_capabilities=McpCapabilities(http=True, sse=True),
-        session_capabilities=SessionCapabilities(
-            additional_directories=SessionAdditionalDirectoriesCapabilities(),
-            resume=SessionResumeCapabilities(),
-            close=SessionCloseCapabilities(),
-        ),
-        auth=AgentAuthCapabilities(logout=logout),
-    )

@@ -8,12 +8,16 @@ end of the step of the event loop that said them.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
-from acphold.errors import AcpholdError
+from acphold.errors import AcpholdError, DeclarationError
+from acphold.schema import encode
 
 if TYPE_CHECKING:
     from acphold.agents.interface import Listener
+    from acphold.schema import ContentBlock
 
 BATCH_BYTES = 64 * 1024
 """Bytes that are held back at most, for the next ones to be committed with them."""
@@ -22,6 +26,11 @@ BATCH_UPDATES = 512
 """Updates that are held back at most: then an author who never waits lets the others run."""
 
 UPDATE = "update"
+
+Voice: TypeAlias = Literal["agent_message_chunk", "agent_thought_chunk"]
+
+MESSAGE: Voice = "agent_message_chunk"
+THOUGHT: Voice = "agent_thought_chunk"
 
 
 class Outbox:
@@ -140,3 +149,72 @@ class Outbox:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+
+
+class TurnOutbox:
+    """The outbox of a session as one turn uses it: closed at its end, and nothing enters it then.
+
+    So a tool call or a task that outlives its turn is refused; it cannot speak in a later one.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.over = False
+        self.add: Callable[[bytes], bool] = outbox.add
+        self._outbox = outbox
+
+    def check(self) -> None:
+        """Raise DeclarationError when the turn is over."""
+        if self.over:
+            refuse()
+
+    async def put(self, *raws: bytes) -> None:
+        """As `Outbox.put`; DeclarationError when the turn is over."""
+        self.check()
+        await self._outbox.put(*raws)
+
+    async def breathe(self) -> None:
+        """As `Outbox.breathe`."""
+        await self._outbox.breathe()
+
+    async def flush(self) -> None:
+        """As `Outbox.flush`."""
+        await self._outbox.flush()
+
+    def close(self) -> None:
+        """The turn is over."""
+        self.over, self.add = True, refuse
+
+
+def refuse(raw: bytes = b"") -> NoReturn:
+    """What is said or started behind the end of a turn."""
+    raise DeclarationError("this turn is over: what it started has to end within it")
+
+
+class Utterance:
+    """One message or thought while it grows: its pieces in a row have one id.
+
+    The bytes around a piece of text are made once, because models say a lot in small pieces.
+    Source: spec v1, prompt turn, "Agent Reports Output"; RFD message ids.
+    """
+
+    __slots__ = ("_before", "_behind", "_text_before", "_text_behind", "voice")
+
+    def __init__(self, voice: Voice) -> None:
+        self.voice = voice
+        self._before = b'{"sessionUpdate":"%b","content":' % voice.encode()
+        self._behind = b',"messageId":"%b"}' % fresh_id("msg").encode()
+        self._text_before = self._before + b'{"type":"text","text":'
+        self._text_behind = b"}" + self._behind
+
+    def text(self, text: str) -> bytes:
+        """The update for a piece of text; TypeError for what is none."""
+        return self._text_before + encode(text) + self._text_behind
+
+    def block(self, block: ContentBlock) -> bytes:
+        """The update for another content block."""
+        return self._before + encode(block) + self._behind
+
+
+def fresh_id(kind: str) -> str:
+    """An id nobody has had before."""
+    return f"{kind}_{os.urandom(12).hex()}"

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from acphold.errors import DeclarationError
-from acphold.library.store import ALLOWED
 from acphold.schema import (
     REQUEST_PERMISSION,
     CancelledPermissionOutcome,
@@ -19,9 +20,8 @@ from acphold.schema import (
 
 if TYPE_CHECKING:
     from acphold.library.client_side import ClientSide
-    from acphold.library.outbox import Outbox
     from acphold.library.store import Store
-    from acphold.library.toolcall import RunningTool
+    from acphold.schema import ToolCallPatch
 
 OPTIONS = (
     PermissionOption(option_id="allow_once", name="Allow", kind="allow_once"),
@@ -31,46 +31,75 @@ OPTIONS = (
 )
 """What a person can choose, unless the author says otherwise."""
 
+ALLOWED = "permission/"
+"""What the keys in the store begin with of answers that are to hold for always."""
+
+
+class Decision(Struct, frozen=True):
+    """What the person decided: true where it is allowed, as in `if await turn.allowed(…):`.
+
+    `option_id` is the option they chose, now or for always at an earlier time; None when they
+    chose none, because the turn was cancelled, or one that was not offered, which allows nothing.
+    """
+
+    allowed: bool
+    option_id: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
 
 class Permissions:
-    """The permission requests of one session."""
+    """The permission requests of one session, and the answers it remembers."""
 
-    def __init__(self, client: ClientSide, outbox: Outbox, store: Store) -> None:
+    def __init__(self, client: ClientSide, store: Store) -> None:
         self._client = client
-        self._outbox = outbox
         self._store = store
 
-    def remembered(self, key: str) -> bool | None:
-        """What the person said for always; None if nothing."""
+    def remembered(self, key: str) -> Decision | None:
+        """What the person decided for always; None if nothing."""
         found = self._store.get(ALLOWED + key)
-        return None if found is None else bool(found)
+        return None if found is None else Decision(**found)
 
     async def ask(
-        self, tool: RunningTool, key: str, options: Sequence[PermissionOption] | None
-    ) -> bool | None:
-        """The person's answer about `tool`, kept under `key` if it is for always.
+        self, call: ToolCallPatch, key: str, options: Sequence[PermissionOption] | None
+    ) -> Decision | None:
+        """The decision about a tool call, kept under `key` if it is for always.
 
-        None when the turn was cancelled before there was one.
+        None when the client says that the turn was cancelled before there was one.
         """
-        offered = _checked(OPTIONS if options is None else tuple(options))
-        await tool.announce()  # a person is asked about something that can be seen
-        await self._outbox.flush()
+        offered = OPTIONS if options is None else tuple(options)
         request = RequestPermissionRequest(
-            session_id=self._client.session_id, tool_call=tool.patch(), options=offered
+            session_id=self._client.session_id, tool_call=call, options=offered
         )
         outcome = (await self._client.ask(REQUEST_PERMISSION, request)).outcome
         if isinstance(outcome, CancelledPermissionOutcome):
             return None
-        kinds = {option.option_id: option.kind for option in offered}
-        kind = kinds.get(outcome.option_id, "reject_once")  # what was not offered permits nothing
-        allowed = kind.startswith("allow")
-        if kind.endswith("always"):
-            self._store[ALLOWED + key] = allowed
+        chosen = next((each for each in offered if each.option_id == outcome.option_id), None)
+        if chosen is None:
+            return Decision(False)
+        decision = Decision(chosen.kind.startswith("allow"), chosen.option_id)
+        if chosen.kind.endswith("always"):
+            self._store[ALLOWED + key] = {
+                "allowed": decision.allowed,
+                "option_id": decision.option_id,
+            }
             await self._store.save()
-        return allowed
+        return decision
 
 
-def _checked(options: tuple[PermissionOption, ...]) -> tuple[PermissionOption, ...]:
-    if not options or len({option.option_id for option in options}) < len(options):
-        raise DeclarationError("a permission request offers options, each with an id of its own")
-    return options
+def check_options(options: Sequence[PermissionOption] | None) -> None:
+    """Raise DeclarationError for options that no person can choose from."""
+    if options is not None:
+        ids = {option.option_id for option in options}
+        if not ids or len(ids) < len(options):
+            raise DeclarationError(
+                "a permission request offers options, each with an id of its own"
+            )
+
+
+def forget_permissions(store: Store) -> None:
+    """Ask again what was decided for always."""
+    for key in store:
+        if key.startswith(ALLOWED):
+            del store[key]

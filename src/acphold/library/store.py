@@ -1,7 +1,8 @@
-"""Small values that an author keeps with a session, in its journal."""
+"""What a session remembers in its journal: the values its author keeps, and the conversation."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +10,23 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acphold.errors import DeclarationError
+from acphold.journal.entries import PROMPT, TURN_END, UPDATE
+from acphold.journal.fold import EMPTY, fold
+from acphold.schema.splice import members
 
 if TYPE_CHECKING:
+    from acphold.journal import Journal, SessionState
+    from acphold.journal.entries import Entry
     from acphold.library.outbox import Outbox
-
-ALLOWED = "permission/"
-"""What the keys begin with of the answers that are to hold for always."""
 
 STORE = "store"
 """The kind of journal entry that keeps a value; its body is a `_Kept`. No client is shown it."""
+
+
+PAGE = 4 * 1024 * 1024
+"""Bytes that are read at once."""
+
+COMMANDS = b'"available_commands_update"'
 
 
 class _Kept(Struct, omit_defaults=True):
@@ -103,3 +112,64 @@ class Store(MutableMapping[str, Any]):
 
     def _keep(self, entry: _Kept) -> None:
         self._outbox.keep(STORE, msgspec.json.encode(entry))
+
+
+class History:
+    """One session's entries, folded as far as somebody wanted to know.
+
+    Most turns never ask, and a long one is cheaper to read when it has been compacted.
+    """
+
+    def __init__(self, journal: Journal, session_id: str) -> None:
+        self._journal = journal
+        self._session_id = session_id
+        self._state = EMPTY
+        self._folded = 0
+        self._reading = asyncio.Lock()
+
+    async def read(self) -> SessionState:
+        """The conversation up to the prompt that is answered now, or to its end between turns."""
+        async with self._reading:
+            entries = _before_open_prompt(await self._read_on())
+            if entries:
+                self._state = fold(entries, self._state)
+                self._folded = entries[-1].seq
+            return self._state
+
+    async def restore(self, store: Store) -> bytes | None:
+        """Put what was kept into `store`; the commands the client was last shown, a JSON array."""
+        commands, after = None, 0
+        while page := await self._journal.read(self._session_id, after, PAGE):
+            for segment in page:
+                if segment.kind == STORE:
+                    for raw in segment.raw.split(b"\n"):
+                        store.restore(raw)
+                elif segment.kind == UPDATE and COMMANDS in segment.raw:
+                    commands = _commands_in(segment.raw) or commands
+            after = page[-1].last_seq
+        return commands
+
+    async def _read_on(self) -> list[Entry]:
+        entries: list[Entry] = []
+        after = self._folded
+        while page := await self._journal.read(self._session_id, after, PAGE):
+            entries += [entry for segment in page for entry in segment.entries()]
+            after = page[-1].last_seq
+        return entries
+
+
+def _before_open_prompt(entries: list[Entry]) -> list[Entry]:
+    for index in range(len(entries) - 1, -1, -1):
+        if entries[index].kind == TURN_END:
+            break
+        if entries[index].kind == PROMPT:
+            return entries[:index]
+    return entries
+
+
+def _commands_in(raw: bytes) -> bytes | None:
+    found = None
+    for update in raw.split(b"\n"):
+        if COMMANDS in update:
+            found = members(update).get("availableCommands", found)
+    return found

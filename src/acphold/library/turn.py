@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import UNSET, Struct
 
+from acphold import schema
 from acphold.errors import DeclarationError
-from acphold.library.permission import Permissions
-from acphold.library.speech import MESSAGE, THOUGHT, Message, Voice, fresh_id
-from acphold.library.terminals import Command, Starting, TurnCommands
-from acphold.library.toolcall import RunningTool
+from acphold.library.commands import Command, PendingCommand
+from acphold.library.outbox import MESSAGE, THOUGHT, Utterance, Voice
+from acphold.library.permission import Decision, Permissions, check_options
+from acphold.library.tools import permission_view
 from acphold.schema import (
     AudioContent,
     Cost,
     EmbeddedResource,
     ImageContent,
     Plan,
-    PlanEntry,
     ResourceLink,
     SessionInfoUpdate,
     TextContent,
@@ -32,17 +31,12 @@ from acphold.schema.updates import PlanEntryPriority, PlanEntryStatus
 
 if TYPE_CHECKING:
     from acphold.journal import SessionState
-    from acphold.library.authored import AuthoredSession
-    from acphold.library.elicitation import Visit
-    from acphold.library.files import SessionFiles
-    from acphold.library.serving import TurnServers
-    from acphold.library.toolcall import Place
-    from acphold.schema import (
-        ContentBlock,
-        ElicitationContentValue,
-        PermissionOption,
-        ToolKind,
-    )
+    from acphold.library.form import FormAnswer, Visit
+    from acphold.library.session_files import SessionFiles
+    from acphold.library.tools import Location, RunningTool
+    from acphold.library.turn_scope import TurnScope
+    from acphold.library.turn_servers import TurnServers
+    from acphold.schema import ContentBlock, PermissionOption, ToolKind
 
 BLOCKS = (
     TextContent,
@@ -52,6 +46,17 @@ BLOCKS = (
     EmbeddedResource,
     UnknownContent,
 )
+
+
+class PlanEntry(Struct, frozen=True):
+    """One thing the agent means to do.
+
+    `priority` is "high", "medium" or "low"; `status` is "pending", "in_progress" or "completed".
+    """
+
+    content: str
+    priority: PlanEntryPriority = "medium"
+    status: PlanEntryStatus = "pending"
 
 
 class Turn:
@@ -65,24 +70,12 @@ class Turn:
     ended, what was said is delivered. After that the turn can do nothing more: DeclarationError.
     """
 
-    def __init__(
-        self,
-        session: AuthoredSession,
-        prompt: tuple[ContentBlock, ...],
-        *,
-        on_cancel: Callable[[], None],
-    ) -> None:
-        self.session = session
+    def __init__(self, scope: TurnScope, prompt: tuple[ContentBlock, ...]) -> None:
+        self.session = scope.opened.session
         self.prompt = prompt
         self.command: tuple[str, str] | None = None
-        self._on_cancel = on_cancel
-        self._task = asyncio.current_task()
-        self._waiting: set[asyncio.Task[Any] | None] = set()
-        self._outbox = session.outbox
-        self._speaking: Message | None = None
-        self._tools: list[RunningTool] = []
-        self._commands: TurnCommands | None = None
-        self._over = False
+        self._scope = scope
+        self._outbox = scope.outbox
 
     @property
     def text(self) -> str:
@@ -100,7 +93,7 @@ class Turn:
 
         Source: spec v1, prompt turn; content.
         """
-        message = self._speaking
+        message = self._scope.speaking
         if message is None or message.voice is not MESSAGE or content.__class__ is not str:
             await self._utter(MESSAGE, content)
         elif self._outbox.add(message.text(content)):
@@ -108,36 +101,30 @@ class Turn:
 
     async def think(self, content: str | ContentBlock) -> None:
         """Send a piece of thought, which clients show apart from the answer."""
-        message = self._speaking
+        message = self._scope.speaking
         if message is None or message.voice is not THOUGHT or content.__class__ is not str:
             await self._utter(THOUGHT, content)
         elif self._outbox.add(message.text(content)):
             await self._outbox.breathe()
 
     async def _utter(self, voice: Voice, content: object) -> None:
-        self._must_run()
-        if self._speaking is None or self._speaking.voice is not voice:
-            self._speaking = Message(voice)
+        self._scope.check()
+        message = self._scope.speaking
+        if message is None or message.voice is not voice:
+            message = self._scope.speaking = Utterance(voice)
         if isinstance(content, str):
-            await self._outbox.put(self._speaking.text(content))
+            await self._outbox.put(message.text(content))
         elif isinstance(content, BLOCKS):
-            await self._outbox.put(self._speaking.block(content))
+            await self._outbox.put(message.block(content))
         else:
             raise TypeError(f"text or a content block can be said, not {content!r}")
 
     async def plan(self, entries: Sequence[str | PlanEntry]) -> None:
         """Show the whole plan as it stands; a string is an entry that is still to be done.
 
-        `acphold.PlanEntry` has `content`, `priority` ("high", "medium", "low") and `status`
-        ("pending", "in_progress", "completed"). Source: spec v1, agent plan.
+        `acphold.PlanEntry` says more of one. Source: spec v1, agent plan.
         """
-        made = tuple(
-            PlanEntry(content=entry, priority="medium", status="pending")
-            if isinstance(entry, str)
-            else _checked_entry(entry)
-            for entry in entries
-        )
-        await self._tell(Plan(entries=made))
+        await self._tell(Plan(entries=tuple(map(_entry, entries))))
 
     async def usage(
         self, used: int, size: int, cost: float | None = None, *, currency: str = "USD"
@@ -164,11 +151,11 @@ class Turn:
 
         `severity` is "info", "warning" or "error". Source: RFD session notices.
         """
-        self._must_run()
+        self._scope.check()
         await self.session.notice(title, description, severity=severity)
 
     async def _tell(self, update: Struct) -> None:
-        self._must_run()
+        self._scope.check()
         await self._outbox.put(encode(update))
 
     # -- doing ----------------------------------------------------------------------------
@@ -180,7 +167,7 @@ class Turn:
         kind: ToolKind = "other",
         name: str | None = None,
         input: Any = UNSET,
-        locations: Sequence[Place] = (),
+        locations: Sequence[Location] = (),
     ) -> RunningTool:
         """A tool call, to be used as `async with turn.tool("Read main.py") as call:`.
 
@@ -188,20 +175,7 @@ class Turn:
         value; `locations` are files it works on, as paths or (path, line). TypeError for an input
         that is no JSON. Source: spec v1, tool calls.
         """
-        self._must_run()
-        self._speaking = None  # what is said behind it is another message
-        tool = RunningTool(
-            self._outbox,
-            self.session.cwd,
-            fresh_id("call"),
-            title,
-            kind=kind,
-            name=name,
-            input=input,
-            locations=locations,
-        )
-        self._tools.append(tool)
-        return tool
+        return self._scope.tool(title, kind=kind, name=name, input=input, locations=locations)
 
     @property
     def files(self) -> SessionFiles:
@@ -215,7 +189,7 @@ class Turn:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         output_bytes: int | None = None,
-    ) -> Starting:
+    ) -> PendingCommand:
         """Run a command: `async with turn.terminal("make", "test") as running:`, or `await` it.
 
         It runs in the client's terminal where there is one, else here; `env` is added to the
@@ -223,21 +197,15 @@ class Turn:
         `output_bytes` from the end of its output are kept. Raises TerminalStartError and
         WorkspaceError. What still runs at the turn's end is ended. Source: spec v1, terminals.
         """
-        self._must_run()
-        if self._commands is None:
-            session = self.session
-            self._commands = TurnCommands(
-                session.client, session.cwd, session.files, session.terminals
-            )
         wanted = Command(command, args, dict(env or {}), cwd, output_bytes)
-        return Starting(self._commands, wanted)
+        return PendingCommand(self._scope.commands(), wanted)
 
     @property
     def mcp(self) -> TurnServers:
         """The session's MCP servers: `turn.mcp["name"]`, `tools()`, `call(server, tool, …)`."""
-        from acphold.library.serving import TurnServers
+        from acphold.library.turn_servers import TurnServers
 
-        return TurnServers(self)
+        return TurnServers(self._scope)
 
     # -- asking ---------------------------------------------------------------------------
 
@@ -248,50 +216,56 @@ class Turn:
         tool: RunningTool | None = None,
         remember: str | None = None,
         options: Sequence[PermissionOption] | None = None,
-    ) -> bool:
-        """Ask the person for permission; True when it is given.
+    ) -> Decision:
+        """Ask the person for permission; the decision is true when it is given.
 
         Asks about `tool`, which is marked failed if the answer is no, or else about a call that
-        is made for the question. The person may answer for always: then what has the same
-        `remember` (by default the question) is not asked again in this session. Source: spec v1,
-        tool calls, "Requesting Permission".
+        is made for the question. The person is shown all of the call: give it its whole `input`,
+        and show a change as a diff before you ask. They may answer for always: then what has the
+        same `remember` (by default the question) is not asked again in this session. `options`
+        replaces what they can choose; `option_id` of the decision is what they chose. Source:
+        spec v1, tool calls, "Requesting Permission".
         """
-        self._must_run()
-        session = self.session
-        permissions = Permissions(session.client, session.outbox, session.store)
+        self._scope.check()
+        check_options(options)
+        opened = self._scope.opened
+        permissions = Permissions(opened.client, opened.store)
         key = remember or question
-        answer = permissions.remembered(key)
-        asked = tool
-        if answer is None:
+        if (decision := permissions.remembered(key)) is None:
             asked = self.tool(question) if tool is None else tool
-            with self.waiting():
-                answer = await permissions.ask(asked, key, options)
-        if answer is None:
-            self._on_cancel()  # the client says that the turn was cancelled
-            await asyncio.sleep(0)
-        if asked is not None and not answer:
-            await asked.fail("not allowed")
-        elif asked is not None and tool is None:
-            await asked.complete()
-        return bool(answer)
+            await asked.announce()  # a person is asked about something that can be seen
+            await self._outbox.flush()
+            with self._scope.waiting():
+                decision = await permissions.ask(permission_view(asked), key, options)
+            if decision is None:  # the client says that the turn was cancelled
+                self._scope.cancel()
+                await asyncio.sleep(0)
+            if tool is None and decision:
+                await asked.complete()
+            elif not decision:
+                await asked.fail("not allowed")
+        elif tool is not None and not decision:
+            await tool.fail("not allowed")
+        return decision or Decision(False)
 
     async def ask(
         self, message: str, fields: Mapping[str, Any], *, tool: RunningTool | None = None
-    ) -> dict[str, ElicitationContentValue] | None:
-        """Ask the person for a few values; None when they decline.
+    ) -> FormAnswer:
+        """Ask the person for a few values; the answer is false when they give none.
 
         `fields` is a flat JSON Schema, or its properties alone: `{"name": {"type": "string"}}`.
-        Never for secrets, says the protocol. Raises CapabilityError when the client shows no
-        forms, and DeclarationError for a schema that no form can be made of. Source: spec v1,
-        elicitation.
+        `outcome` of the answer tells a person who declined from one who went away. Never for
+        secrets, says the protocol. Raises CapabilityError when the client shows no forms,
+        DeclarationError for a schema that no form can be made of, and RemoteError for values that
+        do not fit it. Source: spec v1, elicitation.
         """
-        from acphold.library.elicitation import ask_form
+        from acphold.library.form import ask_form
 
-        self._must_run()
-        tool_call_id = None if tool is None else tool.id
-        with self.waiting():
+        self._scope.check()
+        await self._outbox.flush()
+        with self._scope.waiting():
             return await ask_form(
-                self.session.client, self._outbox, message, fields, tool_call_id=tool_call_id
+                self._scope.opened.client, message, fields, None if tool is None else tool.id
             )
 
     async def visit(self, message: str, url: str) -> Visit:
@@ -301,54 +275,21 @@ class Turn:
         visit.done()` tells the client of that. Raises CapabilityError when the client opens no
         pages. Source: spec v1, elicitation, "URL mode".
         """
-        from acphold.library.elicitation import ask_to_visit
+        from acphold.library.form import ask_to_visit
 
-        self._must_run()
-        with self.waiting():
-            return await ask_to_visit(self.session.client, self._outbox, message, url)
-
-    # -- the end --------------------------------------------------------------------------
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """For the block, this task waits for a client or a server: not beyond the turn's end."""
-        task = asyncio.current_task()
-        self._waiting.add(task)
-        try:
-            yield
-        finally:
-            self._waiting.discard(task)
-
-    def _must_run(self) -> None:
-        if self._over:
-            raise DeclarationError("this turn is over: what it started has to end within it")
-
-    def close(self) -> None:
-        """From now on the author can say and start nothing more."""
-        self._over = True
-        self._speaking = None
-
-    async def aclose(self) -> None:
-        """End what the turn left running, and see that all it said is journalled.
-
-        Raises what the journal failed with.
-        """
-        self.close()
-        for task in self._waiting:
-            if task is not None and task is not self._task:
-                task.cancel()
-        for tool in self._tools:
-            await tool.aclose()
-        if self._commands is not None:
-            await self._commands.aclose()
-        await self._outbox.finish()
+        self._scope.check()
+        await self._outbox.flush()
+        with self._scope.waiting():
+            return await ask_to_visit(self._scope.opened.client, message, url)
 
 
-def _checked_entry(entry: PlanEntry) -> PlanEntry:
+def _entry(entry: str | PlanEntry) -> schema.PlanEntry:
+    if isinstance(entry, str):
+        entry = PlanEntry(entry)
     for value, known in (
         (entry.priority, get_args(PlanEntryPriority)),
         (entry.status, get_args(PlanEntryStatus)),
     ):
         if value not in known:
             raise DeclarationError(f"a plan entry is one of {', '.join(known)}, not {value!r}")
-    return entry
+    return schema.PlanEntry(content=entry.content, priority=entry.priority, status=entry.status)

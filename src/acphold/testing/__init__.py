@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acphold.library.agent import definition_of
 from acphold.schema import (
     BooleanConfigOptionCapabilities,
     ClientCapabilities,
@@ -28,9 +29,8 @@ from acphold.schema import (
     NoticeCapabilities,
     SessionConfigOptionsCapabilities,
 )
-from acphold.testing.client import Client
+from acphold.testing.client import Client, ClientSession
 from acphold.testing.person import Answer, Form, Permission, Person
-from acphold.testing.session import ClientSession
 from acphold.testing.told import Result, Told
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def connect(
     says instead what it offers, and `answers` what it answers to other methods. `permission` is
     how the person answers. `journal` is a path, by default one in a folder of its own.
     """
-    agent.prompt_handler  # noqa: B018 — an agent without one is refused before it is asked
+    definition_of(agent)  # one without a prompt handler is refused before it is asked
     with tempfile.TemporaryDirectory(prefix="acphold-test-") as folder:
         client = Client(
             agent,

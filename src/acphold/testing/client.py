@@ -1,4 +1,4 @@
-"""The client in memory, and the agent on its other end."""
+"""The client in memory and its sessions, and the agent on its other end."""
 
 from __future__ import annotations
 
@@ -15,33 +15,52 @@ import msgspec
 from acphold.errors import UnknownSessionError
 from acphold.rpc import NotificationReceived, Peer, RequestReceived, connected
 from acphold.schema import (
+    CANCEL,
+    CLOSE_SESSION,
+    DELETE_SESSION,
     INITIALIZE,
     LIST_SESSIONS,
     LOAD_SESSION,
     NEW_SESSION,
+    PROMPT,
     PROTOCOL_VERSION,
     RESUME_SESSION,
+    SET_SESSION_CONFIG_OPTION,
+    SET_SESSION_MODE,
+    CancelNotification,
     ClientCapabilities,
+    CloseSessionRequest,
+    DeleteSessionRequest,
     Implementation,
     InitializeRequest,
     InitializeResponse,
     ListSessionsRequest,
     LoadSessionRequest,
     NewSessionRequest,
+    PromptRequest,
     RequestPermissionRequest,
     ResumeSessionRequest,
     SessionNotification,
+    SetSessionConfigOptionRequest,
+    SetSessionModeRequest,
+    TextContent,
     decode,
     encode,
 )
 from acphold.schema.splice import members
-from acphold.testing.session import ClientSession
-from acphold.testing.told import Told
+from acphold.testing.told import Result, Told
 from acphold.transports.memory import memory_pair
 
 if TYPE_CHECKING:
     from acphold.library.agent import Agent
-    from acphold.schema import McpServer, SessionInfo, Update
+    from acphold.schema import (
+        ContentBlock,
+        McpServer,
+        SessionConfigOption,
+        SessionInfo,
+        SessionModeState,
+        Update,
+    )
     from acphold.schema.methods import Method
     from acphold.testing.person import Person
 
@@ -250,6 +269,86 @@ class Client:
         await self._running.aclose()
         async with asyncio.timeout(DEADLINE):
             await self._serving
+
+
+class ClientSession:
+    """A session as the client holds it.
+
+    `modes` and `options` are what the agent answered when it was opened; `replayed` is what a load
+    replayed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        session_id: str,
+        cwd: str,
+        *,
+        modes: SessionModeState | None,
+        options: tuple[SessionConfigOption, ...] | None,
+    ) -> None:
+        self.id = session_id
+        self.cwd = cwd
+        self.modes = modes
+        self.options = options or ()
+        self.replayed = client.told(session_id)
+        self._client = client
+
+    @property
+    def told(self) -> Told:
+        """All updates this client was sent of the session so far, replayed ones included."""
+        return self._client.told(self.id)
+
+    async def prompt(self, *content: str | ContentBlock) -> Result:
+        """Run a turn to its end; RemoteError when it failed."""
+        before = len(self.told.raws)
+        blocks = tuple(TextContent(text=it) if isinstance(it, str) else it for it in content)
+        answer = await self._client.ask(PROMPT, PromptRequest(session_id=self.id, prompt=blocks))
+        told = self._client.told(self.id, since=before)
+        return Result(told.updates, told.raws, answer.stop_reason)
+
+    def begin(self, *content: str | ContentBlock) -> asyncio.Task[Result]:
+        """Start a turn; `cancel` it, or await the task for its result."""
+        return asyncio.create_task(self.prompt(*content), name="prompt")
+
+    async def cancel(self) -> None:
+        """Cancel the turn that runs."""
+        await self._client.peer.notify(CANCEL, CancelNotification(session_id=self.id))
+
+    async def until(self, holds: Callable[[Told], object]) -> Told:
+        """Wait until what was told fits, looked at with each update."""
+        return await self._client.until(lambda: self.told if holds(self.told) else None)
+
+    async def until_said(self, text: str) -> None:
+        """Wait until the agent has said this, in this session at any time."""
+        await self.until(lambda told: text in told.text)
+
+    async def set_mode(self, mode_id: str) -> None:
+        """Change the mode; RemoteError for an unknown one."""
+        request = SetSessionModeRequest(session_id=self.id, mode_id=mode_id)
+        await self._client.ask(SET_SESSION_MODE, request)
+
+    async def set_option(
+        self, option_id: str, value: str | bool
+    ) -> tuple[SessionConfigOption, ...]:
+        """Change a config option; all of them as they stand then."""
+        request = (
+            SetSessionConfigOptionRequest(
+                session_id=self.id, config_id=option_id, value=value, type="boolean"
+            )
+            if isinstance(value, bool)
+            else SetSessionConfigOptionRequest(session_id=self.id, config_id=option_id, value=value)
+        )
+        answer = await self._client.ask(SET_SESSION_CONFIG_OPTION, request)
+        return answer.config_options
+
+    async def close(self) -> None:
+        """Close it; it can be loaded again."""
+        await self._client.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
+
+    async def delete(self) -> None:
+        """Delete it for good."""
+        await self._client.ask(DELETE_SESSION, DeleteSessionRequest(session_id=self.id))
 
 
 def _copy(journal: Path, copy: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -39,8 +39,10 @@ or as a function says. A function that returns None leaves the question open."""
 Answer: TypeAlias = "Callable[[dict[str, Any]], Awaitable[Any]]"
 """Answers one method of the client: JSON in, JSON out."""
 
-Form: TypeAlias = "Callable[[CreateElicitationRequest], Mapping[str, Any] | None]"
-"""Fills a form in; None declines."""
+Form: TypeAlias = (
+    "Callable[[CreateElicitationRequest], Mapping[str, Any] | Literal['dismissed'] | None]"
+)
+"""Fills a form in. None is a person who declines, "dismissed" one who goes away."""
 
 
 class Person:
@@ -76,6 +78,8 @@ class Person:
                 filled = self._form(decode(CreateElicitationRequest, params).value)
                 if filled is None:
                     return encode(CreateElicitationResponse(action="decline"))
+                if isinstance(filled, str):
+                    return encode(CreateElicitationResponse(action="cancel"))
                 return encode(CreateElicitationResponse(action="accept", content=dict(filled)))
             case READ_TEXT_FILE.name if self.buffers is not None:
                 return encode(_read(decode(ReadTextFileRequest, params).value, self.buffers))

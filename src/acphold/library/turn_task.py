@@ -1,22 +1,29 @@
-"""A turn while it runs: the author's coroutine, its cancellation, its end and its answer."""
+"""A turn while it runs: the author's coroutine, its cancellation, its end and its answer.
+
+Source: spec v1, prompt turn, "Stop Reasons" and "Cancellation".
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import os
+from collections.abc import Coroutine, Iterator
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
-from acphold.errors import AcpholdError, AuthRequiredError, InvalidParamsError
-from acphold.library.slash import arguments, missing, slash_command
-from acphold.library.stopping import Ending, StopTurn, ending, told_by
+import acphold
+from acphold.errors import AcpholdError, AuthRequiredError, DeclarationError, InvalidParamsError
+from acphold.library.definition import STOP_REASONS, StopTurn
+from acphold.library.slash_commands import arguments, missing, slash_command
 from acphold.library.turn import Turn
+from acphold.library.turn_scope import TurnScope
 from acphold.rpc.incidents import as_remote, incident
 from acphold.schema import AudioContent, EmbeddedResource, ImageContent, encode
 
 if TYPE_CHECKING:
-    from acphold.library.authored import AuthoredSession
-    from acphold.library.definition import AgentDefinition
+    from acphold.library.author_session import OpenSession
+    from acphold.library.definition import Definition, StopReason
     from acphold.mcp import Prompt
     from acphold.rpc.peer import Answer
     from acphold.schema import ContentBlock
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class RunningTurn:
+class TurnTask:
     """One prompt from its arrival to its answer, in a task of its own.
 
     A cancellation reaches the author's code and nothing else: what ends the turn is not cut short.
@@ -33,16 +40,16 @@ class RunningTurn:
 
     def __init__(
         self,
-        definition: AgentDefinition,
-        session: AuthoredSession,
+        definition: Definition,
+        opened: OpenSession,
         prompt: tuple[ContentBlock, ...],
     ) -> None:
         self.wants_sign_in = False
         self.task: asyncio.Task[None]
         self._definition = definition
-        self._session = session
+        self._opened = opened
         self._prompt = prompt
-        self._turn: Turn | None = None
+        self._scope: TurnScope | None = None
         self._cancelled = False
         self._authors = False
 
@@ -58,8 +65,8 @@ class RunningTurn:
 
     def give_up(self) -> None:
         """It does not end: it can say nothing more."""
-        if self._turn is not None:
-            self._turn.close()
+        if self._scope is not None:
+            self._scope.give_up()
         self.cancel()
 
     async def run(self) -> Answer:
@@ -68,10 +75,10 @@ class RunningTurn:
             self._check_content()
         except InvalidParamsError as exc:
             return as_remote(exc)
-        turn = self._turn = Turn(self._session, self._prompt, on_cancel=self.cancel)
-        answer = await self._outcome(turn)
+        scope = self._scope = TurnScope(self._opened, self.cancel)
+        answer = await self._outcome(Turn(scope, self._prompt))
         try:
-            await turn.aclose()
+            await scope.aclose()
         except AcpholdError as exc:  # the journal's: the hub has been told
             return as_remote(exc)
         if self._cancelled:
@@ -88,7 +95,7 @@ class RunningTurn:
             if self._cancelled:
                 return stopped("cancelled")
             return as_remote(incident(exc))  # somebody else's: a library that leaks its own
-        except (Exception, SystemExit) as exc:
+        except BaseException as exc:  # whatever it is: it ends the turn, not the process
             if self._cancelled:
                 # What a library raises because it was cancelled is a cancellation by any name.
                 log.info("a cancelled turn raised %r", exc)
@@ -96,28 +103,28 @@ class RunningTurn:
             return self._failed(exc)
 
     def _failed(self, error: BaseException) -> Answer:
-        match told_by(error):
+        match meant_by(error):
             case StopTurn(reason=reason):
                 return stopped(reason)
-            case AcpholdError() as told:
-                self.wants_sign_in = isinstance(told, AuthRequiredError)
-                log.warning("a turn failed: %s", told, exc_info=error)
-                return as_remote(told)
+            case AcpholdError() as meant:
+                self.wants_sign_in = isinstance(meant, AuthRequiredError)
+                log.warning("a turn failed: %s%s", meant, _raised_at(meant))
+                return as_remote(meant)
         return as_remote(incident(error))
 
-    async def _authors_part(self, turn: Turn) -> Ending:
+    async def _authors_part(self, turn: Turn) -> StopReason:
         self._authors = True
         try:
             if self._cancelled:
                 raise asyncio.CancelledError
-            return ending(await self._handle(turn))
+            return stop_reason(await self._handle(turn))
         finally:
             self._authors = False
 
     async def _handle(self, turn: Turn) -> object:
         called = slash_command(turn.prompt)
-        commands = self._session.commands
-        if called is None or commands is None:
+        commands = self._opened.slash
+        if called is None:
             return await self._definition.prompt_handler(turn)
         name, words = called
         if commands.is_command(name):
@@ -144,7 +151,7 @@ class RunningTurn:
     def _check_content(self) -> None:
         """Content that was not advertised is refused (spec v1, prompt turn, "User Message")."""
         takes = self._definition
-        for place, block in enumerate(self._prompt):
+        for index, block in enumerate(self._prompt):
             for kind, name, allowed in (
                 (ImageContent, "image", takes.image),
                 (AudioContent, "audio", takes.audio),
@@ -152,11 +159,52 @@ class RunningTurn:
             ):
                 if isinstance(block, kind) and not allowed:
                     raise InvalidParamsError(
-                        f"prompt[{place}]: this agent takes no {name} content",
-                        field=f"prompt[{place}]",
+                        f"prompt[{index}]: this agent takes no {name} content",
+                        field=f"prompt[{index}]",
                     )
 
 
 def stopped(reason: str) -> bytes:
     """The answer to a prompt that ended so."""
     return encode({"stopReason": reason})
+
+
+def stop_reason(returned: object) -> StopReason:
+    """The stop reason that a coroutine returned; raises DeclarationError."""
+    if returned is None:
+        return "end_turn"
+    for known in STOP_REASONS:
+        if returned == known:
+            return known
+    raise DeclarationError(
+        f"a turn ends with one of {', '.join(STOP_REASONS)}, not with {returned!r}"
+    )
+
+
+def meant_by(error: BaseException) -> StopTurn | AcpholdError | None:
+    """What an exception says on purpose; None for one that only went wrong.
+
+    A group, as a TaskGroup raises it, says what the first of its members says, if all speak.
+    """
+    leaves = [leaf for leaf in _leaves(error) if not isinstance(leaf, asyncio.CancelledError)]
+    meant = [leaf for leaf in leaves if isinstance(leaf, StopTurn | AcpholdError)]
+    return meant[0] if meant and len(meant) == len(leaves) else None
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _leaves(member)
+    else:
+        yield error
+
+
+def _raised_at(error: BaseException) -> str:
+    """The author's line that an error came from: for the log, in place of a traceback."""
+    ours = os.path.dirname(acphold.__file__)
+    lines = [
+        f" ({frame.f_code.co_filename}:{line})"
+        for frame, line in walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(ours)
+    ]
+    return lines[-1] if lines else ""

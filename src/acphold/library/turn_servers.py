@@ -1,119 +1,24 @@
-"""The MCP servers of a session, for its turns.
-
-What needs MCP is imported once a session names a server.
-"""
+"""The MCP servers of a session, as a turn uses them."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from acphold.errors import AcpholdError, McpError
-from acphold.library.client_side import UNANSWERED
-from acphold.schema import CREATE_ELICITATION, ToolCallLocation, encode
 
 if TYPE_CHECKING:
-    from acphold.library.authored import AuthoredSession
-    from acphold.library.turn import Turn
-    from acphold.mcp import (
-        CallResult,
-        Channel,
-        Connection,
-        Progress,
-        Prompt,
-        Server,
-        Servers,
-        Tool,
-    )
-    from acphold.schema import ToolKind
-
-log = logging.getLogger(__name__)
-
-
-class SessionServers:
-    """The servers that a client named for one session: connected at once, closed with it."""
-
-    def __init__(
-        self,
-        session: AuthoredSession,
-        servers: tuple[Server, ...],
-        *,
-        name: str,
-        version: str,
-        timeout: float,
-        channel: Channel,
-    ) -> None:
-        from acphold.mcp import Facing, Servers
-
-        self._session = session
-        self._offering: asyncio.Task[None] | None = None
-        forms = session.client_capabilities.elicitation
-        self.pool: Servers = Servers(
-            servers,
-            cwd=session.cwd,
-            facing=Facing(
-                roots=session.roots,
-                name=name,
-                version=version,
-                elicitation=None if forms is None or forms.form is None else self._elicit,
-            ),
-            deadline=timeout,
-            on_failure=self._failed,
-            on_change=self._changed,
-            channel=channel,
-        )
-
-    def start(self) -> None:
-        """Connect to all of them; returns at once."""
-        self.pool.start()
-        self._changed("", "prompts")
-
-    async def aclose(self) -> None:
-        """End all of them, and what they started."""
-        if self._offering is not None:
-            self._offering.cancel()
-        await self.pool.aclose()
-
-    def _failed(self, name: str, why: str) -> None:
-        self._session.tell_notice(f"MCP server {name!r} is not available", why, "warning")
-
-    def _changed(self, name: str, what: str) -> None:
-        if what != "prompts":
-            return
-        if self._offering is not None:
-            self._offering.cancel()
-        self._offering = asyncio.create_task(self._offer(), name="mcp prompts")
-
-    async def _offer(self) -> None:
-        prompts = await self.pool.prompts()
-        if self._session.commands is not None:
-            self._session.commands.offer(prompts)
-
-    async def _elicit(self, server: str, params: dict[str, object]) -> dict[str, object]:
-        """Pass a server's question on to the person, who is told who asks."""
-        asked = {
-            "sessionId": self._session.id,
-            "mode": params.get("mode", "form"),
-            **{name: value for name, value in params.items() if name != "_meta"},
-            "message": f"{server}: {params.get('message', '')}",
-        }
-        try:
-            raw = await self._session.client.ask_raw(CREATE_ELICITATION.name, encode(asked))
-        except UNANSWERED:
-            return {"action": "cancel"}
-        return msgspec.json.decode(raw, type=dict[str, object])
+    from acphold.library.turn_scope import TurnScope
+    from acphold.mcp import CallResult, Connection, Progress, Prompt, Tool
+    from acphold.schema import ToolCallLocation, ToolKind
 
 
 class TurnServers:
     """The session's MCP servers, as a turn uses them."""
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
-        servers = turn.session.servers
+    def __init__(self, scope: TurnScope) -> None:
+        self._scope = scope
+        servers = scope.opened.servers
         self._pool = None if servers is None else servers.pool
 
     def __getitem__(self, name: str) -> Connection:
@@ -163,9 +68,9 @@ class TurnServers:
         cannot be used, goes away, or gives no answer in `seconds`; cancelling tells it to stop.
         """
         connection = self[server]
-        with self._turn.waiting():
+        with self._scope.waiting():
             known = await _known(connection, tool)
-        call = self._turn.tool(
+        call = self._scope.tool(
             title or (known and known.title) or f"{server}: {tool}",
             kind=kind or _kind(known),
             name=tool,
@@ -177,7 +82,7 @@ class TurnServers:
             await call.progress(_words(report))
 
         async with call:
-            with self._turn.waiting():
+            with self._scope.waiting():
                 result = await connection.call(
                     tool, arguments, on_progress=progress, seconds=seconds
                 )

@@ -5,10 +5,8 @@ Source: spec v1, elicitation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from msgspec import UNSET, UnsetType
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from acphold.errors import (
     INVALID_PARAMS,
@@ -17,7 +15,7 @@ from acphold.errors import (
     InvalidParamsError,
     RemoteError,
 )
-from acphold.library.speech import fresh_id
+from acphold.library.outbox import fresh_id
 from acphold.schema import (
     COMPLETE_ELICITATION,
     CREATE_ELICITATION,
@@ -36,51 +34,84 @@ from acphold.schema import (
 
 if TYPE_CHECKING:
     from acphold.library.client_side import ClientSide
-    from acphold.library.outbox import Outbox
     from acphold.schema import ElicitationContentValue, ElicitationPropertySchema
 
 
-class Visit:
-    """A page the person was asked to visit; `agreed` says whether they did."""
+Outcome: TypeAlias = Literal["accepted", "declined", "dismissed"]
+"""What the person did: agreed, said no, or went away without an answer."""
 
-    def __init__(self, id: str, agreed: bool, client: ClientSide) -> None:
+OUTCOMES: dict[str, Outcome] = {"accept": "accepted", "decline": "declined"}
+
+
+class FormAnswer(Mapping[str, "ElicitationContentValue"]):
+    """What the person filled in, by field; true when they did, as in `if answer:`.
+
+    `outcome` is "accepted", "declined" (they said no) or "dismissed" (they went away without an
+    answer); without "accepted" it is empty.
+    """
+
+    def __init__(self, outcome: Outcome, values: Mapping[str, ElicitationContentValue]) -> None:
+        self.outcome: Outcome = outcome
+        self._values = dict(values)
+
+    def __bool__(self) -> bool:
+        return self.outcome == "accepted"
+
+    def __getitem__(self, field: str) -> ElicitationContentValue:
+        return self._values[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Visit:
+    """A page the person was asked to open; `agreed` says whether they do.
+
+    `outcome` is "accepted", "declined" or "dismissed", as of a form.
+    """
+
+    def __init__(self, id: str, outcome: Outcome, client: ClientSide) -> None:
         self.id = id
-        self.agreed = agreed
+        self.outcome: Outcome = outcome
         self._client = client
+
+    @property
+    def agreed(self) -> bool:
+        """Whether they open it."""
+        return self.outcome == "accepted"
 
     async def done(self) -> None:
         """Tell the client that what the page was for has been done."""
-        told = encode(CompleteElicitationNotification(elicitation_id=self.id))
-        await self._client.notify(COMPLETE_ELICITATION.name, told)
+        completed = encode(CompleteElicitationNotification(elicitation_id=self.id))
+        await self._client.notify(COMPLETE_ELICITATION.name, completed)
 
 
 async def ask_form(
-    client: ClientSide,
-    outbox: Outbox,
-    message: str,
-    fields: Mapping[str, Any],
-    *,
-    tool_call_id: str | None = None,
-) -> dict[str, ElicitationContentValue] | None:
+    client: ClientSide, message: str, fields: Mapping[str, Any], tool_call_id: str | None
+) -> FormAnswer:
     """See `Turn.ask`."""
     offered = client.capabilities.elicitation
     if offered is None or offered.form is None:
         raise CapabilityError("this client shows no forms (clientCapabilities.elicitation.form)")
+    form = _form(fields)
     request = CreateElicitationRequest(
         session_id=client.session_id,
         mode="form",
         message=message,
-        requested_schema=_form(fields),
+        requested_schema=form,
         tool_call_id=tool_call_id,
     )
-    await outbox.flush()
     answer = await client.ask(CREATE_ELICITATION, request)
-    if answer.action != "accept":
-        return None
-    return _filled_in(answer.content or {}, request.requested_schema)
+    outcome = OUTCOMES.get(answer.action, "dismissed")
+    return FormAnswer(
+        outcome, _checked(answer.content or {}, form) if outcome == "accepted" else {}
+    )
 
 
-async def ask_to_visit(client: ClientSide, outbox: Outbox, message: str, url: str) -> Visit:
+async def ask_to_visit(client: ClientSide, message: str, url: str) -> Visit:
     """See `Turn.visit`."""
     offered = client.capabilities.elicitation
     if offered is None or offered.url is None:
@@ -91,9 +122,8 @@ async def ask_to_visit(client: ClientSide, outbox: Outbox, message: str, url: st
     request = CreateElicitationRequest(
         session_id=client.session_id, mode="url", message=message, elicitation_id=visit_id, url=url
     )
-    await outbox.flush()
     answer = await client.ask(CREATE_ELICITATION, request)
-    return Visit(visit_id, answer.action == "accept", client)
+    return Visit(visit_id, OUTCOMES.get(answer.action, "dismissed"), client)
 
 
 def _form(fields: Mapping[str, Any]) -> ElicitationSchema:
@@ -110,12 +140,10 @@ def _form(fields: Mapping[str, Any]) -> ElicitationSchema:
     return form
 
 
-def _filled_in(
-    values: dict[str, ElicitationContentValue], form: ElicitationSchema | UnsetType
-) -> dict[str, ElicitationContentValue]:
+def _checked(
+    values: Mapping[str, ElicitationContentValue], form: ElicitationSchema
+) -> Mapping[str, ElicitationContentValue]:
     """The values, checked again as the protocol asks; RemoteError for what was not asked for."""
-    if form is UNSET:
-        return values
     missing = [name for name in form.required or () if name not in values]
     wrong = [
         name

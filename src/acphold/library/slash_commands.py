@@ -5,7 +5,7 @@ Source: spec v1, slash commands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from acphold.schema import (
@@ -18,7 +18,6 @@ from acphold.schema import (
 )
 
 if TYPE_CHECKING:
-    from acphold.library.definition import AgentDefinition
     from acphold.library.outbox import Outbox
     from acphold.mcp import Prompt
 
@@ -26,13 +25,14 @@ if TYPE_CHECKING:
 class SlashCommands:
     """What the client is shown, and what a prompt that begins with `/name` means.
 
-    `shown` is what the client was shown last, a JSON array.
+    `declared` are the author's commands by name; `shown` is what the client was shown last, a
+    JSON array.
     """
 
-    def __init__(self, definition: AgentDefinition, outbox: Outbox, shown: bytes | None) -> None:
-        self._definition = definition
+    def __init__(self, declared: Mapping[str, AvailableCommand], outbox: Outbox) -> None:
+        self.shown = b"[]"
+        self._declared = declared
         self._outbox = outbox
-        self._shown = shown or b"[]"
         self._prompts: dict[str, Prompt] = {}
 
     def offer(self, prompts: Sequence[Prompt] = ()) -> None:
@@ -40,20 +40,20 @@ class SlashCommands:
         self._prompts = {}
         for prompt in prompts:
             name = "-".join(f"{prompt.server}:{prompt.name}".split())
-            if name not in self._definition.commands:
+            if name not in self._declared:
                 self._prompts.setdefault(name, prompt)
         commands = (
-            *self._definition.commands.values(),
+            *self._declared.values(),
             *(_command(name, prompt) for name, prompt in self._prompts.items()),
         )
         raw = encode(commands)
-        if raw != self._shown:
-            self._shown = raw
+        if raw != self.shown:
+            self.shown = raw
             self._outbox.add(encode(AvailableCommandsUpdate(available_commands=commands)))
 
     def is_command(self, name: str) -> bool:
         """Whether the author declared `/name`."""
-        return name in self._definition.commands
+        return name in self._declared
 
     def prompt(self, name: str) -> Prompt | None:
         """The MCP prompt behind `/name`, if it is one."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from acphold.errors import AcpholdError, DeclarationError
-from acphold.library.terminals import RunningCommand
+from acphold.library.commands import OUTPUT_SECONDS, CommandExit
 from acphold.schema import (
     Content,
     Diff,
@@ -32,19 +32,25 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from acphold.library.outbox import Outbox
+    from acphold.library.commands import RunningCommand
+    from acphold.library.outbox import TurnOutbox
     from acphold.schema import ContentBlock, ToolCallContent, ToolCallStatus
 
-Place: TypeAlias = "str | tuple[str, int] | ToolCallLocation"
+Location: TypeAlias = "str | tuple[str, int] | ToolCallLocation"
 """A file a tool works on: its path, or path and line, which counts from 1."""
 
 KINDS = get_args(ToolKind)
 
-OUTPUT_SECONDS = 2.0
-"""How long the end of a call waits for a client to tell a command's output."""
-
 SHOWN_OUTPUT = 64 * 1024
-"""Characters of a command's output that a tool call shows, the last ones."""
+"""Characters of a command's output that a tool call keeps, the last ones."""
+
+LIVE_OUTPUT = 4 * 1024
+"""Characters of it that are shown while the command runs: each time, all of them are sent."""
+
+PAUSE_SECONDS = 0.1
+PAUSE_CHARACTERS = 64 * 1024
+"""What is shown of a running command is shown again after this time at the earliest, and after as
+many times it as it has sent these characters: a command that prints for an hour sends 1.5 MiB."""
 
 
 class RunningTool:
@@ -57,7 +63,7 @@ class RunningTool:
 
     def __init__(
         self,
-        outbox: Outbox,
+        outbox: TurnOutbox,
         cwd: str,
         tool_call_id: str,
         title: str,
@@ -65,7 +71,7 @@ class RunningTool:
         kind: ToolKind = "other",
         name: str | None = None,
         input: Any = UNSET,
-        locations: Iterable[Place] = (),
+        locations: Iterable[Location] = (),
     ) -> None:
         if kind not in KINDS:
             raise DeclarationError(f"a tool is one of {', '.join(KINDS)}, not {kind!r}")
@@ -81,9 +87,9 @@ class RunningTool:
         self._has_output = False
         self._locations = tuple(map(self._location, locations))
         self._content: list[ToolCallContent] = []
-        self._commands: list[RunningCommand] = []
+        self._passing: dict[object, str] = {}
+        self._commands: dict[RunningCommand, asyncio.Task[None] | None] = {}
         self._stale = False
-        self._closed = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -140,12 +146,6 @@ class RunningTool:
                 self._add(why)
             await self._end("failed")
 
-    async def aclose(self) -> None:
-        """The turn is over: a call that is not over has failed, and nothing more is shown."""
-        if self.announced:
-            await self.fail()
-        self._closed = True
-
     @property
     def over(self) -> bool:
         """Whether it is completed or failed."""
@@ -153,10 +153,12 @@ class RunningTool:
 
     async def _end(self, status: ToolCallStatus) -> None:
         await self.announce()
-        for command in self._commands:
+        for command, showing in self._commands.items():
+            if showing is not None:
+                showing.cancel()
             await self._keep_output(command)
         self.status = status
-        await self._send(status=status, content=self._content if self._stale else None)
+        await self._send(status=status, content=tuple(self._content) if self._stale else None)
 
     # -- what it shows --------------------------------------------------------------------
 
@@ -174,24 +176,43 @@ class RunningTool:
         await self._show(Diff(path=self._absolute(path), new_text=new_text, old_text=old_text))
 
     async def terminal(self, command: RunningCommand) -> None:
-        """Show a command's output: live where the client runs it, else once the call is over.
+        """Show a command's output while it runs, in the client's terminal if it runs there.
 
         Its output and exit are kept with the call, for a replay knows no terminal.
         """
-        self._commands.append(command)
-        command.shown = True
+        if command in self._commands:
+            return
         if command.in_client:
+            self._commands[command] = None
             await self._show(Terminal(terminal_id=command.id))
+        else:
+            showing = self._show_live(command)
+            self._commands[command] = asyncio.create_task(showing, name="show output")
+
+    async def _show_live(self, command: RunningCommand) -> None:
+        sent, shown = 0, ""
+        async for piece in command:
+            shown = (shown + piece)[-LIVE_OUTPUT:]
+            self._stale, self._passing[command] = True, _fenced(shown)
+            if self._outbox.over:
+                return
+            if self.announced:
+                update = ToolCallUpdate(tool_call_id=self.id, content=self._all_content())
+                self._outbox.add(encode(update))
+            sent += len(shown)
+            await asyncio.sleep(PAUSE_SECONDS * max(1, sent / PAUSE_CHARACTERS))
 
     async def progress(self, text: str) -> None:
         """Show `text` until something else is shown."""
-        self._stale = True
-        await self._send(content=(*self._content, _text(text)))
+        self._stale, self._passing[self] = True, text
+        await self._send(content=self._all_content())
 
     async def location(self, path: str, line: int | None = None) -> None:
         """Say that it works on this file; `line` counts from 1. Clients may follow along."""
-        place = ToolCallLocation(path=self._absolute(path), line=line)
-        self._locations = (*self._locations, place)
+        self._locations = (
+            *self._locations,
+            ToolCallLocation(path=self._absolute(path), line=line),
+        )
         await self._send(locations=self._locations)
 
     async def output(self, output: Any) -> None:
@@ -205,52 +226,40 @@ class RunningTool:
         self.title = title
         await self._send(title=title)
 
-    def patch(self) -> ToolCallPatch:
-        """The call as a permission request shows it."""
-        return ToolCallPatch(
-            tool_call_id=self.id,
-            title=self.title,
-            kind=self._kind,
-            status=self.status,
-            content=self._shown(),
-            locations=self._locations or None,
-            raw_input=self._input,
-        )
-
     async def _show(self, *items: ToolCallContent) -> None:
         self._content += items
-        self._stale = not self.announced
-        await self._send(content=self._content)
+        self._passing.pop(self, None)
+        self._stale = bool(self._passing) or not self.announced
+        await self._send(content=self._all_content())
+
+    def _all_content(self) -> tuple[ToolCallContent, ...]:
+        """What stays, then what is shown for now."""
+        return (*self._content, *map(_text, self._passing.values()))
 
     def _add(self, text: str) -> None:
         self._content.append(_text(text))
         self._stale = True
-
-    def _shown(self) -> tuple[ToolCallContent, ...] | None:
-        return tuple(self._content) or None
 
     async def _send(
         self,
         *,
         title: str | None = None,
         status: ToolCallStatus | None = None,
-        content: Sequence[ToolCallContent] | None = None,
+        content: tuple[ToolCallContent, ...] | None = None,
         locations: tuple[ToolCallLocation, ...] | None = None,
         raw_output: Raw | UnsetType = UNSET,
     ) -> None:
-        if self._closed:
-            raise DeclarationError(f"the turn of {self.title!r} is over")
-        if not self.announced:
-            return  # what was set before is shown with the announcement, the rest with the end
-        update = ToolCallUpdate(
-            tool_call_id=self.id,
-            title=title,
-            status=status,
-            content=None if content is None else tuple(content),
-            locations=locations,
-            raw_output=raw_output,
-        )
-        await self._outbox.put(encode(update))
+        self._outbox.check()
+        if self.announced:  # what was set before is shown with that, or with the end
+            update = ToolCallUpdate(
+                tool_call_id=self.id,
+                title=title,
+                status=status,
+                content=content,
+                locations=locations,
+                raw_output=raw_output,
+            )
+            await self._outbox.put(encode(update))
 
     async def _keep_output(self, command: RunningCommand) -> None:
         try:
@@ -258,29 +267,41 @@ class RunningTool:
                 output = await command.output()
         except (AcpholdError, TimeoutError):
             return  # the client has gone, and the terminal with it
-        if not command.in_client:
+        raw: dict[str, object] = {}
+        if command.in_client:
+            raw["output"] = output.text[-SHOWN_OUTPUT:]
+        elif output.text:
             self._add(_fenced(output.text[-SHOWN_OUTPUT:]))
         if not self._has_output:
-            ended = output.exit
-            raw = {
-                "output": output.text[-SHOWN_OUTPUT:],
-                "truncated": output.truncated,
-                "exitCode": None if ended is None else ended.code,
-                "signal": None if ended is None else ended.signal,
-            }
+            ended = output.exit or CommandExit()
+            cut = output.truncated or len(output.text) > SHOWN_OUTPUT
+            raw |= {"truncated": cut, "exitCode": ended.code, "signal": ended.signal}
             await self.output(raw)
 
-    def _location(self, place: Place) -> ToolCallLocation:
-        match place:
+    def _location(self, location: Location) -> ToolCallLocation:
+        match location:
             case str():
-                return ToolCallLocation(path=self._absolute(place))
+                return ToolCallLocation(path=self._absolute(location))
             case (path, line):
                 return ToolCallLocation(path=self._absolute(path), line=line)
             case ToolCallLocation():
-                return place
+                return location
 
     def _absolute(self, path: str) -> str:
         return os.path.normpath(os.path.join(self._cwd, path))
+
+
+def permission_view(tool: RunningTool) -> ToolCallPatch:
+    """The call as a permission request shows it: all of it."""
+    return ToolCallPatch(
+        tool_call_id=tool.id,
+        title=tool.title,
+        kind=tool._kind,
+        status=tool.status,
+        content=tuple(tool._content) or None,
+        locations=tool._locations or None,
+        raw_input=tool._input,
+    )
 
 
 def _json(value: Any) -> Raw | UnsetType:

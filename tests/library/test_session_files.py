@@ -16,7 +16,7 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.library.client_side import ClientSide
-from acphold.library.files import SessionFiles
+from acphold.library.session_files import Folders, SessionFiles
 from acphold.rpc import NotificationReceived
 from acphold.schema import ClientCapabilities, FileSystemCapabilities
 from acphold.testing import connect
@@ -115,7 +115,7 @@ def files_of(work: Path, answer: Exception, *, served: bool = True) -> SessionFi
     can = ClientCapabilities(
         fs=FileSystemCapabilities(read_text_file=served, write_text_file=served)
     )
-    return SessionFiles(ClientSide("s", Editor(answer), can, None), str(work), ())
+    return SessionFiles(ClientSide("s", Editor(answer), can, None), Folders(str(work), ()))
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 import acphold
+from acphold.library.turn_task import meant_by, stop_reason
 from acphold.testing import connect
-from tests.library.test_terminals import until_it_prints
+from tests.library.test_commands import until_it_prints
 from tests.library.test_turn import Work, agent_that
 
 
@@ -135,7 +136,7 @@ async def test_a_permission_that_the_client_cancels_cancels_the_turn(in_task: bo
 
 
 async def test_what_a_task_left_waiting_asks_is_closed_with_the_turn() -> None:
-    left: list[asyncio.Task[bool]] = []
+    left: list[asyncio.Task[acphold.Decision]] = []
 
     async def work(turn: acphold.Turn) -> None:
         left.append(asyncio.create_task(turn.allowed("Still there?")))
@@ -244,3 +245,29 @@ async def test_a_turn_that_does_not_heed_its_cancellation_is_answered_for() -> N
         for task in asyncio.all_tasks():
             if task.get_name() == "turn":
                 task.cancel()
+
+
+def test_a_coroutine_that_returns_nothing_has_said_everything() -> None:
+    assert stop_reason(None) == "end_turn"
+    assert stop_reason("max_tokens") == "max_tokens"
+
+
+@pytest.mark.parametrize("returned", ["cancelled", "done", 0, True])
+def test_other_endings_are_refused(returned: object) -> None:
+    with pytest.raises(acphold.DeclarationError, match="a turn ends with one of"):
+        stop_reason(returned)
+
+
+def test_a_group_says_what_its_members_say_on_purpose() -> None:
+    refusal, error = acphold.Refusal(), acphold.CapabilityError("no forms")
+    assert meant_by(refusal) is refusal
+    assert (
+        meant_by(ExceptionGroup("", [ExceptionGroup("", [refusal]), acphold.MaxTokens()]))
+        is refusal
+    )
+    assert meant_by(BaseExceptionGroup("", [asyncio.CancelledError(), error])) is error
+
+
+def test_a_group_with_something_that_went_wrong_says_nothing() -> None:
+    assert meant_by(ExceptionGroup("", [acphold.Refusal(), ValueError()])) is None
+    assert meant_by(ValueError()) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -20,7 +20,8 @@ NAME = {"name": {"type": "string", "title": "Your name"}}
 
 
 async def ask(turn: acphold.Turn) -> None:
-    await turn.say(str(await turn.ask("Who?", {"properties": NAME, "required": ["name"]})))
+    answer = await turn.ask("Who?", {"properties": NAME, "required": ["name"]})
+    await turn.say(f"{answer.outcome} {bool(answer)} {dict(answer)}")
 
 
 async def test_a_form_brings_the_values_of_its_fields() -> None:
@@ -32,13 +33,25 @@ async def test_a_form_brings_the_values_of_its_fields() -> None:
 
     async with connect(agent_that(ask), form=fill_in) as client:
         session = await client.new_session()
-        assert (await session.prompt("go")).text == "{'name': 'Ada'}"
+        assert (await session.prompt("go")).text == "accepted True {'name': 'Ada'}"
         assert (asked[0].message, asked[0].session_id) == ("Who?", session.id)
 
 
-async def test_a_person_may_decline() -> None:
-    async with connect(agent_that(ask), form=lambda request: None) as client:
-        assert (await (await client.new_session()).prompt("go")).text == "None"
+@pytest.mark.parametrize(("given", "outcome"), [(None, "declined"), ("dismissed", "dismissed")])
+async def test_a_form_that_is_declined_and_one_that_is_dismissed_differ(
+    given: Literal["dismissed"] | None, outcome: str
+) -> None:
+    async with connect(agent_that(ask), form=lambda request: given) as client:
+        result = await (await client.new_session()).prompt("go")
+    assert result.text == f"{outcome} False {{}}"
+
+
+async def test_a_form_without_values_that_is_accepted_is_an_answer() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say(str(bool(await turn.ask("Nothing?", {"a": {"type": "string"}}))))
+
+    async with connect(agent_that(work), form=lambda request: {}) as client:
+        assert (await (await client.new_session()).prompt("go")).text == "True"
 
 
 @pytest.mark.parametrize("values", [{}, {"name": 5}])

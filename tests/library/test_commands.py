@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.library.terminals import Exit
+from acphold.library.commands import CommandExit
 from acphold.schema import ClientCapabilities
 from acphold.testing import Client, connect
 from tests.library.test_turn import agent_that
@@ -118,7 +118,7 @@ async def test_a_client_with_terminals_runs_and_shows_it(work: Path) -> None:
             turn.terminal("make", "test", env={"A": "b"}, output_bytes=100) as running,
         ):
             await call.terminal(running)
-            assert await running.wait() == Exit(None, "SIGINT")
+            assert await running.wait() == CommandExit(None, "SIGINT")
         await turn.say(str(running.in_client))
 
     screen = Screen()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acphold.library.client_side import ClientSide
-    from acphold.library.files import SessionFiles
+    from acphold.library.session_files import Folders
+    from acphold.schema import TerminalExitStatus
     from acphold.workspace import Terminal, Terminals
 
 log = logging.getLogger(__name__)
@@ -42,15 +44,24 @@ log = logging.getLogger(__name__)
 RELEASE_SECONDS = 5.0
 """How long the end of a turn waits for the end of what the turn started."""
 
+OUTPUT_SECONDS = 2.0
+"""How long what ends, a tool call or a command, waits for a client to tell a command's output."""
 
-class Exit(Struct, frozen=True):
+POLL_SECONDS = 0.25
+"""How often a client is asked what a command has printed: it does not tell by itself."""
+
+OVERLAP = 1024
+"""Characters by which the next piece is found in an output whose beginning was dropped."""
+
+
+class CommandExit(Struct, frozen=True):
     """How a command ended: with a code, or by a signal (`SIGKILL`); both None if nobody knows."""
 
     code: int | None = None
     signal: str | None = None
 
 
-class Output(Struct, frozen=True):
+class CommandOutput(Struct, frozen=True):
     """What a command printed so far, stdout and stderr in one.
 
     `truncated` when its beginning was dropped; `exit` once the command has ended.
@@ -58,44 +69,45 @@ class Output(Struct, frozen=True):
 
     text: str
     truncated: bool
-    exit: Exit | None
-
-
-class Command(Struct, frozen=True):
-    """What is to be run; `output_bytes` from the end of its output are kept."""
-
-    command: str
-    args: tuple[str, ...]
-    env: dict[str, str]
-    cwd: str | None
-    output_bytes: int | None
+    exit: CommandExit | None
 
 
 class RunningCommand(ABC):
     """A command that runs, until `release` or the end of the turn.
 
-    `in_client` says whether the client runs it, and can show it live in a tool call; `shown`
-    whether one does. The methods raise RemoteError, MethodNotFoundError and ConnectionLostError
-    when the client fails.
+        async for piece in running:
+            print(piece, end="")
+
+    is its output from the beginning to the end, in pieces as they come; see also `lines`.
+    `in_client` says whether the client runs it, in a terminal that a tool call can show. The
+    methods raise RemoteError, MethodNotFoundError and ConnectionLostError when the client fails.
     """
 
     in_client = False
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.released = False
-        self.shown = False
-        self._last: Output | None = None
+        self._released = False
 
-    async def output(self) -> Output:
+    @abstractmethod
+    async def output(self) -> CommandOutput:
         """What it has printed so far; does not wait. After `release`, what it was then."""
-        return await self._output() if self._last is None else self._last
 
     @abstractmethod
-    async def _output(self) -> Output: ...
+    def __aiter__(self) -> AsyncIterator[str]: ...
+
+    async def lines(self) -> AsyncIterator[str]:
+        """Its output line by line, without the line ends, until the command ends."""
+        begun = ""
+        async for piece in self:
+            *whole, begun = (begun + piece).split("\n")
+            for line in whole:
+                yield line.removesuffix("\r")
+        if begun:
+            yield begun
 
     @abstractmethod
-    async def wait(self) -> Exit:
+    async def wait(self) -> CommandExit:
         """Wait until the command ends; use `asyncio.timeout` to bound it."""
 
     @abstractmethod
@@ -104,13 +116,8 @@ class RunningCommand(ABC):
 
     async def release(self) -> None:
         """End the command if it runs, and let go of the terminal; may be called again."""
-        if self.released:
-            return
-        self.released = True
-        try:
-            if self.shown:  # the tool call that shows it keeps its output
-                self._last = await self._output()
-        finally:
+        if not self._released:
+            self._released = True
             await self._release()
 
     @abstractmethod
@@ -125,26 +132,47 @@ class ClientCommand(RunningCommand):
     def __init__(self, id: str, client: ClientSide) -> None:
         super().__init__(id)
         self._client = client
+        self._last: CommandOutput | None = None
 
-    async def _output(self) -> Output:
+    async def output(self) -> CommandOutput:
+        return await self._output() if self._last is None else self._last
+
+    async def _output(self) -> CommandOutput:
         request = TerminalOutputRequest(session_id=self._client.session_id, terminal_id=self.id)
         found = await self._client.ask(TERMINAL_OUTPUT, request)
-        status = found.exit_status
-        ended = None if status is None else Exit(status.exit_code, status.signal)
-        return Output(found.output, found.truncated, ended)
+        return CommandOutput(found.output, found.truncated, _exit(found.exit_status))
 
-    async def wait(self) -> Exit:
-        request = WaitForTerminalExitRequest(
-            session_id=self._client.session_id, terminal_id=self.id
-        )
+    async def __aiter__(self) -> AsyncIterator[str]:
+        seen = ""
+        ended = asyncio.create_task(self.wait(), name="wait for command")
+        try:
+            while True:
+                over = ended.done() or self._released
+                found = await self.output()
+                if piece := _behind(seen, found.text):
+                    yield piece
+                seen = found.text
+                if over:
+                    return
+                await asyncio.wait([ended], timeout=POLL_SECONDS)
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+
+    async def wait(self) -> CommandExit:
+        session_id = self._client.session_id
+        request = WaitForTerminalExitRequest(session_id=session_id, terminal_id=self.id)
         status = await self._client.ask(WAIT_FOR_TERMINAL_EXIT, request)
-        return Exit(status.exit_code, status.signal)
+        return CommandExit(status.exit_code, status.signal)
 
     async def kill(self) -> None:
         request = KillTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
         await self._client.ask(KILL_TERMINAL, request)
 
     async def _release(self) -> None:
+        with suppress(AcpholdError, TimeoutError):  # then the client says it to the release too
+            async with asyncio.timeout(OUTPUT_SECONDS):
+                self._last = await self._output()
         request = ReleaseTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
         await self._client.ask(RELEASE_TERMINAL, request)
 
@@ -157,15 +185,16 @@ class OwnCommand(RunningCommand):
         self._terminal = terminal
         self._terminals = terminals
 
-    async def _output(self) -> Output:
+    async def output(self) -> CommandOutput:
         found = self._terminal.output()
-        status = found.exit_status
-        ended = None if status is None else Exit(status.exit_code, status.signal)
-        return Output(found.output, found.truncated, ended)
+        return CommandOutput(found.output, found.truncated, _exit(found.exit_status))
 
-    async def wait(self) -> Exit:
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self._terminal.follow()
+
+    async def wait(self) -> CommandExit:
         status = await self._terminal.wait()
-        return Exit(status.exit_code, status.signal)
+        return CommandExit(status.exit_code, status.signal)
 
     async def kill(self) -> None:
         await self._terminal.kill()
@@ -175,15 +204,36 @@ class OwnCommand(RunningCommand):
             await self._terminals.release(self.id)
 
 
+def _exit(status: TerminalExitStatus | None) -> CommandExit | None:
+    return None if status is None else CommandExit(status.exit_code, status.signal)
+
+
+def _behind(seen: str, text: str) -> str:
+    """What `text` has behind `seen`; the beginning of both may have been dropped."""
+    if text.startswith(seen):
+        return text[len(seen) :]
+    known = text.rfind(seen[-OVERLAP:])
+    return text if known < 0 else text[known + len(seen[-OVERLAP:]) :]
+
+
+class Command(Struct, frozen=True):
+    """What is to be run; `output_bytes` from the end of its output are kept."""
+
+    command: str
+    args: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str | None
+    output_bytes: int | None
+
+
 class TurnCommands:
     """What one turn has started; all of it ends with the turn."""
 
     def __init__(
-        self, client: ClientSide, cwd: str, files: SessionFiles, terminals: Callable[[], Terminals]
+        self, client: ClientSide, folders: Folders, terminals: Callable[[], Terminals]
     ) -> None:
         self._client = client
-        self._cwd = cwd
-        self._files = files
+        self._folders = folders
         self._terminals = terminals
         self._starting: set[asyncio.Task[RunningCommand]] = set()
         self._running: list[RunningCommand] = []
@@ -228,8 +278,8 @@ class TurnCommands:
 
     async def _folder(self, cwd: str | None) -> str:
         if cwd is None:
-            return self._cwd  # in the client's own words
-        return await self._files.folder(cwd)
+            return self._folders.cwd  # in the client's own words
+        return await self._folders.folder(cwd)
 
     async def _start_here(self, command: Command) -> RunningCommand:
         terminals = self._terminals()
@@ -248,7 +298,7 @@ class TurnCommands:
             await asyncio.wait(self._starting, timeout=RELEASE_SECONDS)
         for task in tuple(self._starting):
             task.cancel()
-        left = [self._release(command) for command in self._running if not command.released]
+        left = [self._release(command) for command in self._running]
         if left:
             await asyncio.gather(*left)
 
@@ -260,7 +310,7 @@ class TurnCommands:
             log.warning("terminal %s was not released: %r", command.id, exc)
 
 
-class Starting:
+class PendingCommand:
     """A command about to run: `await` it, or use it as `async with`, which releases it."""
 
     def __init__(self, commands: TurnCommands, command: Command) -> None:

@@ -125,5 +125,5 @@ async def test_a_call_keeps_the_output_of_a_command_that_runs_here() -> None:
             await running.wait()
 
     [call] = (await told(work)).tool_calls
-    assert call.raw_output == (b'{"output":"```\\n","truncated":false,"exitCode":3,"signal":null}')
+    assert call.raw_output == b'{"truncated":false,"exitCode":3,"signal":null}'
     assert b'"````\\n```\\n````"' in call.content[0]

@@ -5,6 +5,7 @@ Source: spec v1, file system; session setup, "Working Directory".
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from acphold.errors import (
@@ -29,6 +30,42 @@ if TYPE_CHECKING:
     from acphold.workspace.threads import Threads
 
 
+class Folders:
+    """The folders of a session on this machine; nothing is imported for them before their use."""
+
+    def __init__(self, cwd: str, additional: tuple[str, ...]) -> None:
+        self.cwd = cwd
+        self._additional = additional
+
+    @cached_property
+    def roots(self) -> Roots:
+        """What a path means in them; its methods block."""
+        from acphold.workspace import Roots
+
+        return Roots(self.cwd, self._additional)
+
+    @cached_property
+    def files(self) -> Files:
+        """The files inside them."""
+        from acphold.workspace import Files
+
+        return Files(self.roots)
+
+    async def named(self, path: str) -> str:
+        """The absolute path of a file, for a client, once it is known to be inside."""
+        return await self._threads.run(lambda _: self.roots.named(path))
+
+    async def folder(self, path: str) -> str:
+        """The absolute path of a folder inside them; raises WorkspaceError."""
+        return await self._threads.run(lambda _: self.roots.folder(path))
+
+    @cached_property
+    def _threads(self) -> Threads:
+        from acphold.workspace.threads import Threads
+
+        return Threads(at_once=8)
+
+
 class SessionFiles:
     """Text files inside the session's folders.
 
@@ -36,15 +73,14 @@ class SessionFiles:
     read and written here, a file in one step. A relative path starts at the session's `cwd`,
     wherever the agent was started.
 
-    Both methods raise WorkspaceError: OutsideRootsError for a path that leads out of the folders,
+    All methods raise WorkspaceError: OutsideRootsError for a path that leads out of the folders,
     also through links, MissingFileError, NotTextError (a folder, a device, not UTF-8),
     FileAccessError; and InvalidParamsError for what no path or line can be.
     """
 
-    def __init__(self, client: ClientSide, cwd: str, additional: tuple[str, ...]) -> None:
+    def __init__(self, client: ClientSide, folders: Folders) -> None:
         self._client = client
-        self._folders = (cwd, additional)
-        self._made: tuple[Files, Threads] | None = None
+        self._folders = folders
 
     async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
         """At most `limit` lines from `line`, which counts from 1; without them all of it.
@@ -57,7 +93,7 @@ class SessionFiles:
         if self._client.capabilities.fs.read_text_file:
             request = ReadTextFileRequest(
                 session_id=self._client.session_id,
-                path=await self._named(path),
+                path=await self._folders.named(path),
                 line=line,
                 limit=limit,
             )
@@ -67,13 +103,15 @@ class SessionFiles:
                 pass  # the client that prompted is not the one that said it can
             except RemoteError as exc:
                 raise _refusal(path, "read", exc) from exc
-        return await self._own.read(path, line=line, limit=limit)
+        return await self._folders.files.read(path, line=line, limit=limit)
 
     async def write(self, path: str, content: str) -> None:
         """Make `content` the whole text of the file, which is made if it is missing."""
         if self._client.capabilities.fs.write_text_file:
             request = WriteTextFileRequest(
-                session_id=self._client.session_id, path=await self._named(path), content=content
+                session_id=self._client.session_id,
+                path=await self._folders.named(path),
+                content=content,
             )
             try:
                 await self._client.ask(WRITE_TEXT_FILE, request)
@@ -83,35 +121,11 @@ class SessionFiles:
                 raise _refusal(path, "write", exc) from exc
             else:
                 return
-        await self._own.write(path, content)
+        await self._folders.files.write(path, content)
 
     async def folder(self, path: str) -> str:
         """The absolute path of a folder inside the session's; raises WorkspaceError."""
-        files, threads = self._parts
-        return await threads.run(lambda _: files.roots.folder(path))
-
-    @property
-    def roots(self) -> Roots:
-        """The folders, and what a path means in them; its methods block."""
-        return self._own.roots
-
-    @property
-    def _own(self) -> Files:
-        return self._parts[0]
-
-    @property
-    def _parts(self) -> tuple[Files, Threads]:
-        if self._made is None:
-            from acphold.workspace import Files, Roots
-            from acphold.workspace.threads import Threads
-
-            self._made = Files(Roots(*self._folders)), Threads(at_once=8)
-        return self._made
-
-    async def _named(self, path: str) -> str:
-        """The absolute path for the client, once it is known to be inside."""
-        files, threads = self._parts
-        return await threads.run(lambda _: files.roots.named(path))
+        return await self._folders.folder(path)
 
 
 def _refusal(path: str, verb: str, error: RemoteError) -> WorkspaceError:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import acphold
+from acphold.library.agent import definition_of
 from acphold.schema import (
     AUTHENTICATE,
     LOGOUT,
@@ -265,7 +266,7 @@ async def test_a_hook_that_fails_refuses_the_session_and_says_only_an_id() -> No
             await client.new_session()
         assert b"hunter2" not in error.value.raw
         assert await client.sessions() == []
-    assert agent.open_sessions == {}
+    assert definition_of(agent).sessions == {}
 
 
 async def test_extension_methods_and_notifications_go_both_ways() -> None:

@@ -1,0 +1,193 @@
+"""A session of an agent that is written here: what is open for it, and what its author sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from acphold.errors import DeclarationError
+from acphold.library.permission import forget_permissions
+from acphold.library.session_files import Folders, SessionFiles
+from acphold.library.store import Store
+from acphold.schema import encode
+from acphold.schema.splice import splice
+
+if TYPE_CHECKING:
+    from acphold.journal import SessionState
+    from acphold.library.client_side import ClientSide
+    from acphold.library.outbox import Outbox
+    from acphold.library.selection import Selection
+    from acphold.library.session_servers import SessionServers
+    from acphold.library.slash_commands import SlashCommands
+    from acphold.library.store import History
+    from acphold.schema import ClientCapabilities, Implementation
+    from acphold.workspace import Terminals
+
+NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
+"""How a notice begins that a client without notices is shown as a message."""
+
+SEVERITIES = ("info", "warning", "error")
+
+
+class OpenSession:
+    """One session from its opening to its close; `agent` is the name of the agent."""
+
+    def __init__(
+        self,
+        client: ClientSide,
+        cwd: str,
+        additional_directories: tuple[str, ...],
+        *,
+        agent: str,
+        selection: Selection,
+        slash: SlashCommands,
+        outbox: Outbox,
+        history: History,
+    ) -> None:
+        self.id = client.session_id
+        self.client = client
+        self.cwd = cwd
+        self.additional_directories = additional_directories
+        self.selection = selection
+        self.slash = slash
+        self.outbox = outbox
+        self.history = history
+        self.store = Store(outbox)
+        self.folders = Folders(cwd, additional_directories)
+        self.files = SessionFiles(client, self.folders)
+        self.servers: SessionServers | None = None
+        self._agent = agent
+        self._terminals: Terminals | None = None
+        self.session = Session(self)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders that tools may touch: `cwd`, then the additional ones."""
+        return (self.cwd, *self.additional_directories)
+
+    def terminals(self) -> Terminals:
+        """The commands that run here and not in the client."""
+        if self._terminals is None:
+            from acphold.workspace import Terminals
+
+            self._terminals = Terminals(self.folders.roots)
+        return self._terminals
+
+    def notice(self, title: str, description: str = "", severity: str = "info") -> None:
+        """Say it to the person, without waiting for its delivery."""
+        if not title or severity not in SEVERITIES:
+            raise DeclarationError(
+                f"a notice has a title, and a severity of {', '.join(SEVERITIES)}"
+            )
+        body = {"severity": severity, "title": title, "description": description}
+        raw = NOTICE_START + b':{"from":%b}},%b' % (encode(self._agent), encode(body)[1:])
+        self.outbox.keep("update", raw)  # alone in its batch, as the hub looks at the beginning
+
+    async def restore(self) -> None:
+        """Take over what the journal remembers of it."""
+        self.slash.shown = await self.history.restore(self.store) or self.slash.shown
+
+    async def aclose(self) -> None:
+        """End what it holds; what was set is journalled."""
+        if self.servers is not None:
+            await self.servers.aclose()
+        if self._terminals is not None:
+            await self._terminals.aclose()
+        await self.outbox.flush()
+
+
+class Session:
+    """One conversation: where it is, how it is set, and what the author keeps with it.
+
+    `id` is what clients know it by. `cwd` and `additional_directories` are absolute paths (spec
+    v1, session setup). `files` reads and writes inside them. `store` keeps JSON values that
+    outlive the process; `state` is a dict for what need not.
+    """
+
+    def __init__(self, opened: OpenSession) -> None:
+        self.id = opened.id
+        self.cwd = opened.cwd
+        self.additional_directories = opened.additional_directories
+        self.files = opened.files
+        self.store = opened.store
+        self.state: dict[str, Any] = {}
+        self._open = opened
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders that tools may touch: `cwd`, then the additional ones."""
+        return self._open.roots
+
+    @property
+    def client_capabilities(self) -> ClientCapabilities:
+        """What the client said at `initialize` that it can do."""
+        return self._open.client.capabilities
+
+    @property
+    def client_info(self) -> Implementation | None:
+        """The client's name and version, if it said them."""
+        return self._open.client.info
+
+    async def history(self) -> SessionState:
+        """The conversation so far, folded; in a turn, what was before its prompt.
+
+        `timeline` holds its messages and tool calls in order (`acphold.Message` with `role`
+        "user", "agent" or "thought" and `text`; `acphold.PastToolCall` with `title`, `status`
+        and what it produced). Read from the journal, so it is there after a restart too.
+        """
+        return await self._open.history.read()
+
+    @property
+    def mode(self) -> str | None:
+        """The id of the current mode; None for an agent without modes."""
+        return self._open.selection.mode
+
+    @property
+    def options(self) -> Mapping[str, str | bool]:
+        """Option id to its current value."""
+        return dict(self._open.selection.values)
+
+    async def set_mode(self, mode_id: str) -> None:
+        """Change the mode from the agent's side; DeclarationError for an unknown one."""
+        before = self.mode
+        self._open.selection.choose_mode(mode_id)
+        await self._show_selection(before)
+
+    async def set_option(self, option_id: str, value: str | bool) -> None:
+        """Change an option from the agent's side; DeclarationError for a value it cannot have."""
+        before = self.mode
+        self._open.selection.choose_option(option_id, value)
+        await self._show_selection(before)
+
+    async def _show_selection(self, mode_before: str | None) -> None:
+        await self._open.outbox.put(*self._open.selection.updates(mode_before))
+
+    async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Call an extension method of the client, which begins with `_`; its result, as JSON.
+
+        The session's id is added to the params. Raises RemoteError when the client refuses,
+        MethodNotFoundError when it has gone (spec v1, extensibility).
+        """
+        raw = await self._open.client.ask_raw(method, self._params(method, params))
+        return msgspec.json.decode(raw)
+
+    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send the client an extension notification; otherwise like `call`."""
+        await self._open.outbox.flush()
+        await self._open.client.notify(method, self._params(method, params))
+
+    def _params(self, method: str, params: Mapping[str, Any] | None) -> bytes:
+        if not method.startswith("_"):
+            raise DeclarationError(f"{method!r}: names of extensions begin with '_'")
+        return splice(encode(dict(params or {})), {"sessionId": encode(self.id)})
+
+    async def notice(self, title: str, description: str = "", *, severity: str = "info") -> None:
+        """Tell the person something outside of a turn; see `Turn.notice`."""
+        self._open.notice(title, description, severity)
+        await self._open.outbox.flush()
+
+    def forget_permissions(self) -> None:
+        """Ask again what was allowed or rejected for always."""
+        forget_permissions(self.store)

@@ -1,0 +1,117 @@
+"""What a client learns of an agent before any session: `initialize`, and signing in and out.
+
+Source: spec v1, initialization; authentication.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acphold.errors import AuthRequiredError, InvalidParamsError, MethodNotFoundError
+from acphold.rpc.incidents import guarded
+from acphold.schema import (
+    LOGOUT,
+    PROTOCOL_VERSION,
+    AgentAuthCapabilities,
+    AgentCapabilities,
+    AuthenticateRequest,
+    AuthMethodAgent,
+    Implementation,
+    InitializeResponse,
+    LogoutCapabilities,
+    McpCapabilities,
+    PromptCapabilities,
+    SessionAdditionalDirectoriesCapabilities,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionResumeCapabilities,
+    decode,
+    encode,
+)
+from acphold.schema.splice import members, splice
+
+if TYPE_CHECKING:
+    from acphold.library.definition import Definition
+
+
+class SignIn:
+    """Whether the person is signed in, as far as this process knows."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+        self._done = False
+
+    async def require(self) -> None:
+        """Raise AuthRequiredError if a sign-in is wanted and there was none."""
+        if self._done or not self._definition.auth_methods:
+            return
+        asked = self._definition.signed_in
+        self._done = asked is not None and await guarded(asked())
+        if not self._done:
+            raise AuthRequiredError("sign in first: see authMethods")
+
+    def lost(self) -> None:
+        """The sign-in is good for nothing any more."""
+        self._done = False
+
+    async def authenticate(self, params: bytes) -> bytes:
+        """`authenticate`: raises what the author's handler refuses with."""
+        method_id = decode(AuthenticateRequest, params).value.method_id
+        for method in self._definition.auth_methods:
+            if method.id == method_id:
+                await guarded(method.handler())
+                self._done = True
+                return b"{}"
+        raise InvalidParamsError(f"methodId: no way to sign in is {method_id!r}", field="methodId")
+
+    async def log_out(self, params: bytes) -> bytes:
+        """`logout`."""
+        if self._definition.logout is None:
+            raise MethodNotFoundError(LOGOUT.name)
+        await guarded(self._definition.logout())
+        self._done = False
+        return b"{}"
+
+
+def introduction(definition: Definition, capabilities: AgentCapabilities) -> bytes:
+    """The answer to `initialize`."""
+    answer = encode(
+        InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_capabilities=capabilities,
+            auth_methods=tuple(
+                AuthMethodAgent(id=method.id, name=method.name, description=method.description)
+                for method in definition.auth_methods
+            ),
+            agent_info=Implementation(
+                name=definition.name, version=definition.version, title=definition.title
+            ),
+        )
+    )
+    return _with_mcp_over_acp(answer)
+
+
+def _with_mcp_over_acp(answer: bytes) -> bytes:
+    """The `initialize` result with `mcpCapabilities.acp`, which only the unstable schema has."""
+    capabilities = members(answer)["agentCapabilities"]
+    mcp = splice(members(capabilities)["mcpCapabilities"], {"acp": b"true"})
+    return splice(answer, {"agentCapabilities": splice(capabilities, {"mcpCapabilities": mcp})})
+
+
+def capabilities_of(definition: Definition) -> AgentCapabilities:
+    """What the agent advertises."""
+    logout = LogoutCapabilities() if definition.logout is not None else None
+    return AgentCapabilities(
+        prompt_capabilities=PromptCapabilities(
+            image=definition.image,
+            audio=definition.audio,
+            embedded_context=definition.embedded_context,
+        ),
+        mcp_capabilities=McpCapabilities(http=True, sse=True),
+        session_capabilities=SessionCapabilities(
+            additional_directories=SessionAdditionalDirectoriesCapabilities(),
+            resume=SessionResumeCapabilities(),
+            close=SessionCloseCapabilities(),
+        ),
+        auth=AgentAuthCapabilities(logout=logout),
+    )

@@ -1,0 +1,135 @@
+"""How a session is set: its mode, and the values of its config options.
+
+Source: spec v1, session modes; session config options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from acphold.errors import DeclarationError
+from acphold.schema import (
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    SessionConfigBoolean,
+    SessionConfigOption,
+    SessionConfigSelect,
+    SessionConfigSelectOption,
+    SessionMode,
+    SessionModeState,
+    encode,
+)
+
+MODE = "mode"
+"""The category, and by default the id, of the option that stands for the session mode."""
+
+
+class Option(Struct, frozen=True):
+    """A config option; `values` is None for one that is true or false."""
+
+    id: str
+    name: str
+    default: str | bool
+    values: tuple[SessionConfigSelectOption, ...] | None = None
+    description: str | None = None
+    category: str | None = None
+
+    def takes(self, value: object) -> bool:
+        """Whether the option can have this value."""
+        if self.values is None:
+            return isinstance(value, bool)
+        return any(value == known.value for known in self.values)
+
+    def shown(self, value: str | bool) -> SessionConfigOption:
+        """The option with its current value, as the protocol shows it."""
+        if isinstance(value, bool):
+            return SessionConfigBoolean(
+                id=self.id,
+                name=self.name,
+                description=self.description,
+                category=self.category,
+                current_value=value,
+            )
+        return SessionConfigSelect(
+            id=self.id,
+            name=self.name,
+            description=self.description,
+            category=self.category,
+            current_value=value,
+            options=self.values or (),
+        )
+
+
+def mode_option(modes: Sequence[SessionMode]) -> Option:
+    """The option that stands for the modes of an agent that declares none itself."""
+    values = tuple(
+        SessionConfigSelectOption(value=mode.id, name=mode.name, description=mode.description)
+        for mode in modes
+    )
+    return Option(MODE, "Mode", modes[0].id, values, category=MODE)
+
+
+class Selection:
+    """The current mode and values of one session, of those that its agent declared."""
+
+    def __init__(self, agent: str, modes: Sequence[SessionMode], options: Sequence[Option]) -> None:
+        self.mode = modes[0].id if modes else None
+        self.values = {option.id: option.default for option in options}
+        self._agent = agent
+        self._modes = tuple(modes)
+        self._options = {option.id: option for option in options}
+        self._mode_option = self._find_mode_option()
+
+    def choose_mode(self, mode_id: str) -> None:
+        """Take a mode over; DeclarationError for an unknown one."""
+        if all(mode.id != mode_id for mode in self._modes):
+            raise DeclarationError(f"agent {self._agent!r} has no mode {mode_id!r}")
+        self.mode = mode_id
+        if self._mode_option is not None:
+            self.values[self._mode_option] = mode_id
+
+    def choose_option(self, option_id: str, value: str | bool) -> None:
+        """Take an option's value over; DeclarationError for one it cannot have."""
+        option = self._options.get(option_id)
+        if option is None:
+            raise DeclarationError(f"agent {self._agent!r} has no option {option_id!r}")
+        if not option.takes(value):
+            raise DeclarationError(f"option {option_id!r} cannot be {value!r}")
+        self.values[option_id] = value
+        if option_id == self._mode_option and isinstance(value, str):
+            self.mode = value
+
+    def options(self) -> tuple[SessionConfigOption, ...]:
+        """All options with their current values, as the protocol shows them."""
+        return tuple(option.shown(self.values[id]) for id, option in self._options.items())
+
+    def answer(self) -> bytes:
+        """What the answer to session/new, load or resume says of it."""
+        parts: dict[str, object] = {}
+        if self.mode is not None:
+            parts["modes"] = SessionModeState(
+                current_mode_id=self.mode, available_modes=self._modes
+            )
+        if self._options:
+            parts["configOptions"] = self.options()
+        return encode(parts)
+
+    def updates(self, mode_before: str | None) -> list[bytes]:
+        """What shows a change; a mode and its option are one choice, so both are shown."""
+        updates = []
+        if self.mode is not None and self.mode != mode_before:
+            updates.append(encode(CurrentModeUpdate(current_mode_id=self.mode)))
+        if self._options:
+            updates.append(encode(ConfigOptionUpdate(config_options=self.options())))
+        return updates
+
+    def _find_mode_option(self) -> str | None:
+        """The option that stands for the mode: category "mode", and its values are the modes."""
+        modes = {mode.id for mode in self._modes}
+        for option in self._options.values():
+            values = {value.value for value in option.values or ()}
+            if option.category == MODE and modes and values == modes:
+                return option.id
+        return None
