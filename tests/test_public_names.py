@@ -37,9 +37,8 @@ PUBLIC = {
         Summary ToolCall default_location history
     """,
     "acphold.mcp": """
-        DEADLINE Answerer CallResult Channel Closed Connecting Connection Facing Failed Idle Lost
-        MadePrompt McpServerAcp Progress Prompt PromptArgument PromptMessage Ready Resource Server
-        Servers State Tool bridge_server checked_server named_servers
+        CallResult Channel Connection OurSide Progress Prompt PromptArgument Server Servers Tool
+        named_servers
     """,
     "acphold.rpc": """
         MAX_MESSAGE Event MalformedReceived NotificationReceived Peer Protocol Receiver

@@ -12,10 +12,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from acphold.mcp import Connection, Facing, Server, Servers
+from acphold.mcp import Connection, OurSide, Server, Servers
 from acphold.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
 from tests.mcp.http_faults import FaultyHttp, faulty_http
 from tests.npm import installed, node
@@ -137,12 +138,15 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
     made: list[Connection] = []
 
     def connection(
-        server: Server, *, facing: Facing | None = None, deadline: float = 10.0, **told: object
+        server: Server,
+        *,
+        on_failure: Callable[[Connection], None] | None = None,
+        on_change: Callable[[Connection, str], None] | None = None,
+        roots: tuple[str, ...] = (str(tmp_path),),
+        **ours: Any,
     ) -> Connection:
-        facing = facing or Facing((str(tmp_path),))
-        made.append(
-            Connection(server, cwd=str(tmp_path), facing=facing, deadline=deadline, **told)  # type: ignore[arg-type]
-        )
+        side = OurSide(cwd=str(tmp_path), roots=roots, **ours)
+        made.append(Connection(server, side, on_failure=on_failure, on_change=on_change))
         return made[-1]
 
     yield connection
@@ -155,11 +159,9 @@ async def gather(tmp_path: Path) -> AsyncIterator[Gather]:
     """`gather(server, …)`: the servers of a session, closed after the test."""
     made: list[Servers] = []
 
-    def servers(*named: Server, deadline: float = 10.0, **told: object) -> Servers:
-        facing = Facing((str(tmp_path),))
-        made.append(
-            Servers(named, cwd=str(tmp_path), facing=facing, deadline=deadline, **told)  # type: ignore[arg-type]
-        )
+    def servers(*named: Server, deadline: float = 10.0, **told: Any) -> Servers:
+        ours = OurSide(cwd=str(tmp_path), roots=(str(tmp_path),), deadline=deadline)
+        made.append(Servers(named, ours, **told))
         return made[-1]
 
     yield servers
@@ -170,7 +172,7 @@ async def gather(tmp_path: Path) -> AsyncIterator[Gather]:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for programs that do not end at the end of their stdin, as `everything` does."""
-    monkeypatch.setattr("acphold.mcp.program.GRACE", 0.4)
+    monkeypatch.setattr("acphold.mcp.stdio_server.GRACE", 0.4)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 import acphold
 from acphold.errors import InvalidParamsError
-from acphold.mcp import Connection, Facing, Progress, bridge_server
-from acphold.mcp.bridge import COMMAND, bridged_server
+from acphold.mcp import Connection, Progress
+from acphold.mcp.bridge import COMMAND, bridge_server, bridged_server
 from acphold.schema import (
     EnvVariable,
     HttpHeader,
@@ -49,7 +49,7 @@ async def test_everything_passes_the_bridge(bridged: McpServerStdio, connect: Co
     async def report(progress: Progress) -> None:
         heard.append(progress.done)
 
-    connection: Connection = connect(bridged, facing=Facing(("/srv/x",)))
+    connection: Connection = connect(bridged, roots=("/srv/x",))
     assert (await connection.call("echo", {"message": "hi"})).text == "Echo: hi"
     arguments = {"duration": 0.2, "steps": 2}
     await connection.call("trigger-long-running-operation", arguments, on_progress=report)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acphold.mcp import Connection, Facing, Progress, Server
+from acphold.mcp import Connection, OurSide, Progress, Server
 from acphold.schema import ImageContent, McpServerStdio, TextResourceContents
 from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, on_stdio, until
 
@@ -96,7 +96,7 @@ async def test_resources_and_prompts_can_be_read(connection: Connection) -> None
 async def test_the_roots_of_the_session_are_answered(
     server: Server, connect: Connect, tmp_path: Path
 ) -> None:
-    connection = connect(server, facing=Facing((str(tmp_path), "/srv/a b")))
+    connection = connect(server, roots=(str(tmp_path), "/srv/a b"))
     await until_offered(connection, "get-roots-list")
     text = (await connection.call("get-roots-list")).text
     assert tmp_path.as_uri() in text
@@ -128,7 +128,7 @@ async def test_what_a_server_asks_is_passed_on(server: Server, connect: Connect)
         asked.append((name, params))
         return {"action": "decline"}
 
-    connection = connect(server, facing=Facing((), sampling=sample, elicitation=elicit))
+    connection = connect(server, sampling=sample, elicitation=elicit)
     await until_offered(connection, "trigger-sampling-request")
     arguments = {"prompt": "Say it", "maxTokens": 5}
     assert "sampled" in (await connection.call("trigger-sampling-request", arguments)).text
@@ -145,7 +145,7 @@ async def test_what_raises_in_answering_a_server_becomes_its_error(
     async def sample(name: str, params: JsonObject) -> JsonObject:
         raise ValueError("no model")
 
-    connection = connect(server, facing=Facing((), sampling=sample))
+    connection = connect(server, sampling=sample)
     await until_offered(connection, "trigger-sampling-request")
     result = await connection.call("trigger-sampling-request", {"prompt": "x", "maxTokens": 5})
     assert result.failed
@@ -195,7 +195,7 @@ def all_arguments() -> bytes:
 async def test_an_environment_variable_reaches_the_program(everything: dict[str, Server]) -> None:
     server = everything["stdio"]
     assert isinstance(server, McpServerStdio)
-    connection = Connection(server, cwd="/", facing=Facing(()))
+    connection = Connection(server, OurSide(cwd="/"))
     env = msgspec.json.decode((await connection.call("get-env")).text, type=dict[str, str])
     assert env["TOKEN"] == SECRET
     await connection.aclose()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.mcp import Lost, Ready, Server
+from acphold.mcp import Server
+from acphold.mcp.upkeep import Lost, Ready
 from acphold.schema import HttpHeader, McpServerHttp, McpServerSse
 from tests.mcp.conftest import SECRET, Connect, Gather
 from tests.mcp.http_faults import FaultyHttp
@@ -37,7 +38,7 @@ FAULTS = {
     "around": "it redirects without end",
     "elsewhere": "it redirects to http://localhost:",
     "html": "Unexpected content type: text/html",
-    "nojson": "its answer is not JSON",
+    "nojson": "its answer cannot be read: Invalid JSON",
     "202": "answered a request with 202 Accepted",
     "drop": "no answer: Server disconnected",
     "slow": "it gave no answer for 0.5 s",

@@ -20,15 +20,11 @@ from acphold.errors import (
 from acphold.mcp import (
     Channel,
     Connection,
-    Facing,
-    Failed,
-    Lost,
-    McpServerAcp,
     Progress,
-    Ready,
     named_servers,
 )
-from acphold.mcp.servers import provided_ids
+from acphold.mcp.servers import McpServerAcp, provided_ids
+from acphold.mcp.upkeep import Failed, Lost, Ready
 from acphold.schema import McpCapabilities
 from tests.mcp.conftest import Connect, until
 
@@ -229,7 +225,7 @@ async def test_an_answer_that_is_none_fails_its_request_alone(
 
 
 async def test_params_that_are_no_json_fail_their_request_alone(mine: Connection) -> None:
-    with pytest.raises(McpAnswerError, match="the params of `tools/call` are no JSON"):
+    with pytest.raises(McpAnswerError, match="what is asked cannot be sent: "):
         await mine.call("add", {"text": "\ud800"})
     assert (await mine.call("add")).text == "add"
 
@@ -270,8 +266,9 @@ async def test_the_server_is_offered_nothing_it_has_no_way_to_ask_for(
     async def elicit(server: str, params: dict[str, object]) -> dict[str, object]:
         return {}
 
-    facing = Facing(("/srv",), elicitation=elicit, sampling=elicit)
-    await connect(SERVER, channel=provider.channel, facing=facing).ready()
+    await connect(
+        SERVER, channel=provider.channel, roots=("/srv",), elicitation=elicit, sampling=elicit
+    ).ready()
     assert not any(provider.asked[0]["params"]["capabilities"].values())
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.errors import InvalidParamsError
-from acphold.mcp import checked_server, named_servers
+from acphold.mcp.servers import checked_server, named_servers
 from acphold.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio
 
 ALL = McpCapabilities(http=True, sse=True)

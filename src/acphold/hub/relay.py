@@ -21,6 +21,7 @@ from acphold.hub.choices import keep_in_step
 from acphold.hub.questions import CANCELLED
 from acphold.hub.updates import for_session, holds_context, repeats_prompt, update_in
 from acphold.journal.raw_update import update_kind
+from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc import NotificationReceived
 from acphold.schema import (
     CREATE_ELICITATION,
@@ -40,9 +41,6 @@ log = logging.getLogger(__name__)
 
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """What any person attached may answer; everything else is for the client that prompted."""
-
-MCP_MESSAGE = "mcp/message"
-"""Of MCP over ACP, which is unstable: for the client that named the server of this `serverId`."""
 
 
 class Relay:

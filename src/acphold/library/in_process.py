@@ -24,6 +24,7 @@ from acphold.library.selection import Selection
 from acphold.library.slash_commands import SlashCommands
 from acphold.library.store import History
 from acphold.library.turn_task import TurnTask
+from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.incidents import as_remote, guarded
 from acphold.schema import (
     AUTHENTICATE,
@@ -56,9 +57,6 @@ if TYPE_CHECKING:
     from acphold.rpc.peer import OnAnswer
 
 log = logging.getLogger(__name__)
-
-MCP_MESSAGE = "mcp/message"
-"""What MCP over ACP travels in. UNSTABLE: it is not in the stable schema."""
 
 MCP_TIMEOUT = 10.0
 """Seconds each MCP server of a session has to be ready, unless configured."""

@@ -39,7 +39,7 @@ class SessionServers:
         on_prompts: Callable[[tuple[Prompt, ...]], None],
         on_failure: Callable[[str, str], None],
     ) -> None:
-        from acphold.mcp import Facing, Servers
+        from acphold.mcp import OurSide, Servers
 
         self._client = client
         self._on_prompts = on_prompts
@@ -47,17 +47,17 @@ class SessionServers:
         forms = client.capabilities.elicitation
         self.pool: Servers = Servers(
             servers,
-            cwd=roots[0],
-            facing=Facing(
+            OurSide(
+                cwd=roots[0],
                 roots=roots,
                 name=name,
                 version=version,
                 elicitation=None if forms is None or forms.form is None else self._elicit,
+                deadline=timeout,
+                channel=channel,
             ),
-            deadline=timeout,
             on_failure=on_failure,
             on_change=self._changed,
-            channel=channel,
         )
 
     def start(self) -> None:

@@ -87,7 +87,7 @@ class TurnServers:
                     tool, arguments, on_progress=progress, seconds=seconds
                 )
             await call.content(*result.content)
-            await call.output(result.raw)
+            await call.output(result.output)
             if result.failed:
                 await call.fail()
         return result

@@ -1,6 +1,24 @@
-"""How a connection goes wrong, in words, below the errors that callers see."""
+"""How a connection goes wrong, in words that may be shown.
+
+These are below the errors that callers see. What a client trusted us with stays out of all words.
+"""
 
 from __future__ import annotations
+
+from acphold.mcp.servers import McpServerAcp, Server
+from acphold.schema import McpServerStdio
+
+MAX_REASON = 500
+"""Characters of a reason; some servers answer with whole pages."""
+
+HIDDEN = "***"
+"""What stands in the place of a secret."""
+
+SHORTEST = 4
+"""Characters of a value that is kept out; `1` and `yes` are no secrets, and stand everywhere."""
+
+SHORTEST_PART = 8
+"""The same for one word of a value: of `Bearer abc…` the second alone may be told."""
 
 
 class FaultError(Exception):
@@ -26,3 +44,39 @@ class AnswerError(Exception):
 
 class BadResultError(Exception):
     """The server answered, but not with the shape that MCP gives this result."""
+
+
+class Redaction:
+    """Replaces the values of a server's `env` or `headers`, and of its address, in texts."""
+
+    def __init__(self, server: Server) -> None:
+        values = [value.strip() for value in _values(server)]
+        parts = {part for value in values for part in value.split() if len(part) >= SHORTEST_PART}
+        secrets = {value for value in values if len(value) >= SHORTEST} | parts
+        # The longest first: a short one may be a part of it.
+        self._secrets = sorted(secrets, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """`text` with HIDDEN for each secret in it."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def one_line(self, text: str, limit: int = 200) -> str:
+        """`text` without secrets and line breaks, of at most `limit` characters."""
+        clean = " ".join(self(text).split())
+        return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def _values(server: Server) -> list[str]:
+    match server:
+        case McpServerAcp():
+            return []
+        case McpServerStdio():
+            return [variable.value for variable in server.env]
+    from urllib.parse import parse_qsl, urlsplit  # here: most sessions name no server
+
+    address = urlsplit(server.url)
+    in_address = [address.password or "", *(value for _, value in parse_qsl(address.query))]
+    secrets = [value for value in in_address if len(value) >= SHORTEST_PART]
+    return secrets + [header.value for header in server.headers]

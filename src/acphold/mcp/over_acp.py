@@ -1,103 +1,109 @@
-"""The two streams of messages that the SDK wants, over ACP. UNSTABLE, see `mcp.channel`.
+"""MCP over ACP, on the agent's side: requests to servers that the client provides itself.
 
-Needs the SDK: imported only after `loading.load_sdk`.
+UNSTABLE: of the draft in which a request is `mcp/message` towards the client, with the `serverId`
+that the client named and a `requestId` of ours, and what the server says meanwhile is a
+notification of the same name and ids. Source: ACP v1, unstable schema, MessageMcpRequest,
+MessageMcpResponse and MessageMcpNotification.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import itertools
+from collections.abc import Awaitable, Callable
 
-import anyio
-from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INTERNAL_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-)
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
-from acphold.mcp.channel import Channel, InnerError
+from acphold.errors import METHOD_NOT_FOUND, AcpholdError
 from acphold.mcp.faults import FaultError, LostError
-from acphold.mcp.guarding import MARK, REFUSED
-from acphold.mcp.servers import McpServerAcp
-from acphold.mcp.streams import Arriving, Leaving, Reading, Wire, Writing, pumped
+from acphold.mcp.servers import MCP_MESSAGE
+
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""Asks the client an ACP method; params and result are JSON bytes; raises AcpholdError."""
+
+Hear = Callable[[str, dict[str, object] | None], None]
+"""Gets the method and the params of what a server says for one request."""
 
 
-class AcpWire(Wire):
-    """Each request is one of ACP, which a task waits for; a client that fails one ends it all.
+class InnerError(Struct):
+    """The MCP error of a server, as it came."""
 
-    The draft has no message for a notification to the server, nor for a request of it. So only
-    `notifications/cancelled` has an effect, which is to cancel the request over ACP.
-    """
+    code: int
+    message: str
+    data: object = None
 
-    def __init__(self, server: McpServerAcp, channel: Channel, over: asyncio.Event) -> None:
-        super().__init__(over)
-        self._server = server
-        self._channel = channel
-        self._asking: dict[object, asyncio.Task[None]] = {}
-        # What came, in the order of the wire: a report stays before the answer it belongs to.
-        self._came: asyncio.Queue[SessionMessage] = asyncio.Queue()
 
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[tuple[Reading, Writing]]:
+class Channel:
+    """The way to all servers of one client; every request has an id of its own on it."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._ids = itertools.count(1)
+        self._active: dict[tuple[str, str], Hear] = {}
+
+    async def request(
+        self, server_id: str, method: str, params: dict[str, object] | None, hear: Hear
+    ) -> dict[str, object] | InnerError:
+        """What the server answers; `hear` gets what it says before that, in order.
+
+        Cancelling it cancels the request at the client. Raises LostError when the client cannot
+        pass it on, FaultError when what comes is no MCP.
+        """
+        request_id = str(next(self._ids))
+        message: dict[str, object] = {
+            "serverId": server_id,
+            "requestId": request_id,
+            "method": method,
+        }
+        if params is not None:
+            message["params"] = params
+        self._active[server_id, request_id] = hear
         try:
-            async with pumped(self._read, self._write) as streams:
-                yield streams
+            raw = await self._ask(MCP_MESSAGE, msgspec.json.encode(message))
+        except AcpholdError as exc:
+            raise LostError(_words(exc)) from None
         finally:
-            for task in (asking := tuple(self._asking.values())):
-                task.cancel()
-            if asking:
-                with anyio.CancelScope(shield=True):
-                    await asyncio.wait(asking)
+            del self._active[server_id, request_id]
+        return _outcome(raw)
 
-    async def _read(self, arriving: Arriving) -> None:
-        while True:
-            await arriving.send(await self._came.get())
-
-    async def _write(self, leaving: Leaving) -> None:
-        async for sent in leaving:
-            match sent.message:
-                case JSONRPCRequest() as request:
-                    task = asyncio.create_task(self._ask(request), name=f"mcp {request.method}")
-                    self._asking[request.id] = task
-                case JSONRPCNotification(method="notifications/cancelled", params=dict() as told):
-                    if (asked := self._asking.get(told.get("requestId"))) is not None:
-                        asked.cancel()
-
-    async def _ask(self, request: JSONRPCRequest) -> None:
+    def hear(self, params: bytes) -> bool:
+        """Take an `mcp/message` notification of the client; whether a request waits for it."""
         try:
-            outcome = await self._channel.request(
-                self._server.server_id, request.method, request.params, self._hear
-            )
-        except LostError as exc:
-            self._break(str(exc))
-        except FaultError as exc:
-            # Not the server's own word: MARK tells that to whoever waits.
-            fault = ErrorData(code=INTERNAL_ERROR, message=str(exc), data={MARK: REFUSED})
-            self._take(JSONRPCError(jsonrpc="2.0", id=request.id, error=fault))
-        else:
-            self._take(_answer(request, outcome))
-        finally:
-            del self._asking[request.id]
-
-    def _hear(self, method: str, params: dict[str, object] | None) -> None:
-        if params is None:
-            self._take(JSONRPCNotification(jsonrpc="2.0", method=method))
-        else:
-            self._take(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
-
-    def _take(self, message: JSONRPCResponse | JSONRPCError | JSONRPCNotification) -> None:
-        self._came.put_nowait(SessionMessage(message))
+            said = msgspec.json.decode(params or b"{}", type=_Notification)
+        except msgspec.MsgspecError:
+            return False
+        hear = self._active.get((said.server_id, said.request_id))
+        if hear is None:
+            return False  # it came behind the answer, or is about nothing of ours
+        hear(said.method, said.params)
+        return True
 
 
-def _answer(
-    request: JSONRPCRequest, outcome: dict[str, object] | InnerError
-) -> JSONRPCResponse | JSONRPCError:
-    if isinstance(outcome, InnerError):
-        error = ErrorData(code=outcome.code, message=outcome.message, data=outcome.data)
-        return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
-    return JSONRPCResponse(jsonrpc="2.0", id=request.id, result=outcome)
+class _Notification(Struct, rename="camel"):
+    server_id: str
+    request_id: str
+    method: str
+    params: dict[str, object] | None = None
+
+
+class _Answer(Struct):
+    result: msgspec.Raw | UnsetType = UNSET
+    error: msgspec.Raw | UnsetType = UNSET
+
+
+def _outcome(raw: bytes) -> dict[str, object] | InnerError:
+    try:
+        answer = msgspec.json.decode(raw, type=_Answer)
+        if answer.result is not UNSET:  # preferred if both are there
+            return msgspec.json.decode(answer.result, type=dict[str, object])
+        if answer.error is not UNSET:
+            return msgspec.json.decode(answer.error, type=InnerError)
+    except msgspec.MsgspecError as exc:
+        raise FaultError(f"its answer is not MCP: {exc}") from None
+    raise FaultError(f"its client answered `{MCP_MESSAGE}` with neither `result` nor `error`")
+
+
+def _words(error: AcpholdError) -> str:
+    if error.code == METHOD_NOT_FOUND:
+        return f"its client does not know `{MCP_MESSAGE}`"
+    return f"its client does not pass `{MCP_MESSAGE}` on: {error}"

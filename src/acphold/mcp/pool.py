@@ -9,13 +9,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from acphold.errors import McpConnectError, McpError
-from acphold.mcp.connection import DEADLINE, Connection
-from acphold.mcp.reconnecting import Failed, Lost, Ready
+from acphold.mcp.mcp_connection import Connection
+from acphold.mcp.upkeep import Failed, Lost, Ready
 
 if TYPE_CHECKING:
-    from acphold.mcp.channel import Channel
-    from acphold.mcp.facing import Facing
-    from acphold.mcp.results import Prompt, Tool
+    from acphold.mcp.offers import OurSide, Prompt, Tool
     from acphold.mcp.servers import Server
 
 T = TypeVar("T")
@@ -35,33 +33,21 @@ OnChange = Callable[[str, str], None]
 class Servers:
     """The servers of one session, by name; nothing begins before `start`, or their first use.
 
-    `cwd` is the session's, and the working directory of their programs; `deadline` in seconds.
-    `channel` leads to those over ACP.
+    A session that is loaded with other servers gets another of these.
     """
 
     def __init__(
         self,
         servers: Sequence[Server],
+        ours: OurSide,
         *,
-        cwd: str,
-        facing: Facing,
-        deadline: float = DEADLINE,
         on_failure: OnFailure | None = None,
         on_change: OnChange | None = None,
-        channel: Channel | None = None,
     ) -> None:
         self._on_failure = on_failure
         self._on_change = on_change
         self._connections = {
-            server.name: Connection(
-                server,
-                cwd=cwd,
-                facing=facing,
-                deadline=deadline,
-                on_failure=self._failed,
-                on_change=self._changed,
-                channel=channel,
-            )
+            server.name: Connection(server, ours, on_failure=self._failed, on_change=self._changed)
             for server in servers
         }
         self._opening: set[asyncio.Task[None]] = set()
@@ -113,9 +99,13 @@ class Servers:
         await asyncio.gather(*(connection.aclose() for connection in self))
 
     async def _open_all(self) -> None:
-        for connection in self:
-            connection.start()
-            await asyncio.sleep(0)  # one program at a time: others have their turn between
+        launched = asyncio.Event()
+        try:
+            for connection in self:
+                connection.start(launched)
+                await asyncio.sleep(0)  # one program at a time: others have their turn between
+        finally:
+            launched.set()
         await self.tools()  # kept by the connections, for whoever asks next
 
     async def _from_all(

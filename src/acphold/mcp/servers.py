@@ -24,6 +24,9 @@ from acphold.schema import (
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import items, members, splice
 
+MCP_MESSAGE = "mcp/message"
+"""The ACP method, both ways, that MCP over ACP travels in. UNSTABLE: not in the stable schema."""
+
 
 class McpServerAcp(Extensible, frozen=True, tag="acp", tag_field="type"):
     """A server that the client provides itself, over ACP. UNSTABLE: not in the stable schema."""

@@ -1,14 +1,14 @@
 """The two streams of messages that the SDK wants of a connection, over each kind of transport.
 
-Needs the SDK: imported only after `loading.load_sdk`.
+Needs the SDK: imported only after `upkeep.load_sdk`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, assert_never
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 
 import anyio
 import httpx2
@@ -16,52 +16,67 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 
 from acphold.errors import ConnectionLostError
-from acphold.mcp.faults import FaultError
-from acphold.mcp.guarding import MARK, GuardedClient, shown
-from acphold.mcp.program import MAX_LINE, Program
-from acphold.mcp.servers import McpServerAcp, Server
-from acphold.schema import McpServerHttp, McpServerSse, McpServerStdio
-
-if TYPE_CHECKING:
-    from acphold.mcp.channel import Channel
+from acphold.mcp.faults import FaultError, LostError
+from acphold.mcp.http_client import GuardedClient, shown
+from acphold.mcp.messages import MARK, MessageLines, UnreadableError, decoded, encoded, failure
+from acphold.mcp.over_acp import Channel, InnerError
+from acphold.mcp.servers import McpServerAcp
+from acphold.mcp.stdio_server import StdioServer
+from acphold.rpc import MAX_MESSAGE
+from acphold.schema import McpServerHttp, McpServerSse
 
 Reading = MemoryObjectReceiveStream[SessionMessage | Exception]
-Arriving = MemoryObjectSendStream[SessionMessage | Exception]
 Writing = MemoryObjectSendStream[SessionMessage]
-Leaving = MemoryObjectReceiveStream[SessionMessage]
 
-POST_SECONDS = 30.0
-"""How long an SSE server may take to accept a message; its answer comes on the event stream."""
-
-
-def encoded(message: SessionMessage) -> bytes:
-    """The JSON of a message, on one line."""
-    return message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-
-
-def decoded(line: bytes | str) -> SessionMessage:
-    """The message in a line of JSON; raises ValueError."""
-    return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+TAKE_SECONDS = 30.0
+"""How long a server may take to accept one message. It covers a slow one with a long message; one
+that never reads is given up, before what waits to be sent takes all memory."""
 
 
 class Wire:
     """A connection below MCP: `async with wire.open() as (read, write)`.
 
     `over` is set when it is of no more use, and `fault` is the reason then. `on_gap` is called
-    when what the server said of its own until now may have been lost.
+    when what the server said of its own until now may have been lost. Each transport is a subclass
+    with `_connected`, `_read` and `_send`.
     """
 
     def __init__(self, over: asyncio.Event) -> None:
         self.over = over
-        self.on_gap: Callable[[], None] = _nothing
+        self.on_gap: Callable[[], None] = lambda: None
         self._fault: str | None = None
 
-    def open(self) -> AbstractAsyncContextManager[tuple[Reading, Writing]]:
-        """Both streams, for the block; nothing of it waits for the server."""
-        raise NotImplementedError
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[Reading, Writing]]:
+        """Both streams, for the block; nothing of it waits for the server.
+
+        Writing never waits either: the SDK starts the clock of a call only when its message was
+        taken, and cancels it with one more message, so that both would wait for the server.
+        """
+        arriving, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        writing, leaving = anyio.create_memory_object_stream[SessionMessage](math.inf)
+        self._arriving = arriving
+        async with self._connected():
+            # Plain tasks: they belong to no cancel scope, and can be ended from wherever we are.
+            tasks = [asyncio.create_task(self._fill()), asyncio.create_task(self._empty(leaving))]
+            try:
+                yield reading, writing
+            finally:
+                for task in tasks:
+                    task.cancel()
+                for stream in (arriving, reading, writing, leaving):
+                    stream.close()
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait(tasks)
 
     async def fault(self, otherwise: str) -> str:
         """Why it is over, in words, else `otherwise`."""
@@ -70,45 +85,81 @@ class Wire:
     def heard(self) -> None:
         """Take note that the server speaks MCP."""
 
+    def _connected(self) -> AbstractAsyncContextManager[object]:
+        """What has to be open meanwhile."""
+        return nullcontext()
+
+    async def _read(self) -> None:
+        """Let arrive what the server says, until it is over."""
+        raise NotImplementedError
+
+    async def _send(self, message: SessionMessage, line: bytes) -> None:
+        """Bring `message`, whose JSON is `line`, to the server; FaultError if that is over."""
+        raise NotImplementedError
+
     def _break(self, fault: str) -> None:
         self._fault = self._fault or fault
         self.over.set()
 
+    async def _fill(self) -> None:
+        async with self._arriving:
+            with suppress(anyio.BrokenResourceError):  # nobody reads any more
+                await self._read()
 
-class ProgramWire(Wire):
+    async def _empty(self, leaving: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        try:
+            async for message in leaving:
+                try:
+                    await self._send(message, encoded(message))
+                except ValueError as exc:  # too deep, or half of a surrogate pair
+                    await self._refuse(message, f"what is asked cannot be sent: {exc}")
+        except TimeoutError:
+            self._break(f"it took no message for {TAKE_SECONDS:g} s")
+        except (FaultError, anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
+            self._break(str(exc) or "the connection was closed")
+
+    async def _arrive(self, found: SessionMessage | UnreadableError) -> None:
+        """Hand on a message; for an answer that cannot be read, its call is failed."""
+        if isinstance(found, SessionMessage):
+            await self._arriving.send(found)
+        elif found.id is not None and not found.asks:
+            await self._arriving.send(failure(found.id, f"its answer cannot be read: {found}"))
+
+    async def _refuse(self, message: SessionMessage, reason: str) -> None:
+        if isinstance(message.message, JSONRPCRequest):
+            await self._arriving.send(failure(message.message.id, reason))
+
+
+class StdioWire(Wire):
     """Lines on the stdin and stdout of a program that was started."""
 
-    def __init__(self, program: Program, over: asyncio.Event) -> None:
+    def __init__(self, server: StdioServer, over: asyncio.Event) -> None:
         super().__init__(over)
-        self._program = program
-
-    def open(self) -> AbstractAsyncContextManager[tuple[Reading, Writing]]:
-        return pumped(self._read, self._write)
+        self._server = server
 
     async def fault(self, otherwise: str) -> str:
-        return await self._program.fault(await super().fault(otherwise))
+        return await self._server.fault(await super().fault(otherwise))
 
     def heard(self) -> None:
-        self._program.heard()
+        self._server.heard()
 
-    async def _read(self, arriving: Arriving) -> None:
-        fault = "it closed its stdout"
+    async def _read(self) -> None:
+        lines = MessageLines()
         try:
-            async for line in self._program.lines():
-                try:
-                    message = decoded(line)
-                except ValueError:
-                    self._program.heard_noise(line)
-                else:
-                    await arriving.send(message)
+            async for line in self._server.lines():
+                for found in lines.feed(line):
+                    if isinstance(found, UnreadableError):
+                        self._server.heard_noise(found.line)
+                        await asyncio.sleep(0)  # one that floods us must not stop everybody else
+                    await self._arrive(found)
         except FaultError as exc:
-            fault = str(exc)
-        self._break(fault)
+            self._break(str(exc))
+        self._break("it closed its stdout")
 
-    async def _write(self, leaving: Leaving) -> None:
+    async def _send(self, message: SessionMessage, line: bytes) -> None:
         with suppress(ConnectionLostError):  # the reader knows more
-            async for message in leaving:
-                await self._program.send(encoded(message))
+            async with asyncio.timeout(TAKE_SECONDS):
+                await self._server.send(line)
 
 
 class HttpWire(Wire):
@@ -121,16 +172,29 @@ class HttpWire(Wire):
         self._listened = False
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[tuple[Reading, Writing]]:
+    async def _connected(self) -> AsyncIterator[None]:
         async with (
             GuardedClient(
                 self._server, connect=self._connect, on_listening=self._listening
             ) as client,
             streamable_http_client(
-                self._server.url, http_client=client, max_sse_event_size=MAX_LINE
-            ) as (read, write),
+                self._server.url, http_client=client, max_sse_event_size=MAX_MESSAGE
+            ) as (self._reading, self._writing),
         ):
-            yield read, write  # type: ignore[misc]  # of the SDK's own kind, which is as good
+            yield
+
+    async def _read(self) -> None:
+        async for item in self._reading:
+            if isinstance(item, SessionMessage):  # else something that is no message
+                await self._arrive(item)
+        self._break("the connection was closed")
+
+    async def _send(self, message: SessionMessage, line: bytes) -> None:
+        # As it is read again: the transport ends at what pydantic holds and JSON does not (NaN).
+        sent = decoded(line)
+        sent.metadata = message.metadata
+        async with asyncio.timeout(TAKE_SECONDS):
+            await self._writing.send(sent)
 
     def _listening(self) -> None:
         if not self._listened:  # only once: some servers end this stream again and again
@@ -148,42 +212,40 @@ class SseWire(Wire):
     def __init__(self, server: McpServerSse, over: asyncio.Event, connect: float) -> None:
         super().__init__(over)
         self._server = server
-        self._connect = connect
+        self._client = GuardedClient(server, connect=connect)
         self._address: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
 
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[tuple[Reading, Writing]]:
-        async with GuardedClient(self._server, connect=self._connect) as client:
-            self._client = client
-            async with pumped(self._read, self._write) as streams:
-                yield streams
+    def _connected(self) -> AbstractAsyncContextManager[object]:
+        return self._client
 
-    async def _read(self, arriving: Arriving) -> None:
-        self._arriving = arriving
+    async def _read(self) -> None:
         try:
-            await self._listen(arriving)
+            await self._listen()
         except httpx2.HTTPError as exc:  # SSEError among them
             self._break(f"its event stream broke: {exc}")
         self._break("it ended its event stream")
 
-    async def _listen(self, arriving: Arriving) -> None:
-        get = self._client.build_request(
-            "GET",
-            self._server.url,
-            headers={"accept": "text/event-stream", "cache-control": "no-store"},
-        )
+    async def _listen(self) -> None:
+        headers = {"accept": "text/event-stream", "cache-control": "no-store"}
+        get = self._client.build_request("GET", self._server.url, headers=headers)
         response = await self._client.send(get, stream=True)
         try:
             if not response.is_success:
-                return self._break(msgspec.json.decode(response.content)["error"]["message"])
-            async for event in httpx2.EventSource(response, max_event_size=MAX_LINE):
+                return self._break(_error(response).message)
+            async for event in httpx2.EventSource(response, max_event_size=MAX_MESSAGE):
                 if event.event == "endpoint":
                     self._learn_address(response.request.url, event.data)
                 elif event.event == "message" and event.data:
-                    with suppress(ValueError):
-                        await arriving.send(decoded(event.data))
+                    await self._hear(event.data.encode())
         finally:
             await response.aclose()
+
+    async def _hear(self, data: bytes) -> None:
+        try:
+            found: SessionMessage | UnreadableError = decoded(data)
+        except UnreadableError as exc:
+            found = exc
+        await self._arrive(found)
 
     def _learn_address(self, stream: httpx2.URL, data: str) -> None:
         address = stream.join(data.strip())
@@ -193,99 +255,87 @@ class SseWire(Wire):
         elif not self._address.done():
             self._address.set_result(address)
 
-    async def _write(self, leaving: Leaving) -> None:
-        async for message in leaving:
-            response = await self._post(await asyncio.shield(self._address), message)
-            if response is None:
-                return self._break(f"it took no message for {POST_SECONDS:.0f} s")
-            if not response.is_success:
-                await self._report(response, message)
-
-    async def _post(self, address: httpx2.URL, message: SessionMessage) -> httpx2.Response | None:
+    async def _send(self, message: SessionMessage, line: bytes) -> None:
+        address = await asyncio.shield(self._address)  # the deadline of connecting is on it
         headers = {"content-type": "application/json"}
-        post = self._client.build_request(
-            "POST", address, content=encoded(message), headers=headers
-        )
-        with suppress(TimeoutError):
-            async with asyncio.timeout(POST_SECONDS):
-                response = await self._client.send(post, stream=True)
-                await response.aclose()
-                return response
-        return None
-
-    async def _report(self, response: httpx2.Response, message: SessionMessage) -> None:
-        """Give the error that came for a message to whoever waits for its answer."""
-        error = ErrorData(**msgspec.json.decode(response.content)["error"])
+        post = self._client.build_request("POST", address, content=line, headers=headers)
+        async with asyncio.timeout(TAKE_SECONDS):  # its answer comes on the event stream
+            response = await self._client.send(post, stream=True)
+            await response.aclose()
+        if response.is_success:
+            return
+        error = _error(response)
         if isinstance(message.message, JSONRPCRequest):
             answer = JSONRPCError(jsonrpc="2.0", id=message.message.id, error=error)
             await self._arriving.send(SessionMessage(answer))
         if MARK in response.extensions:  # not the server's word about this message: it is gone
-            self._break(error.message)
+            raise FaultError(error.message)
 
 
-@asynccontextmanager
-async def pumped(
-    read: Callable[[Arriving], Coroutine[object, object, None]],
-    write: Callable[[Leaving], Coroutine[object, object, None]],
-) -> AsyncIterator[tuple[Reading, Writing]]:
-    """Streams for the block, filled by `read` and emptied by `write`, each in a task.
+class AcpWire(Wire):
+    """Each request is one of ACP, which a task waits for; a client that fails one ends it all.
 
-    Plain tasks: they belong to no cancel scope, so that they can be ended from wherever we are.
+    The draft has no message for a notification to the server, nor for a request of it. So only
+    `notifications/cancelled` has an effect, which is to cancel the request over ACP.
     """
-    arriving, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    writing, leaving = anyio.create_memory_object_stream[SessionMessage](0)
 
-    async def reader() -> None:
-        async with arriving:
-            with suppress(anyio.BrokenResourceError):  # nobody reads any more
-                await read(arriving)
+    def __init__(self, server: McpServerAcp, channel: Channel, over: asyncio.Event) -> None:
+        super().__init__(over)
+        self._server = server
+        self._channel = channel
+        self._asking: dict[object, asyncio.Task[None]] = {}
+        # What came, in the order of the wire: a report stays before the answer it belongs to.
+        self._came: asyncio.Queue[SessionMessage] = asyncio.Queue()
 
-    async def writer() -> None:
-        async with leaving:
-            await write(leaving)
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            for task in (asking := tuple(self._asking.values())):
+                task.cancel()
+            if asking:
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait(asking)
 
-    tasks = [asyncio.create_task(reader()), asyncio.create_task(writer())]
-    try:
-        yield reading, writing
-    finally:
-        for task in tasks:
-            task.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait(tasks)
-        for stream in (arriving, reading, writing, leaving):
-            stream.close()
+    async def _read(self) -> None:
+        while True:
+            await self._arrive(await self._came.get())
+
+    async def _send(self, message: SessionMessage, line: bytes) -> None:
+        match message.message:
+            case JSONRPCRequest() as request:
+                task = asyncio.create_task(self._ask(request), name=f"mcp {request.method}")
+                self._asking[request.id] = task
+            case JSONRPCNotification(method="notifications/cancelled", params=dict() as told):
+                if (asked := self._asking.get(told.get("requestId"))) is not None:
+                    asked.cancel()
+
+    async def _ask(self, request: JSONRPCRequest) -> None:
+        try:
+            outcome = await self._channel.request(
+                self._server.server_id, request.method, request.params, self._hear
+            )
+        except LostError as exc:
+            self._break(str(exc))
+        except FaultError as exc:
+            self._came.put_nowait(failure(request.id, str(exc)))
+        else:
+            self._came.put_nowait(SessionMessage(_answer(request, outcome)))
+        finally:
+            del self._asking[request.id]
+
+    def _hear(self, method: str, params: dict[str, object] | None) -> None:
+        said = JSONRPCNotification(jsonrpc="2.0", method=method)
+        if params is not None:
+            said = JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
+        self._came.put_nowait(SessionMessage(said))
 
 
-def _nothing() -> None:
-    pass
-
-
-def wire_to(
-    server: Server,
-    program: Program | None,
-    over: asyncio.Event,
-    connect: float,
-    channel: Channel | None = None,
-) -> Wire:
-    """The wire to `server`, whose `program` runs already if it is one; `connect` in seconds.
-
-    `channel` leads to the client, for a server that it provides itself.
-    """
-    match server:
-        case McpServerAcp():
-            from acphold.mcp.over_acp import AcpWire  # which needs what is here
-
-            assert channel is not None
-            return AcpWire(server, channel, over)
-        case McpServerHttp():
-            return HttpWire(server, over, connect)
-        case McpServerSse():
-            return SseWire(server, over, connect)
-        case McpServerStdio():
-            assert program is not None
-            return ProgramWire(program, over)
-        case _:
-            assert_never(server)
+def url_wire(server: McpServerHttp | McpServerSse, over: asyncio.Event, connect: float) -> Wire:
+    """The wire to a server that has an address; `connect` in seconds."""
+    kind = SseWire if isinstance(server, McpServerSse) else HttpWire
+    return kind(server, over, connect)  # type: ignore[arg-type]  # each gets its own kind
 
 
 def root_cause(error: BaseException) -> str:
@@ -293,3 +343,17 @@ def root_cause(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
+
+
+def _error(response: httpx2.Response) -> ErrorData:
+    """The JSON-RPC error that the guarded client makes of every failed answer."""
+    return ErrorData(**msgspec.json.decode(response.content)["error"])
+
+
+def _answer(
+    request: JSONRPCRequest, outcome: dict[str, object] | InnerError
+) -> JSONRPCResponse | JSONRPCError:
+    if isinstance(outcome, InnerError):
+        error = ErrorData(code=outcome.code, message=outcome.message, data=outcome.data)
+        return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+    return JSONRPCResponse(jsonrpc="2.0", id=request.id, result=outcome)

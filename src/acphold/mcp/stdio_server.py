@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from acphold.errors import AgentStartError, ConnectionLostError
-from acphold.mcp.faults import FaultError
-from acphold.mcp.redaction import Redaction
+from acphold.mcp.faults import FaultError, Redaction
+from acphold.rpc import MAX_MESSAGE
 from acphold.rpc.framing import LineBuffer, Oversize
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from acphold.schema import McpServerStdio
     from acphold.transports import ChildProcess
-
-MAX_LINE = 64 * 1024 * 1024
-"""Bytes of a message; a line that is longer, or never ends, ends the connection."""
 
 EXIT_SECONDS = 0.5
 """How long the end of a program may come after the end of its stdout."""
@@ -46,10 +43,10 @@ INHERITED = (
 """What a server gets of our environment; the rest, such as the keys of the agent, is not for it."""
 
 
-class Program:
+class StdioServer:
     """One run of the program of `server`, in `cwd`; `start` it, and `aclose` it in every case."""
 
-    def __init__(self, server: McpServerStdio, cwd: str, *, limit: int = MAX_LINE) -> None:
+    def __init__(self, server: McpServerStdio, cwd: str, *, limit: int = MAX_MESSAGE) -> None:
         self._server = server
         self._cwd = cwd
         self._limit = limit
@@ -59,7 +56,6 @@ class Program:
         self._first_noise = ""
         self._spoke = False
         self._silenced = False
-        self._fault: str | None = None
 
     def start(self) -> None:
         """Start it, in a process group of its own and guarded; raises FaultError."""
@@ -71,19 +67,12 @@ class Program:
         env |= {variable.name: variable.value for variable in server.env}
         if any("\0" in text for text in (server.command, *server.args, *env, *env.values())):
             raise FaultError("its command, args or env hold a NUL character")
-        if any("\0" in text for text in (server.command, *server.args, *env, *env.values())):
-            raise FaultError("its command, args or env hold a NUL character")
         try:
             launched = launch([server.command, *server.args], env=env, cwd=self._cwd)
         except AgentStartError as exc:
             raise FaultError(self._redact(str(exc))) from None
         # Its stderr is kept for error messages only: a log would keep secrets that it may tell.
         self._child = ChildProcess(launched, relay_fd=None)
-
-    @property
-    def pid(self) -> int:
-        """The number of the process and of its process group."""
-        return self._running.pid
 
     async def lines(self) -> AsyncIterator[bytes]:
         """What it writes to stdout, line by line, until it ends; raises FaultError."""
@@ -112,18 +101,17 @@ class Program:
         self._spoke = True
 
     def heard_noise(self, line: bytes) -> None:
-        """Take note of a line on stdout that is no message: a banner, a stray print."""
+        """Take note of what it wrote to stdout that is no message: a banner, a stray print."""
         self._first_noise = self._first_noise or line[:1000].decode(errors="replace")
-        self._noise += 1
+        self._noise += line.count(b"\n") + 1
 
     async def fault(self, otherwise: str) -> str:
         """Why the connection is over, as far as the program shows it, else `otherwise`."""
-        child = self._child
-        if child is None or self._fault is not None:
-            return self._fault or otherwise
+        if self._child is None:
+            return otherwise
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS if self._silenced else 0):
-                return f"it ended with {await child.wait()}{self._last_words()}"
+                return f"it ended with {await self._child.wait()}{self._last_words()}"
         return f"{otherwise}{self._remarks()}{self._last_words()}"
 
     async def aclose(self) -> None:
@@ -138,8 +126,7 @@ class Program:
         return self._child
 
     def _too_long(self) -> FaultError:
-        self._fault = f"it wrote a line of more than {self._limit // 1024} KiB to stdout"
-        return FaultError(self._fault)
+        return FaultError(f"it wrote a line of more than {self._limit // 1024} KiB to stdout")
 
     def _remarks(self) -> str:
         if not self._noise:

@@ -4,11 +4,12 @@ Left alone, the transports lose the status and WWW-Authenticate of a refusal, le
 take the whole connection down, follow redirects for long, and read answers of any size. Here each
 failure becomes a JSON-RPC error in plain words, which ends the one request it belongs to.
 
-Needs the SDK: imported only after `loading.load_sdk`.
+Needs the SDK: imported only after `upkeep.load_sdk`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import ssl
@@ -16,26 +17,33 @@ from collections.abc import Callable
 
 import httpx2
 import msgspec
-from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
+from mcp_types import (
+    CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
+    JSONRPCError,
+    JSONRPCResponse,
+    RequestId,
+)
 
-from acphold.mcp.program import MAX_LINE
-from acphold.mcp.redaction import Redaction
+from acphold.mcp.faults import Redaction
+from acphold.mcp.messages import FORGOTTEN, MARK, REFUSED, UNSENT, UnreadableError, decoded, encoded
+from acphold.rpc import MAX_MESSAGE
 from acphold.schema import McpServerHttp, McpServerSse
 
 MAX_REDIRECTS = 5
+
 WRITE_SECONDS = 30.0
+"""How long the network may take no byte of a message."""
+
+NOTICE_SECONDS = 10.0
+"""How long a server may take to accept a message that it does not answer. The SDK sends nothing
+else meanwhile, so that a server which leaves one open would hold up every call for ever."""
+
 MAX_ERROR_BODY = 64 * 1024
 """Bytes read of an answer that is an error."""
 
 LONGEST_SEGMENT = 24
 """Characters of a part of a path that is shown; what is longer may be a key."""
-
-MARK = "acphold/fault"
-"""Member of a JSON-RPC error's `data` by which our own errors are told from the server's."""
-
-REFUSED, UNSENT, FORGOTTEN = "refused", "unsent", "forgotten"
-"""Values of MARK: the one request failed, and may have done something; nobody was there to take it;
-the server knows our session no more. After the last two it can be sent again, to a new session."""
 
 
 class GuardedClient(httpx2.AsyncClient):
@@ -49,7 +57,7 @@ class GuardedClient(httpx2.AsyncClient):
         server: McpServerHttp | McpServerSse,
         *,
         connect: float,
-        limit: int = MAX_LINE,
+        limit: int = MAX_MESSAGE,
         on_listening: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(
@@ -60,13 +68,20 @@ class GuardedClient(httpx2.AsyncClient):
         self._redact = Redaction(server)
         self._limit = limit
         self._on_listening = on_listening
+        # Of SSE the answers come on the event stream, and what a POST brings does not matter.
+        self._answers = isinstance(server, McpServerHttp)
 
     async def send(
         self, request: httpx2.Request, *, stream: bool = False, **options: object
     ) -> httpx2.Response:
         """The answer to `request`, or one that we made up; raises nothing of its own."""
+        asked = _asked(request)
+        wait = NOTICE_SECONDS if request.method == "POST" and asked is None else None
         try:
-            return await self._judged(request, await self._followed(request))
+            async with asyncio.timeout(wait):
+                return await self._judged(request, asked, await self._followed(request))
+        except TimeoutError:
+            return self._failure(request, f"it took no message for {wait:g} s", REFUSED)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as exc:
             return self._failure(request, f"cannot connect: {self._why(exc)}", UNSENT)
         except httpx2.HTTPError as exc:
@@ -86,7 +101,9 @@ class GuardedClient(httpx2.AsyncClient):
             request = follow
         return self._failure(request, "it redirects without end", REFUSED)
 
-    async def _judged(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _judged(
+        self, request: httpx2.Request, asked: RequestId | None, response: httpx2.Response
+    ) -> httpx2.Response:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if request.method == "GET" and kind == "text/event-stream" and self._on_listening:
             self._on_listening()
@@ -97,15 +114,28 @@ class GuardedClient(httpx2.AsyncClient):
             reason = f"it answered with more than {self._limit // 1024} KiB"
             return self._failure(request, reason, REFUSED)
         if response.is_success:
-            if not _is_json(body):
-                return self._failure(request, "its answer is not JSON", REFUSED)
-            return _rebuilt(response, body)
+            return self._answered(request, asked, _rebuilt(response, body))
         code = _error_code(body)
         if _session_is_gone(request, response.status_code, code, body):
             return self._failure(request, "it has forgotten the session", FORGOTTEN)
         if code is not None:
             return _rebuilt(response, body)
         return self._failure(request, self._refusal(response), REFUSED)
+
+    def _answered(
+        self, request: httpx2.Request, asked: RequestId | None, response: httpx2.Response
+    ) -> httpx2.Response:
+        """The JSON that answers request `asked`, whatever `id` it bears: the call must not wait."""
+        if asked is None or not self._answers:
+            return response
+        try:
+            answer = decoded(response.content)
+        except UnreadableError as exc:
+            return self._failure(request, f"its answer cannot be read: {exc}", REFUSED)
+        if not isinstance(answer.message, JSONRPCResponse | JSONRPCError):
+            return self._failure(request, "its answer is a message of another kind", REFUSED)
+        answer.message.id = asked
+        return _rebuilt(response, encoded(answer))
 
     async def _body(self, response: httpx2.Response) -> bytes | None:
         """All of it; None if it is over the limit, and of an error only the beginning."""
@@ -185,20 +215,27 @@ def _session_is_gone(request: httpx2.Request, status: int, code: int | None, bod
     return status == 400 and b"session id" in body.lower()
 
 
-def _is_json(body: bytes) -> bool:
-    try:
-        msgspec.json.decode(body, type=msgspec.Raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
-    return True
+def _asked(request: httpx2.Request) -> RequestId | None:
+    """The id under which somebody waits for what `request` brings."""
+    if request.method != "POST":
+        return None
+    ours = msgspec.json.decode(request.content, type=_Ours)
+    return None if ours.method is None else ours.id
 
 
 def _error_code(body: bytes) -> int | None:
     """The code of the JSON-RPC error that `body` is, or None."""
     try:
         return msgspec.json.decode(body, type=_ErrorAnswer).error.code
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+class _Ours(msgspec.Struct):
+    """A message of ours; what has no method is an answer, and what has no id asks nothing."""
+
+    id: int | str | None = None
+    method: str | None = None
 
 
 class _ErrorBody(msgspec.Struct):

@@ -1,37 +1,56 @@
-"""A connection that is made again when it was lost: its states, and the task that owns it."""
+"""One connection that is kept up: its states, and the task that owns it.
+
+    state         event                                       next
+    Idle          it is used                                  Connecting
+    Connecting    the server has introduced itself            Ready
+    Connecting    it has not, and will not                    Failed
+    Ready         the connection has ended                    Lost
+    Failed, Lost  it is used again                            Connecting
+    any           it is closed                                Closed
+
+The MCP SDK is imported when the first session names a server, in a thread: the import takes half a
+second and 50 MB, which nobody pays who names no server.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
 from acphold.errors import McpAnswerError, McpConnectError, McpError, McpLostError
-from acphold.mcp.faults import AnswerError, FaultError, LostError, UnsentError
-from acphold.mcp.loading import load_sdk
-from acphold.mcp.program import Program
-from acphold.mcp.redaction import Redaction
+from acphold.mcp.faults import (
+    MAX_REASON,
+    AnswerError,
+    FaultError,
+    LostError,
+    Redaction,
+    UnsentError,
+)
 from acphold.mcp.servers import McpServerAcp
+from acphold.mcp.stdio_server import StdioServer
 from acphold.schema import McpServerStdio
 
 if TYPE_CHECKING:
-    from acphold.mcp.channel import Channel
-    from acphold.mcp.facing import Facing
-    from acphold.mcp.linking import Link
-    from acphold.mcp.results import Progress
+    from acphold.mcp.link import Link
+    from acphold.mcp.offers import OurSide, Progress
     from acphold.mcp.servers import Server
+    from acphold.mcp.streams import Wire
 
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
 """After this long, closing waits for a server no more."""
 
-
-MAX_REASON = 500
-"""Characters of a reason; some servers answer with whole pages."""
+NOISY = ("mcp", "client", "httpx2", "httpcore2")
+"""Loggers of the SDK and of its HTTP client. They tell whole messages, addresses with the keys in
+them, and a traceback for each line that is no JSON. What matters of it is told as an error."""
 
 
 class Idle(Struct, frozen=True):
@@ -53,13 +72,13 @@ class Ready(Struct, frozen=True, eq=False):
 
 
 class Failed(Struct, frozen=True):
-    """It could not be connected to; it is tried again when it is next used."""
+    """It could not be connected to."""
 
     error: str
 
 
 class Lost(Struct, frozen=True):
-    """It was ready and went away; it is connected to again when it is next used."""
+    """It was ready and went away."""
 
     error: str
 
@@ -71,33 +90,16 @@ class Closed(Struct, frozen=True):
 State = Idle | Connecting | Ready | Failed | Lost | Closed
 
 
-class Reconnecting:
+class Upkeep:
     """The way to one server: at most one connection at a time, each owned by a task of its own.
 
-    `cwd` is where its program starts; `deadline` is in seconds. `on_failure` is told once when the
-    server cannot be connected to, and again only after it could be; `on_change` what the server
-    lists anew: `tools`, `resources`, `prompts`. `channel` leads to a server over ACP.
+    Whoever inherits from it is told of failures and changes.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        *,
-        cwd: str,
-        facing: Facing,
-        deadline: float,
-        on_failure: Callable[[], None],
-        on_change: Callable[[str], None],
-        channel: Channel | None = None,
-    ) -> None:
+    def __init__(self, server: Server, ours: OurSide) -> None:
         self.name = server.name
         self._server = server
-        self._cwd = cwd
-        self._facing = facing
-        self._deadline = deadline
-        self._on_failure = on_failure
-        self._on_change = on_change
-        self._channel = channel
+        self._ours = ours
         self._redact = Redaction(server)
         self._state: State = Idle()
         self._settled = asyncio.Event()
@@ -118,13 +120,16 @@ class Reconnecting:
             case _:
                 return None
 
-    def start(self) -> None:
-        """Begin to connect, unless it is connected or on the way."""
+    def start(self, launched: asyncio.Event | None = None) -> None:
+        """Begin to connect, unless it is connected or on the way.
+
+        The SDK is not imported before `launched`: the import would slow down the start of programs.
+        """
         if not isinstance(self._state, Idle | Failed | Lost):
             return
         outcome = asyncio.get_running_loop().create_future()
         self._state = mine = Connecting(asyncio.Event(), outcome)
-        owner = asyncio.create_task(self._own(mine), name=f"mcp {self.name}")
+        owner = asyncio.create_task(self._own(mine, launched), name=f"mcp {self.name}")
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)
         # Cancelled after all, with the whole event loop say: nobody shall wait in vain.
@@ -137,8 +142,8 @@ class Reconnecting:
         await self._settled.wait()
         return isinstance(self._state, Ready)
 
-    async def link(self) -> Link:
-        """The link, connecting if there is none; raises McpConnectError."""
+    async def ready(self) -> Link:
+        """Wait until the server can be asked, trying once more if it failed; McpConnectError."""
         self.start()
         state = self._state
         if isinstance(state, Connecting):
@@ -162,9 +167,9 @@ class Reconnecting:
         seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> dict[str, object]:
-        """The result of a request; raises McpError."""
+        """The result of a request, in time as `Link.request` has it; raises McpError."""
         for last in (False, True):
-            link = await self.link()
+            link = await self.ready()
             try:
                 return await link.request(method, params, seconds=seconds, on_progress=on_progress)
             except UnsentError as exc:
@@ -181,34 +186,40 @@ class Reconnecting:
                 reason = self._redact(exc.message)
                 raise McpAnswerError(self.name, reason, exc.code) from None
             except TimeoutError:
-                reason = f"it gave no answer to `{method}` for {seconds:g} s"
+                waited = "a long time without progress" if seconds is None else f"{seconds:g} s"
+                reason = f"it gave no answer to `{method}` for {waited}"
                 raise McpAnswerError(self.name, reason) from None
         raise AssertionError("the second turn returns or raises")
 
     async def aclose(self) -> None:
         """End the connection, its program and all that it started; bounded, may be called again."""
-        self._end()
-        if self._owners:
-            _, late = await asyncio.wait(self._owners, timeout=CLOSE_SECONDS)
-            for owner in late:
-                log.error("MCP server %r does not end", self.name)
-                owner.cancel()
-
-    def _end(self) -> None:
         state, self._state = self._state, Closed()
         self._settled.set()
         if isinstance(state, Connecting | Ready):
             state.over.set()
         if isinstance(state, Connecting) and not state.link.done():
             state.link.set_result(None)
+        if self._owners:
+            _, late = await asyncio.wait(self._owners, timeout=CLOSE_SECONDS)
+            for owner in late:
+                log.error("MCP server %r does not end", self.name)
+                owner.cancel()
 
-    async def _own(self, mine: Connecting) -> None:
+    def _failed(self) -> None:
+        """It cannot be connected to; called once, and again only after it could be."""
+
+    def _changed(self, what: str) -> None:
+        """The server lists other `what` than before: `tools`, `resources` or `prompts`."""
+
+    async def _own(self, mine: Connecting, launched: asyncio.Event | None) -> None:
         """Hold one connection from its beginning to its end: a task, which nobody cancels."""
         program = None
         try:
             if isinstance(self._server, McpServerStdio):
-                program = Program(self._server, self._cwd)
+                program = StdioServer(self._server, self._ours.cwd)
                 program.start()  # it starts while the SDK is imported
+            if launched is not None:
+                await launched.wait()
             await load_sdk()
             if not mine.over.is_set():
                 await self._keep(mine, program)
@@ -220,22 +231,31 @@ class Reconnecting:
             if program is not None:
                 await program.aclose()
 
-    async def _keep(self, mine: Connecting, program: Program | None) -> None:
-        from acphold.mcp.linking import keep_link
-        from acphold.mcp.streams import wire_to
+    async def _keep(self, mine: Connecting, program: StdioServer | None) -> None:
+        from acphold.mcp.link import keep_link
 
-        facing = self._facing
+        ours = self._ours
         if isinstance(self._server, McpServerAcp):  # it has no way to ask us anything
-            facing = structs.replace(facing, roots=(), sampling=None, elicitation=None)
+            ours = structs.replace(ours, roots=(), sampling=None, elicitation=None)
         await keep_link(
-            wire_to(self._server, program, mine.over, self._deadline, self._channel),
-            facing,
+            self._wire(program, mine.over),
+            ours,
             self.name,
-            seconds=self._deadline,
             up=lambda link: self._up(mine, link),
             down=lambda reason: self._down(mine, reason),
-            changed=self._on_change,
+            changed=self._changed,
         )
+
+    def _wire(self, program: StdioServer | None, over: asyncio.Event) -> Wire:
+        from acphold.mcp.streams import AcpWire, StdioWire, url_wire
+
+        if isinstance(self._server, McpServerAcp):
+            assert self._ours.channel is not None
+            return AcpWire(self._server, self._ours.channel, over)
+        if isinstance(self._server, McpServerStdio):
+            assert program is not None
+            return StdioWire(program, over)
+        return url_wire(self._server, over, self._ours.deadline)
 
     def _up(self, mine: Connecting, link: Link) -> None:
         if self._state is not mine:
@@ -258,10 +278,7 @@ class Reconnecting:
         self._settled.set()
         if isinstance(self._state, Failed) and not self._told:
             self._told = True
-            self._on_failure()
-
-    def _words(self, reason: str) -> str:
-        return self._redact.one_line(reason, MAX_REASON)
+            self._failed()
 
     def _drop(self, link: Link, reason: str) -> None:
         """Let the next request connect again, before the owner has noticed the end."""
@@ -269,3 +286,38 @@ class Reconnecting:
             self._state.over.set()
             self._state = Lost(self._words(reason))
             log.warning("%s", self.error)
+
+    def _words(self, reason: str) -> str:
+        return self._redact.one_line(reason, MAX_REASON)
+
+
+_import: Future[None] | None = None
+
+
+async def load_sdk() -> None:
+    """After this, importing `acphold.mcp.link` costs nothing; FaultError without the SDK."""
+    global _import
+    if _import is None or (_import.done() and _import.exception() is not None):
+        _import = Future()
+        _import.set_running_or_notify_cancel()  # no waiter that is cancelled cancels it for all
+        threading.Thread(target=_load, args=(_import,), name="import mcp").start()
+    if not _import.done():
+        await asyncio.wrap_future(_import)
+    elif (error := _import.exception()) is not None:
+        raise error
+
+
+def _load(done: Future[None]) -> None:
+    try:
+        for name in NOISY:
+            logger = logging.getLogger(name)
+            if logger.level == logging.NOTSET:  # else somebody asked for it
+                logger.setLevel(logging.CRITICAL)
+        import_module("acphold.mcp.link")
+    except ImportError as exc:
+        reason = f"MCP servers need the package `mcp`: pip install 'mcp>=2.3,<3' ({exc})"
+        done.set_exception(FaultError(reason))
+    except BaseException as exc:
+        done.set_exception(exc)
+    else:
+        done.set_result(None)

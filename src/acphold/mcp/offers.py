@@ -1,17 +1,20 @@
-"""What MCP servers offer and answer, as types. Read leniently: one bad item costs only itself.
+"""What MCP servers offer and answer, and what they get of us, as types.
 
-Source: MCP 2025-11-25, schema. Content blocks are those of ACP, which took them from MCP.
+Read leniently: one bad item costs only itself. Source: MCP 2025-11-25, schema. Content blocks are
+those of ACP, which took them from MCP.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.mcp.faults import BadResultError
+from acphold.mcp.over_acp import Channel
 from acphold.schema import (
     BlobResourceContents,
     ContentBlock,
@@ -23,6 +26,32 @@ from acphold.schema import (
 )
 
 T = TypeVar("T", bound=Struct)
+
+Answerer: TypeAlias = Callable[[str, dict[str, object]], Awaitable[dict[str, object]]]
+"""Answers a request of a server: gets the server's name and the params, returns the result, both as
+MCP has them. What it raises becomes an error that the server gets."""
+
+MEDIA = ("data", "blob")
+"""Members of content that hold the bytes of an image, a sound or a file."""
+
+
+class OurSide(Struct, frozen=True, kw_only=True):
+    """Our side of all connections of a session: what servers get to see of us, and may ask.
+
+    `cwd` is where their programs start; the roots are absolute paths. What has no answerer is not
+    offered, and refused when asked; so are roots when there are none. `name` and `version` say who
+    we are. A server has `deadline` seconds to answer `initialize`, and again to list what it has.
+    `channel` leads to the servers over ACP.
+    """
+
+    cwd: str
+    roots: tuple[str, ...] = ()
+    name: str = "acphold"
+    version: str = ""
+    sampling: Answerer | None = None
+    elicitation: Answerer | None = None
+    deadline: float = 10.0
+    channel: Channel | None = None
 
 
 class Offer(Struct, frozen=True, rename="camel", kw_only=True):
@@ -95,6 +124,14 @@ class CallResult(Struct, frozen=True):
     def text(self) -> str:
         """The texts of the content, embedded ones included, a line break between two."""
         return "\n".join(text for block in self.content if (text := _text_of(block)) is not None)
+
+    @property
+    def output(self) -> dict[str, object]:
+        """`raw` without the bytes of images, sounds and files, which `content` holds already."""
+        items = self.raw.get("content")
+        if not isinstance(items, list):
+            return self.raw
+        return {**self.raw, "content": [_without_media(item) for item in items]}
 
 
 class Progress(Struct, frozen=True):
@@ -180,6 +217,13 @@ def _blocks(content: object) -> tuple[ContentBlock, ...]:
         return decode_blocks(msgspec.json.encode(content)).value
     except InvalidParamsError as exc:
         raise BadResultError(f"content: {exc}") from None
+
+
+def _without_media(item: object) -> object:
+    if not isinstance(item, dict):
+        return item
+    slim = {name: value for name, value in item.items() if name not in MEDIA}
+    return {**slim, "resource": _without_media(slim["resource"])} if "resource" in slim else slim
 
 
 def _text_of(block: ContentBlock) -> str | None:

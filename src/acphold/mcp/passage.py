@@ -30,21 +30,22 @@ from mcp_types import (
 )
 
 from acphold.errors import ConnectionLostError
-from acphold.mcp.connection import DEADLINE
-from acphold.mcp.guarding import FORGOTTEN, MARK
-from acphold.mcp.program import MAX_LINE
-from acphold.mcp.redaction import Redaction
-from acphold.mcp.streams import Reading, Writing, decoded, encoded, root_cause, wire_to
-from acphold.rpc import Transport
+from acphold.mcp.faults import Redaction
+from acphold.mcp.messages import FORGOTTEN, UnreadableError, decoded, encoded, fault_mark
+from acphold.mcp.streams import Reading, Writing, root_cause, url_wire
+from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.rpc.framing import LineBuffer, Oversize
 from acphold.schema import McpServerHttp, McpServerSse
 
 log = logging.getLogger(__name__)
 
+CONNECT_SECONDS = 10.0
+"""How long it may take to reach the server."""
+
 
 async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int:
     """Pass messages on until the client ends (0), or the server is lost (1); closes `client`."""
-    wire = wire_to(server, None, asyncio.Event(), DEADLINE)
+    wire = url_wire(server, asyncio.Event(), CONNECT_SECONDS)
     passing = _Passing(client)
     lost = "the connection was closed"
     try:
@@ -91,13 +92,17 @@ class _Passing:
         await self._client.aclose()
 
     async def _up(self, write: Writing) -> None:
-        buffer = LineBuffer(MAX_LINE)
+        buffer = LineBuffer(MAX_MESSAGE)
         while chunk := await self._client.receive():
             for line in buffer.feed(chunk):
+                if isinstance(line, Oversize):
+                    reason = f"the message is longer than {MAX_MESSAGE} bytes"
+                    self._refuse(None, PARSE_ERROR, reason)
+                    continue
                 try:
-                    message = decoded(line if isinstance(line, bytes) else b"")
-                except ValueError:
-                    self._refuse(None, PARSE_ERROR, _complaint(line))
+                    message = decoded(line)
+                except UnreadableError as exc:
+                    self._refuse(exc.id if exc.asks else None, PARSE_ERROR, str(exc))
                 else:
                     await write.send(self._noted(message))
 
@@ -154,12 +159,4 @@ class _Passing:
 
 def _is_forgotten(message: SessionMessage) -> bool:
     inner = message.message
-    if not isinstance(inner, JSONRPCError) or not isinstance(inner.error.data, dict):
-        return False
-    return inner.error.data.get(MARK) == FORGOTTEN
-
-
-def _complaint(line: bytes | Oversize) -> str:
-    if isinstance(line, Oversize):
-        return f"the message is longer than {MAX_LINE} bytes"
-    return "the line is no JSON-RPC message"
+    return isinstance(inner, JSONRPCError) and fault_mark(inner.error.data) == FORGOTTEN

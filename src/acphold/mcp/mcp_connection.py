@@ -3,101 +3,67 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from acphold.errors import McpAnswerError
 from acphold.mcp.faults import BadResultError
-from acphold.mcp.listing import Listing
-from acphold.mcp.reconnecting import Reconnecting, State
-from acphold.mcp.results import (
+from acphold.mcp.offers import (
     CallResult,
     MadePrompt,
+    OurSide,
     Progress,
     Prompt,
     Resource,
     Tool,
     call_result,
     made_prompt,
+    offers,
     refused_call,
     resource_contents,
 )
+from acphold.mcp.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from acphold.mcp.channel import Channel
-    from acphold.mcp.facing import Facing
+    from acphold.mcp.link import Link
     from acphold.mcp.servers import Server
     from acphold.schema import BlobResourceContents, TextResourceContents
 
 T = TypeVar("T")
 OfferT = TypeVar("OfferT", Tool, Resource, Prompt)
 
-DEADLINE = 10.0
-"""Seconds in which a server has to answer `initialize`, and again to list what it has."""
-
 CHANGE_SECONDS = 0.1
 """Changes that a server tells within this time are one: some tell five of them at once."""
 
+MAX_PAGES = 200
 
-class Connection:
+log = logging.getLogger(__name__)
+
+
+class Connection(Upkeep):
     """One MCP server, which is started or connected to when it is asked something at the latest.
 
-    A server that failed or went away is tried again, once, each time it is used. `cwd` is where
-    its program starts; `deadline` is in seconds. `on_failure` is told once when the server cannot
-    be connected to, and again only after it could be; `on_change` that it lists other `tools`,
-    `resources` or `prompts` than before. `channel` leads to a server over ACP.
+    A server that failed or went away is tried again, once, each time it is used. `on_failure` is
+    told once when the server cannot be connected to, and again only after it could be; `on_change`
+    that it lists other `tools`, `resources` or `prompts` than before.
     """
 
     def __init__(
         self,
         server: Server,
+        ours: OurSide,
         *,
-        cwd: str,
-        facing: Facing,
-        deadline: float = DEADLINE,
         on_failure: Callable[[Connection], None] | None = None,
         on_change: Callable[[Connection, str], None] | None = None,
-        channel: Channel | None = None,
     ) -> None:
-        self.name = server.name
-        self._deadline = deadline
+        super().__init__(server, ours)
         self._on_failure = on_failure
         self._on_change = on_change
-        self._way = Reconnecting(
-            server,
-            cwd=cwd,
-            facing=facing,
-            deadline=deadline,
-            on_failure=self._failed,
-            on_change=self._changed,
-            channel=channel,
-        )
-        self._tools = Listing("tools", Tool)
-        self._resources = Listing("resources", Resource)
-        self._prompts = Listing("prompts", Prompt)
+        self._tools = _Listing("tools", Tool)
+        self._resources = _Listing("resources", Resource)
+        self._prompts = _Listing("prompts", Prompt)
         self._changes: dict[str, asyncio.TimerHandle] = {}
-
-    @property
-    def state(self) -> State:
-        """What the connection is in now."""
-        return self._way.state
-
-    @property
-    def error(self) -> str | None:
-        """Why the server cannot be used at the moment, naming it; None if nothing is wrong."""
-        return self._way.error
-
-    def start(self) -> None:
-        """Begin to connect, unless it is connected or on the way."""
-        self._way.start()
-
-    async def ready(self) -> None:
-        """Wait until the server can be asked, trying once more if it failed; McpConnectError."""
-        await self._way.link()
-
-    async def settled(self) -> bool:
-        """Wait for the end of the first attempt; whether the server can be asked now."""
-        return await self._way.settled()
 
     async def tools(self) -> tuple[Tool, ...]:
         """The tools it has now; raises McpError."""
@@ -122,8 +88,8 @@ class Connection:
         """Call a tool. What the tool or the server says against it is a result that `failed`.
 
         `on_progress` is awaited for each report, in order, before this returns. Cancelling this
-        tells the server to stop. Raises McpConnectError, McpLostError, and McpAnswerError, which
-        is also raised when no answer has come in `seconds`.
+        tells the server to stop. Raises McpConnectError, McpLostError, and McpAnswerError, also
+        when no answer has come in `seconds`; by default after ten minutes without progress.
         """
         params: dict[str, object] = {"name": tool, "arguments": dict(arguments or {})}
         try:
@@ -138,23 +104,20 @@ class Connection:
         self, uri: str
     ) -> tuple[TextResourceContents | BlobResourceContents, ...]:
         """The contents of the resource `uri`; raises McpError."""
-        return self._read(
-            resource_contents, await self._way.request("resources/read", {"uri": uri})
-        )
+        return self._read(resource_contents, await self.request("resources/read", {"uri": uri}))
 
     async def get_prompt(
         self, prompt: str, arguments: Mapping[str, str] | None = None
     ) -> MadePrompt:
         """What a prompt becomes with these arguments; raises McpError."""
         params: dict[str, object] = {"name": prompt, "arguments": dict(arguments or {})}
-        return self._read(made_prompt, await self._way.request("prompts/get", params))
+        return self._read(made_prompt, await self.request("prompts/get", params))
 
     async def aclose(self) -> None:
-        """End the connection, its program and all that it started; bounded, may be called again."""
         for timer in self._changes.values():
             timer.cancel()
         self._changes.clear()
-        await self._way.aclose()
+        await super().aclose()
 
     def _failed(self) -> None:
         if self._on_failure is not None:
@@ -163,7 +126,7 @@ class Connection:
     def _changed(self, what: str) -> None:
         for listing in (self._tools, self._resources, self._prompts):
             if listing.what == what:
-                listing.forget()
+                listing.link = None
         if self._on_change is not None and what not in self._changes:
             loop = asyncio.get_running_loop()
             self._changes[what] = loop.call_later(CHANGE_SECONDS, self._tell_change, what)
@@ -181,7 +144,7 @@ class Connection:
         seconds: float | None,
     ) -> dict[str, object]:
         if on_progress is None:
-            return await self._way.request(method, params, seconds=seconds)
+            return await self.request(method, params, seconds=seconds)
         reports: asyncio.Queue[Progress | None] = asyncio.Queue()
 
         async def report() -> None:
@@ -191,7 +154,7 @@ class Connection:
         # One task for all of them: the SDK makes one for each, which may overtake each other.
         reporting = asyncio.create_task(report(), name="mcp progress")
         try:
-            raw = await self._way.request(
+            raw = await self.request(
                 method, params, seconds=seconds, on_progress=reports.put_nowait
             )
             reports.put_nowait(None)
@@ -200,11 +163,63 @@ class Connection:
             reporting.cancel()
         return raw
 
-    async def _listed(self, listing: Listing[OfferT]) -> tuple[OfferT, ...]:
-        return await listing.read(self._way, self._deadline)
+    async def _listed(self, listing: _Listing[OfferT]) -> tuple[OfferT, ...]:
+        async with listing.lock:  # those who ask meanwhile get the same answer
+            link = await self.ready()
+            if listing.what not in link.capabilities:
+                return ()
+            if link is not listing.link:
+                listing.link = link  # a change that is told meanwhile takes it away again
+                try:
+                    listing.known = await self._ask(listing)
+                except BaseException:
+                    listing.link = None
+                    raise
+            return listing.known
+
+    async def _ask(self, listing: _Listing[OfferT]) -> tuple[OfferT, ...]:
+        try:
+            async with asyncio.timeout(self._ours.deadline):
+                found = await self._pages(listing.what)
+        except TimeoutError:
+            reason = f"it did not list its {listing.what} within {self._ours.deadline:g} s"
+            raise McpAnswerError(self.name, reason) from None
+        known, bad = offers(listing.kind, found, self.name)
+        if bad:
+            log.warning("MCP server %r: %d of its %s are not MCP", self.name, bad, listing.what)
+        return known
+
+    async def _pages(self, what: str) -> list[object]:
+        method = f"{what}/list"
+        found: list[object] = []
+        seen: set[object] = set()
+        cursor: object = None
+        for _ in range(MAX_PAGES):
+            result = await self.request(method, {} if cursor is None else {"cursor": cursor})
+            page = result.get(what)
+            if not isinstance(page, list):
+                raise McpAnswerError(self.name, f"its answer to `{method}` is not MCP")
+            found += page
+            cursor = result.get("nextCursor")
+            if not isinstance(cursor, str) or cursor in seen:
+                return found  # some servers give the same cursor again and again
+            seen.add(cursor)
+        log.warning("MCP server %r lists more than %d pages of %s", self.name, MAX_PAGES, what)
+        return found
 
     def _read(self, convert: Callable[[dict[str, object]], T], raw: dict[str, object]) -> T:
         try:
             return convert(raw)
         except BadResultError as exc:
             raise McpAnswerError(self.name, f"its answer is not MCP: {exc}") from None
+
+
+class _Listing(Generic[OfferT]):
+    """What a server lists, all pages of it: `known`, as long as `link` is the one in use."""
+
+    def __init__(self, what: str, kind: type[OfferT]) -> None:
+        self.what = what
+        self.kind: type[OfferT] = kind
+        self.lock = asyncio.Lock()
+        self.link: Link | None = None
+        self.known: tuple[OfferT, ...] = ()

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from acphold.errors import McpConnectError
-from acphold.mcp import loading
+from acphold.mcp import upkeep
 from tests.mcp.conftest import Connect, Faulty
 
 HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
@@ -31,7 +31,7 @@ print(sorted({HEAVY} & (set(sys.modules) - before)))
 def test_the_loop_stays_live_while_the_sdk_is_imported() -> None:
     code = """
 import asyncio, time
-from acphold.mcp.loading import load_sdk
+from acphold.mcp.upkeep import load_sdk
 
 async def main():
     loading = asyncio.gather(*(load_sdk() for _ in range(8)))
@@ -56,10 +56,10 @@ async def test_without_the_sdk_the_person_is_told_what_to_install(
     def no_such_module(name: str) -> None:
         raise ModuleNotFoundError("No module named 'mcp'")
 
-    monkeypatch.setattr(loading, "import_module", no_such_module)
-    monkeypatch.setattr(loading, "_import", None)
+    monkeypatch.setattr(upkeep, "import_module", no_such_module)
+    monkeypatch.setattr(upkeep, "_import", None)
     with pytest.raises(McpConnectError, match="pip install 'mcp"):
         await connect(faulty("ok")).ready()
     monkeypatch.undo()
-    monkeypatch.setattr(loading, "_import", None)
+    monkeypatch.setattr(upkeep, "_import", None)
     assert (await connect(faulty("ok")).call("ok")).text == "ok {}"

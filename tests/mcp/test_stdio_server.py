@@ -15,8 +15,10 @@ import msgspec
 import pytest
 
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.mcp import Connecting, Connection, Facing, Failed, Lost, Progress, Ready
-from acphold.mcp.program import Program
+from acphold.mcp import Connection, OurSide, Progress
+from acphold.mcp.faults import FaultError
+from acphold.mcp.stdio_server import StdioServer
+from acphold.mcp.upkeep import Connecting, Failed, Lost, Ready
 from acphold.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from tests.mcp.conftest import SECRET, Connect, Faulty, until
 
@@ -91,13 +93,12 @@ async def test_a_folder_that_is_gone_is_told(
 
 
 async def test_a_line_without_end_is_ended(faulty: Faulty, tmp_path: Path) -> None:
-    program = Program(faulty("endless_line"), str(tmp_path), limit=1_000_000)
+    program = StdioServer(faulty("endless_line"), str(tmp_path), limit=1_000_000)
     program.start()
     async with asyncio.timeout(10):
-        with pytest.raises(Exception, match="a line of more than 976 KiB"):
+        with pytest.raises(FaultError, match="it wrote a line of more than 976 KiB to stdout"):
             async for _ in program.lines():
                 pass
-    assert await program.fault("?") == "it wrote a line of more than 976 KiB to stdout"
     await program.aclose()
 
 
@@ -295,7 +296,7 @@ def test_a_loop_that_ends_with_a_connection_open_leaves_nothing_behind(
     faulty: Faulty, pids: Path, tmp_path: Path, runs: Runs
 ) -> None:
     async def main() -> None:
-        connection = Connection(faulty("child"), cwd=str(tmp_path), facing=Facing(()))
+        connection = Connection(faulty("child"), OurSide(cwd=str(tmp_path)))
         await connection.ready()
         assert all(map(runs, started(pids)))
 
@@ -323,13 +324,13 @@ async def test_a_task_that_is_cancelled_again_and_again_ends(
 
 OWNER = """
 import asyncio, json, sys
-from acphold.mcp import Connection, Facing
+from acphold.mcp import Connection, OurSide
 from acphold.schema import EnvVariable, McpServerStdio
 
 async def main():
     env = tuple(EnvVariable(name=n, value=v) for n, v in json.loads(sys.argv[2]).items())
     server = McpServerStdio(name="x", command=sys.executable, args=tuple(sys.argv[3:]), env=env)
-    connection = Connection(server, cwd=sys.argv[1], facing=Facing(()))
+    connection = Connection(server, OurSide(cwd=sys.argv[1]))
     await connection.ready()
     print("ready", flush=True)
     await asyncio.sleep(600)

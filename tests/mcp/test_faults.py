@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.mcp.redaction import MARK, Redaction
+from acphold.mcp.faults import HIDDEN, Redaction
 from acphold.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
 
 
@@ -20,17 +20,17 @@ VALUES = st.text(min_size=4).filter(lambda value: len(value.strip()) >= 4)
 @given(st.lists(VALUES, min_size=1), st.text(), st.text())
 def test_no_value_of_the_environment_is_left(values: list[str], before: str, after: str) -> None:
     clean = redaction(*values)(f"{before}{values[0]}{after}")
-    assert values[0] not in clean or values[0] in MARK or values[0] in before + after + MARK
+    assert values[0] not in clean or values[0] in HIDDEN or values[0] in before + after + HIDDEN
 
 
 def test_a_value_that_begins_with_another_leaves_no_rest() -> None:
-    assert redaction("abcd", "abcdefgh")("key abcdefgh!") == f"key {MARK}!"
+    assert redaction("abcd", "abcdefgh")("key abcdefgh!") == f"key {HIDDEN}!"
 
 
 def test_the_token_of_a_header_is_kept_out_without_its_scheme_too() -> None:
     headers = (HttpHeader(name="Authorization", value="Bearer abc-123-def"),)
     redact = Redaction(McpServerHttp(name="x", url="http://h", headers=headers))
-    assert redact("token abc-123-def is bad, Bearer") == f"token {MARK} is bad, Bearer"
+    assert redact("token abc-123-def is bad, Bearer") == f"token {HIDDEN} is bad, Bearer"
 
 
 def test_values_that_are_no_secrets_do_not_make_holes_everywhere() -> None:
@@ -39,5 +39,5 @@ def test_values_that_are_no_secrets_do_not_make_holes_everywhere() -> None:
 
 def test_a_text_of_many_lines_becomes_one_of_bounded_length() -> None:
     line = redaction("secret").one_line("a\n\tsecret\n" + "b" * 999, limit=50)
-    assert line.startswith(f"a {MARK} bbb")
+    assert line.startswith(f"a {HIDDEN} bbb")
     assert len(line) == 50

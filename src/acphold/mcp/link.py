@@ -3,14 +3,14 @@
 The SDK's contexts must be left by the task that entered them, so that task does nothing else; the
 requests of a `Link` may come from any. Nobody cancels the task: it is told to end by an event.
 
-Needs the SDK: imported only after `loading.load_sdk`.
+Needs the SDK: imported only after `upkeep.load_sdk`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -22,15 +22,18 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import BaseModel, ValidationError
 
-from acphold.mcp.facing import Facing
 from acphold.mcp.faults import AnswerError, FaultError, LostError, UnsentError
-from acphold.mcp.guarding import FORGOTTEN, MARK, UNSENT
-from acphold.mcp.results import Progress
+from acphold.mcp.messages import FORGOTTEN, UNSENT, fault_mark
+from acphold.mcp.offers import OurSide, Progress
 from acphold.mcp.streams import Wire, root_cause
 from mcp import ClientSession, MCPError
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
+
+CALL_SECONDS = 600.0
+"""Silence after which a call is given up. A tool may work for long, and a good one then reports
+progress; at one that never answers, whoever watches the turn has cancelled it before."""
 
 CLOSE_SECONDS = 3.0
 """What saying goodbye may take; a program's own end comes after it."""
@@ -42,17 +45,65 @@ CHANGES: dict[type[BaseModel], str] = {
 }
 
 
+class Patience:
+    """How long calls wait: CALL_SECONDS from the last sign of life of the server.
+
+    They wait on while the server waits for us, as for a person's answer to its question.
+    """
+
+    def __init__(self) -> None:
+        self._limits: set[asyncio.Timeout] = set()
+        self._asked = 0
+
+    @asynccontextmanager
+    async def limit(self, seconds: float | None) -> AsyncIterator[Callable[[], None]]:
+        """TimeoutError after `seconds`, or after CALL_SECONDS without a call of what is given."""
+        async with asyncio.timeout(seconds) as limit:
+            if seconds is not None:
+                yield lambda: None
+                return
+            self._limits.add(limit)
+            self._renew(limit)
+            try:
+                yield partial(self._renew, limit)
+            finally:
+                self._limits.discard(limit)
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """The server has asked us something in the block."""
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, step: int) -> None:
+        self._asked += step
+        for limit in self._limits:
+            self._renew(limit)
+
+    def _renew(self, limit: asyncio.Timeout) -> None:
+        if not limit.expired():
+            end = asyncio.get_running_loop().time() + CALL_SECONDS
+            limit.reschedule(None if self._asked else end)
+
+
 class Link:
     """A server that has been introduced. `capabilities` are the names of what it offers."""
 
     def __init__(
-        self, wire: Wire, dispatcher: JSONRPCDispatcher, introduced: types.InitializeResult
+        self,
+        wire: Wire,
+        dispatcher: JSONRPCDispatcher,
+        introduced: types.InitializeResult,
+        patience: Patience,
     ) -> None:
         self._wire = wire
         self._dispatcher = dispatcher
+        self._patience = patience
         self._headers = {MCP_PROTOCOL_VERSION_HEADER: introduced.protocol_version}
         self.capabilities = frozenset(introduced.capabilities.model_dump(exclude_none=True))
-        self.instructions = introduced.instructions
 
     async def request(
         self,
@@ -65,27 +116,25 @@ class Link:
         """The result, as it came. Cancelling this tells the server to stop.
 
         Raises AnswerError, FaultError, of which LostError says that the connection is over, and
-        TimeoutError after `seconds`.
+        TimeoutError after `seconds`; by default after CALL_SECONDS without an answer or progress.
         """
         # Past the SDK's typed methods: they fail a list for one bad tool, and ask for lists of
         # their own, without a limit, to check what a tool returned.
         options: CallOptions = {"headers": self._headers}
-        if seconds is not None:
-            options["timeout"] = seconds
-        if on_progress is not None:
-            options["on_progress"] = _reporter(on_progress)
         try:
-            return await self._dispatcher.send_raw_request(method, params, options)
+            async with self._patience.limit(seconds) as alive:
+                if on_progress is not None:
+                    options["on_progress"] = _reporter(alive, on_progress)
+                return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as exc:
             raise await self._told(exc) from None
 
     async def _told(self, error: MCPError) -> Exception:
-        mark = error.data.get(MARK) if isinstance(error.data, dict) else None
-        if mark is not None:
+        if (mark := fault_mark(error.data)) is not None:
             kind = UnsentError if mark in (UNSENT, FORGOTTEN) else FaultError
             return kind(error.message)
-        if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
-            return TimeoutError()
+        if error.code == types.PARSE_ERROR and error.message.startswith("Failed to parse"):
+            return FaultError("its answer cannot be read")  # the SDK's words, of an event stream
         if error.code == types.CONNECTION_CLOSED:
             # A server may use this number for errors of its own. These words are the SDK's.
             if error.message == "Connection closed":
@@ -97,15 +146,14 @@ class Link:
 
 async def keep_link(
     wire: Wire,
-    facing: Facing,
+    ours: OurSide,
     server: str,
     *,
-    seconds: float,
     up: Callable[[Link], None],
     down: Callable[[str], None],
     changed: Callable[[str], None],
 ) -> None:
-    """Connect within `seconds`, keep the connection until `wire.over`, close it.
+    """Connect within `ours.deadline`, keep the connection until `wire.over`, close it.
 
     Calls `up` once when it is there, `down` with the reason when it never will be or no longer is,
     and `changed` with what the server lists anew. Raises nothing but a cancellation.
@@ -116,10 +164,12 @@ async def keep_link(
         try:
             async with wire.open() as (read, write):
                 dispatcher: JSONRPCDispatcher = JSONRPCDispatcher(read, write)
-                session = _session(dispatcher, facing, server, changed)
+                patience = Patience()
+                session = _session(dispatcher, ours, server, changed, patience)
                 async with session:
                     try:
-                        link = Link(wire, dispatcher, await _introduced(session, wire, seconds))
+                        introduced = await _introduced(session, wire, ours.deadline)
+                        link = Link(wire, dispatcher, introduced, patience)
                         wire.on_gap = partial(_all_changed, link, changed)
                         up(link)
                         await wire.over.wait()
@@ -165,7 +215,7 @@ async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> typ
 
 
 async def _refusal(error: MCPError, wire: Wire) -> str:
-    if isinstance(error.data, dict) and MARK in error.data:
+    if fault_mark(error.data) is not None:
         return error.message
     if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
         return await wire.fault("the connection was closed")
@@ -173,44 +223,51 @@ async def _refusal(error: MCPError, wire: Wire) -> str:
 
 
 def _session(
-    dispatcher: JSONRPCDispatcher, facing: Facing, server: str, changed: Callable[[str], None]
+    dispatcher: JSONRPCDispatcher,
+    ours: OurSide,
+    server: str,
+    changed: Callable[[str], None],
+    patience: Patience,
 ) -> ClientSession:
-    """A session that offers what `facing` has, and no more."""
+    """A session that offers what `ours` has, and no more."""
 
     async def on_message(message: object) -> None:
         if (what := CHANGES.get(type(message))) is not None:  # type: ignore[arg-type]
             changed(what)
 
     async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:
-        roots = [{"uri": PurePath(root).as_uri()} for root in facing.roots]
+        roots = [{"uri": PurePath(root).as_uri()} for root in ours.roots]
         return types.ListRootsResult.model_validate({"roots": roots})
 
     async def sample(
         context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        assert facing.sampling is not None
-        return types.CreateMessageResult.model_validate(
-            await facing.sampling(server, _plain(params))
-        )
+        assert ours.sampling is not None
+        with patience.asked():
+            answer = await ours.sampling(server, _plain(params))
+        return types.CreateMessageResult.model_validate(answer)
 
     async def elicit(
         context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        assert facing.elicitation is not None
-        return types.ElicitResult.model_validate(await facing.elicitation(server, _plain(params)))
+        assert ours.elicitation is not None
+        with patience.asked():
+            answer = await ours.elicitation(server, _plain(params))
+        return types.ElicitResult.model_validate(answer)
 
     return ClientSession(
         dispatcher=dispatcher,
         message_handler=on_message,
-        list_roots_callback=list_roots if facing.roots else None,
-        sampling_callback=None if facing.sampling is None else sample,
-        elicitation_callback=None if facing.elicitation is None else elicit,
-        client_info=types.Implementation(name=facing.name, version=facing.version),
+        list_roots_callback=list_roots if ours.roots else None,
+        sampling_callback=None if ours.sampling is None else sample,
+        elicitation_callback=None if ours.elicitation is None else elicit,
+        client_info=types.Implementation(name=ours.name, version=ours.version),
     )
 
 
-def _reporter(on_progress: Callable[[Progress], None]) -> ProgressFnT:
+def _reporter(alive: Callable[[], None], on_progress: Callable[[Progress], None]) -> ProgressFnT:
     async def report(progress: float, total: float | None, message: str | None) -> None:
+        alive()
         on_progress(Progress(progress, total, message))
 
     return report

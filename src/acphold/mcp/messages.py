@@ -1,0 +1,146 @@
+"""JSON-RPC messages: the lines of servers and agents, and the messages of the SDK.
+
+A line that the SDK cannot read is mended where that is possible. Else it is told whose answer it
+is, so that the call fails at once: the SDK alone drops such a line, and the call waits for ever.
+
+Needs the SDK: imported only after `upkeep.load_sdk`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from acphold.rpc.framing import HEAD, TAIL
+from acphold.rpc.oversize import leading_members, trailing_members
+from acphold.schema.surrogates import repaired
+
+MAX_PRINTED = 4 * 1024 * 1024
+"""Bytes of a message that is printed over several lines."""
+
+MARK = "acphold/fault"
+"""Member of a JSON-RPC error's `data` by which our own errors are told from the server's."""
+
+REFUSED, UNSENT, FORGOTTEN = "refused", "unsent", "forgotten"
+"""Values of MARK: the one request failed, and may have done something; nobody was there to take it;
+the server knows our session no more. After the last two it can be sent again, to a new session."""
+
+
+class UnreadableError(ValueError):
+    """A line that is no message. `id` is that of the request it answers or makes, if it has one.
+
+    `asks` is True for a request, and `line` is the line.
+    """
+
+    def __init__(self, reason: str, line: bytes, id_: RequestId | None, *, asks: bool) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.id = id_
+        self.asks = asks
+
+
+def encoded(message: SessionMessage) -> bytes:
+    """The JSON of a message, on one line; ValueError for what JSON, or the SDK, cannot hold."""
+    return message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
+def decoded(line: bytes) -> SessionMessage:
+    """The message in a line of JSON; raises UnreadableError."""
+    try:
+        return _strictly(line)
+    except ValidationError as exc:
+        error = exc
+    if line.lstrip()[:1] == b"{" and (mended := repaired(line)) != line:
+        try:
+            return _strictly(mended)
+        except ValidationError as exc:
+            error = exc
+    raise _unreadable(line, error)
+
+
+def failure(request: RequestId, reason: str, mark: str = REFUSED) -> SessionMessage:
+    """An answer of our own to a request, in place of the server's."""
+    error = ErrorData(code=INTERNAL_ERROR, message=reason, data={MARK: mark})
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
+
+
+def fault_mark(data: object) -> object:
+    """The value of MARK in the `data` of an error; None in one of the server's own."""
+    return data.get(MARK) if isinstance(data, dict) else None
+
+
+class MessageLines:
+    """Messages from lines, one on each; one that was printed over several lines is put together.
+
+    Such a message begins with a line that opens an object and does not close it, and ends with one
+    that begins with its brace, as every printer of JSON indents the lines between.
+    """
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+        self._size = 0
+
+    def feed(self, line: bytes) -> list[SessionMessage | UnreadableError]:
+        """What `line` completes, in order; each line is looked at once."""
+        if line.startswith(b"{") and not line.rstrip().endswith(b"}"):
+            found = self._finished()
+            self._hold(line)
+            return found
+        if not self._begun:
+            return [_read(line)]
+        if not line.startswith((b"}", b"{")):
+            self._hold(line)
+            return self._finished() if self._size > MAX_PRINTED else []
+        if line.startswith(b"}"):
+            self._hold(line)
+            return self._finished()
+        return [*self._finished(), _read(line)]  # what had begun was cut off
+
+    def _hold(self, line: bytes) -> None:
+        self._begun.append(line)
+        self._size += len(line)
+
+    def _finished(self) -> list[SessionMessage | UnreadableError]:
+        whole, self._begun, self._size = b"\n".join(self._begun), [], 0
+        return [_read(whole)] if whole else []
+
+
+def _read(line: bytes) -> SessionMessage | UnreadableError:
+    try:
+        return decoded(line)
+    except UnreadableError as exc:
+        return exc
+
+
+def _strictly(line: bytes) -> SessionMessage:
+    return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+
+
+def _unreadable(line: bytes, error: ValidationError) -> UnreadableError:
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    reason = "it is no message of JSON-RPC"
+    if first["type"] == "json_invalid":
+        reason = first["msg"]
+        if "recursion limit" in reason:
+            reason = "it is nested too deep"
+    known: dict[str, bytes] = {}
+    if line.lstrip()[:1] == b"{":
+        known = {**trailing_members(line[-TAIL:]), **leading_members(line[:HEAD])}
+    if not known.keys() & {"jsonrpc", "method", "result", "error"}:
+        known = {}  # a log in JSON, say: its `id` is none of ours
+    return UnreadableError(reason, line, _id(known.get("id", b"null")), asks="method" in known)
+
+
+def _id(raw: bytes) -> RequestId | None:
+    try:
+        return msgspec.json.decode(raw, type=int | str | None)
+    except msgspec.MsgspecError:
+        return None
