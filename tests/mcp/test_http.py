@@ -41,8 +41,8 @@ FAULTS = {
     "nojson": "its answer cannot be read: Invalid JSON",
     "202": "answered a request with 202 Accepted",
     "drop": "no answer: Server disconnected",
-    "slow": "it gave no answer for 0.5 s",
-    "mute": "it gave no answer for 0.5 s",
+    "slow": "it gave no answer for 2 s",
+    "mute": "it gave no answer for 2 s",
     "mistaken": "it refused `initialize`: clients are unwelcome (-32602)",
 }
 
@@ -53,7 +53,7 @@ SSE_FAULTS = {
     "html": "got 'text/html'",
     "drop": FAULTS["drop"],
     "slow": FAULTS["slow"],
-    "sse-quiet": "it gave no answer for 0.5 s",
+    "sse-quiet": "it gave no answer for 2 s",
     "sse-away": "it wants messages at another server: http://localhost:1/x",
     "sse-404": "it answered 404 Somehow",
     "sse-end": "it ended its event stream",
@@ -86,7 +86,7 @@ async def faults_are_told(
     told: dict[str, str] = {}
     servers = gather(
         *(kind(name=fault, url=f"{http.url(fault)}?key=k", headers=HEADERS) for fault in faults),
-        deadline=0.5,
+        deadline=2.0,
         on_failure=told.__setitem__,
     )
     assert await servers.tools() == ()
