@@ -50,8 +50,11 @@ def test_a_command_that_uses_a_journal_takes_its_url(name: str) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
-def test_help_fits_a_narrow_terminal(acphold: CommandLine, columns: int) -> None:
-    shown = acphold.on_terminal("list", "--help", columns=columns)
+@pytest.mark.parametrize("command", [(), ("list",)])
+def test_help_fits_a_narrow_terminal(
+    acphold: CommandLine, command: tuple[str, ...], columns: int
+) -> None:
+    shown = acphold.on_terminal(*command, "--help", columns=columns)
     assert max(map(len, shown.plain.splitlines())) <= columns
 
 

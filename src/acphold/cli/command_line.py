@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from enum import IntEnum
@@ -100,7 +101,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.HelpFormatter):
-    """Wraps each paragraph of a text; one with indented lines stays as it is."""
+    """Wraps each paragraph of a text; of one with indented lines, each line."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30)
@@ -108,9 +109,18 @@ class _Help(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n\n".join(
-            paragraph if "\n " in f"\n{paragraph}" else textwrap.fill(paragraph, width)
+            "\n".join(_wrapped(line, width) for line in paragraph.splitlines())
+            if "\n " in f"\n{paragraph}"
+            else textwrap.fill(paragraph, width)
             for paragraph in text.split("\n\n")
         )
+
+
+def _wrapped(line: str, width: int) -> str:
+    """A line of two columns, wrapped in the second one."""
+    first = re.match(r" *\S+  +", line)
+    indent = " " * (len(first[0]) if first else 4)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

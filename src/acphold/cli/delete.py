@@ -67,7 +67,7 @@ async def _described(journal: Journal, row: SessionRow) -> str:
     now = now_ms()
     title = on_one_line(row.title or "(no title)")
     messages = counted(row.message_count, "message")
-    line = f"{on_one_line(row.session_id)}  {title}  ({messages}, {age(row.updated_at, now)})"
+    line = f"{title}\n  {on_one_line(row.session_id)}  {messages}, {age(row.updated_at, now)}"
     holder = await journal.holder(row.session_id)
     if holder.expires_at > now:
         line += f"\n  it may be open still, in {on_one_line(holder.owner)}"

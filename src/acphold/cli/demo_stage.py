@@ -128,7 +128,8 @@ class Stage:
             if self._breaks:  # written when something follows: a text's last one is not wanted
                 self._print("\n" * self._breaks + " " * GUTTER)
                 self._column = self._breaks = 0
-            self._print(word, style)
+            fits = self._column + len(word) <= self._width
+            self._print(word if fits else word.rstrip(), style)
             self._column += len(word)
 
     def hush(self) -> None:

@@ -65,10 +65,10 @@ def doctor(*, start_timeout: float, journal: str | None, program: tuple[str, ...
     report = Report()
     with _ctrl_c_leaves_at_once():
         report.section("Installation", checked_installation())
-        report.wait_for("every page and every history of the journal")
+        report.wait("reading every page and every history of the journal")
         report.section("Journal", checked_journal(journal))
         if program:
-            report.wait_for(f"{program[0]} to introduce itself, {start_timeout:g} s at most")
+            report.wait(f"waiting for {program[0]} to answer, {start_timeout:g} s at most")
             report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
     report.sum_up()
     return Exit.ERROR if report.problems else Exit.OK
@@ -104,10 +104,10 @@ class Report:
             self._put("✗" if finding.advice else "✓", finding)
         self._console.print()
 
-    def wait_for(self, what: str) -> None:
+    def wait(self, what: str) -> None:
         """What takes a while, for whoever looks on."""
         if self._console.is_terminal:
-            self._console.print(Text(visible(f"… {what}; Ctrl-C leaves"), "faint"))
+            self._console.print(Text(visible(f"{what}; Ctrl-C leaves"), "faint"))
 
     def _put(self, mark: str, finding: Finding) -> None:
         style = "bad" if finding.advice else "good"
