@@ -181,10 +181,18 @@ class UnknownSessionError(AcpholdError):
 
 
 class AmbiguousIdError(AcpholdError):
-    """A prefix that fits several sessions; `matches` holds a few of their ids."""
+    """A prefix that fits several sessions; `matches` holds their ids, of very many the first."""
 
-    def __init__(self, prefix: str, matches: tuple[str, ...]) -> None:
-        super().__init__(f"{prefix!r} fits several sessions: {', '.join(matches)}; give more of it")
+    SHOWN = 8
+    """Ids that the message names; it counts the rest."""
+
+    def __init__(self, prefix: str, matches: tuple[str, ...], *, more: bool = False) -> None:
+        least = "more than " if more else ""
+        rest = len(matches) - self.SHOWN
+        shown = ", ".join(matches[: self.SHOWN]) + (f" and {least}{rest} more" if rest > 0 else "")
+        super().__init__(
+            f"{prefix!r} fits {least}{len(matches)} sessions: {shown}; give more of it"
+        )
         self.prefix = prefix
         self.matches = matches
 

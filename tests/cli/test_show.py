@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.errors import AmbiguousIdError
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
 
@@ -125,7 +126,22 @@ def test_an_unknown_or_ambiguous_id_has_its_own_exit_code(
     unknown, ambiguous = acphold.run("show", "zz"), acphold.run("show", "ab")
     assert (unknown.code, ambiguous.code) == (3, 3)
     assert unknown.err == "acphold: no session id begins with 'zz'\n"
-    assert "ab-1, ab-2" in ambiguous.err
+    assert ambiguous.err == "acphold: 'ab' fits 2 sessions: ab-1, ab-2; give more of it\n"
+
+
+def test_a_prefix_that_fits_many_sessions_names_some_and_counts_the_rest(
+    acphold: CommandLine, journal: Path
+) -> None:
+    for number in range(11):
+        remember(journal, f"ab-{number:02}", prompt("x"))
+    assert "fits 11 sessions: ab-00, ab-01, " in acphold.run("show", "ab").err
+    assert "ab-07 and 3 more; give more of it" in acphold.run("show", "ab").err
+
+
+def test_of_very_many_sessions_a_prefix_fits_more_than_a_hundred() -> None:
+    error = AmbiguousIdError("ab", tuple(f"ab-{number}" for number in range(100)), more=True)
+    assert str(error).startswith("'ab' fits more than 100 sessions: ab-0, ab-1, ")
+    assert str(error).endswith("ab-7 and more than 92 more; give more of it")
 
 
 def test_long_output_of_a_tool_is_cut_unless_all_is_asked_for(

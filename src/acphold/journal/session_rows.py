@@ -83,6 +83,10 @@ def find(connection: sqlite3.Connection, session_id: str) -> SessionRow:
     return session_row(connection, row)
 
 
+MATCHES: Final = 100
+"""Sessions that are counted when a prefix fits several; a list asks for many short prefixes."""
+
+
 def resolve(connection: sqlite3.Connection, prefix: str) -> SessionRow:
     """The session with this id or this beginning; UnknownSessionError, AmbiguousIdError."""
     try:
@@ -92,13 +96,14 @@ def resolve(connection: sqlite3.Connection, prefix: str) -> SessionRow:
             raise
     # A range, not LIKE: exact in case, blind to wildcards, and a walk along the index.
     matches = connection.execute(
-        "SELECT session_id FROM sessions WHERE session_id BETWEEN ? AND ? ORDER BY 1 LIMIT 4",
-        (prefix, f"{prefix}\U0010ffff"),
+        "SELECT session_id FROM sessions WHERE session_id BETWEEN ? AND ? ORDER BY 1 LIMIT ?",
+        (prefix, f"{prefix}\U0010ffff", MATCHES + 1),
     ).fetchall()
     if not matches:
         raise UnknownSessionError(prefix, f"no session id begins with {prefix!r}")
     if len(matches) > 1:
-        raise AmbiguousIdError(prefix, tuple(match for (match,) in matches))
+        ids = tuple(match for (match,) in matches[:MATCHES])
+        raise AmbiguousIdError(prefix, ids, more=len(matches) > MATCHES)
     return find(connection, matches[0][0])
 
 
