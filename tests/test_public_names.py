@@ -31,6 +31,9 @@ PUBLIC = {
     "acphold.hub": """
         CANCEL_GRACE Attachment Client Ended Hub Session Setup
     """,
+    "acphold.imports": """
+        ALL Facts Happening Home IMPORTED Intake NAMES Outcome Reader Selection Source reader
+    """,
     "acphold.journal": """
         KINDS LEASE_SECONDS Entry Holder Journal Lease ListFilter ListKey Message NewSession
         Replayed RowChange SearchHit Segment SessionRow SessionState SqliteJournal Standing

@@ -81,7 +81,8 @@ def test_json_is_every_journal_entry_on_a_line(acphold: CommandLine) -> None:
     ]
     assert all(entry.keys() == {"seq", "kind", "at", "update"} for entry in entries)
     assert entries[0]["kind"] == "prompt"
-    assert entries[0]["update"] == [{"type": "text", "text": "Make it friendlier"}]
+    prompt = [{"type": "text", "text": "Make it friendlier"}]
+    assert entries[0]["update"] == {"prompt": prompt}
     assert entries[0]["at"].endswith("Z")
     assert entries[-1]["update"] == {"stopReason": "end_turn"}
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "run": Entry("run", "Speak ACP on stdio for an editor, with an agent written in Python."),
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),
+    "import": Entry("import_command", "Take in the conversations that other agents keep on disk."),
     "delete": Entry("delete", "Delete sessions for good."),
     "doctor": Entry("doctor", "Check this installation, the journal and an agent."),
     "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),

@@ -18,6 +18,7 @@ from acphold.cli.terminal_text import (
     visible_json,
 )
 from acphold.journal import Entry, Journal, SessionRow
+from acphold.journal.entries import PROMPT
 from acphold.journal.session_rows import now_ms
 
 
@@ -38,8 +39,9 @@ def show(*, session_id: str, full: bool, as_json: bool, journal: str | None) -> 
 
     ID may be any prefix of a session's id that fits only one.
 
-    With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update: what was
-    journalled, which is an ACP update, the content blocks of a prompt, or how a turn ended.
+    With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object
+    as it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or how a turn
+    ended.
     """
     asyncio.run(_show(journal, session_id, full=full, as_json=as_json))
     return Exit.OK
@@ -65,6 +67,8 @@ def json_line(entry: Entry) -> bytes:
     The update keeps its bytes, but for what is not UTF-8 and what a terminal obeys.
     """
     update = visible_json(entry.raw.decode(errors="replace")).encode()
+    if entry.kind == PROMPT:
+        update = b'{"prompt":%b}' % update
     return b'{"seq":%d,"kind":"%b","at":"%b","update":%b}\n' % (
         entry.seq,
         entry.kind.encode(),

@@ -1,0 +1,434 @@
+"""Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, `.zst` after a week unused.
+
+A rollout has two sides: `response_item` is what the model got and gave, `event_msg` what the
+screen showed. Texts are taken from the screen, calls from the model; before there was a screen
+side (CLI of summer 2025), all from the model. A subagent is a rollout of its own, told inside the
+call that spawned it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from acphold.imports.codex_patches import asked_changes, done_changes, edit_fields, is_patch
+from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
+from acphold.imports.prompts import picture, prompt_blocks
+from acphold.imports.records import records
+from acphold.imports.scribe import PARENT, Scribe, content, text_block
+from acphold.imports.shell_commands import described, purposes, script_of
+from acphold.imports.values import (
+    Object,
+    from_json,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+)
+
+NAME: Final = "codex"
+KEY: Final = "codex-acp"
+
+_ROLLOUT: Final = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl")
+_CWD: Final = re.compile(r"<cwd>(.*?)</cwd>|Current working directory: (.+)")
+_EXIT: Final = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
+_OUTPUT: Final = re.compile(r"^Output:\n", re.MULTILINE)
+_REFUSED: Final = ("aborted by user", "unsupported ", "exec command rejected")
+
+_PASSED_EVENTS: Final = frozenset(
+    {
+        "agent_message_delta", "agent_reasoning_raw_content", "agent_reasoning_section_break",
+        "background_event", "context_compacted", "exec_command_begin", "exec_command_end",
+        "exec_command_output_delta", "item_completed", "item_started", "mcp_tool_call_begin",
+        "mcp_tool_call_end", "patch_apply_begin", "session_configured", "task_started",
+        "thread_name_updated", "thread_rolled_back", "turn_diff", "turn_started", "undo_completed",
+        "view_image_tool_call", "warning", "web_search_begin", "web_search_end",
+    }
+)  # fmt: skip
+"""Events that repeat what an item says, or that were for the moment."""
+
+_PASSED_ITEMS: Final = frozenset({"compaction", "ghost_snapshot", "other"})
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The rollouts, plain before compressed where there are both."""
+    folder = home.folder(".codex", "CODEX_HOME")
+    names = folder / "session_index.jsonl"
+    seen: set[str] = set()
+    for pattern in ("*.jsonl", "*.jsonl.zst"):
+        for below in ("sessions", "archived_sessions"):
+            for path in files_below(folder / below, f"**/rollout-{pattern}"):
+                name = _ROLLOUT.match(path.name)
+                if name is None or name[1] in seen:
+                    continue
+                seen.add(name[1])
+                if source := source_of(NAME, name[1], [path, names]):
+                    yield source
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the rollout; nothing for one of a subagent."""
+    path = Path(source.paths[0])
+    telling = _Telling(scribe, path)
+    for record in records(path, scribe.facts.missed):
+        telling.take(record)
+        if telling.is_subagent:
+            return
+        yield
+    if name := _thread_name(source):
+        scribe.title(name)
+
+
+def _thread_name(source: Source) -> str:
+    name = ""
+    for path in map(Path, source.paths[1:]):
+        for line in records(path, Counter()) if path.is_file() else ():
+            if text(line, "id") == source.session_id:
+                name = text(line, "thread_name") or name
+    return name
+
+
+class _Telling:
+    """One rollout, record by record; with `caller`, of the subagent which that call spawned."""
+
+    def __init__(self, scribe: Scribe, path: Path, caller: str = "") -> None:
+        self._scribe = scribe
+        self._missed = scribe.facts.missed
+        self._path = path
+        self._caller = caller
+        self._has_screen = False
+        self._waiting: list[Object] = []
+        self._thinking = False
+        self._turn = ""
+        self._policy = ""
+        self._prompted_in_task = True
+        self._spent: Object = {}
+        self._calls: dict[str, tuple[str, Object]] = {}
+        self._cwd = ""
+        self._seen_meta = False
+        self.is_subagent = False
+
+    def take(self, record: Object) -> None:
+        """The next record; before the autumn of 2025 items and the head stood bare."""
+        if not self._caller:
+            self._scribe.clock(milliseconds(record.get("timestamp")))
+        kind, payload = text(record, "type"), obj(record, "payload")
+        if kind == "session_meta":
+            self._head(payload)
+        elif kind == "turn_context":
+            self._turn = text(payload, "turn_id") or self._turn
+            self._policy = text(payload, "approval_policy")
+            self._at(text(payload, "cwd"))
+            if not self._caller:
+                self._scribe.model(text(payload, "model"))
+        elif kind == "event_msg":
+            self._event(text(payload, "type"), payload)
+        elif kind == "response_item":
+            self._item(text(payload, "type"), payload)
+        elif kind == "compacted":
+            self._compacted(text(payload, "message"))
+        elif "payload" in record:
+            self._missed[f"records of type {kind[:40]!r}"] += 1
+        elif kind:
+            self._item(kind, record)
+        elif "id" in record:
+            self._head(record)
+
+    def _head(self, head: Object) -> None:
+        if self._seen_meta:
+            return  # a fork repeats the head of what it was forked from
+        self._seen_meta = True
+        self.is_subagent = not self._caller and "subagent" in obj(head, "source")
+        self._scribe.clock(milliseconds(head.get("timestamp")) if not self._caller else None)
+        self._at(text(head, "cwd"))
+
+    def _at(self, cwd: str) -> None:
+        self._cwd = cwd or self._cwd
+        if not self._caller:
+            self._scribe.facts.cwd = self._scribe.facts.cwd or cwd
+
+    # -- the screen ------------------------------------------------------------------------
+
+    def _event(self, kind: str, event: Object) -> None:
+        if kind in ("user_message", "agent_message", "agent_reasoning"):
+            self._has_screen = True
+        if kind == "patch_apply_end":
+            self._patched(event)
+        elif self._caller:
+            return
+        elif kind == "user_message":
+            self._typed(event)
+        elif kind == "agent_message":
+            self._said(text(event, "message"))
+        elif kind == "agent_reasoning":
+            self._thought(text(event, "text"))
+        elif kind in ("task_started", "turn_started"):
+            self._turn = text(event, "turn_id") or self._turn
+            self._prompted_in_task = False
+        elif kind in ("task_complete", "turn_complete"):
+            self._scribe.done()
+            self._scribe.end_turn("end_turn")
+        elif kind == "turn_aborted":
+            self._scribe.end_turn("cancelled")
+        elif kind == "error":
+            self._scribe.fail_turn(text(event, "message"))
+        elif kind == "token_count":
+            self._count(obj(event, "info"))
+        elif kind not in _PASSED_EVENTS:
+            self._missed[f"events of type {kind[:40]!r}"] += 1
+
+    def _typed(self, event: Object) -> None:
+        self._prompted_in_task = True
+        blocks = prompt_blocks(self._waiting)
+        if text(event, "message") and not any(text(block, "text") for block in blocks):
+            blocks = prompt_blocks([text_block(text(event, "message"))])
+            blocks += filter(None, map(picture, strings(event, "images")))
+        self._waiting = []
+        self._scribe.prompt(blocks)
+
+    def _said(self, words: str) -> None:
+        self._thinking = False
+        if not self._caller:
+            self._scribe.say(words)
+
+    def _thought(self, words: str) -> None:
+        if words and not self._caller:
+            self._scribe.think(f"\n\n{words}" if self._thinking else words)
+            self._thinking = True
+
+    def _count(self, info: Object) -> None:
+        total, last = obj(info, "total_token_usage"), obj(info, "last_token_usage")
+        if not last or total == self._spent:
+            return  # told again
+        self._spent = total
+        cached = number(last, "cached_input_tokens") or 0
+        self._scribe.tokens(
+            inputTokens=(number(last, "input_tokens") or 0) - cached,
+            cachedReadTokens=cached,
+            outputTokens=number(last, "output_tokens"),
+        )
+        size = number(info, "model_context_window")
+        if size:
+            self._scribe.usage(number(last, "total_tokens") or 0, size)
+
+    # -- the model -------------------------------------------------------------------------
+
+    def _item(self, kind: str, item: Object) -> None:
+        if kind == "message":
+            self._message(item)
+        elif kind == "reasoning":
+            self._unseen_prompt()
+            for part in [] if self._has_screen else objects(item, "summary"):
+                self._thought(text(part, "text"))
+        elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
+            self._unseen_prompt()
+            self._thinking = False
+            self._call(kind, item)
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            self._result(text(item, "call_id"), item.get("output"))
+        elif kind == "web_search_call":
+            self._web_search(item)
+        elif kind not in _PASSED_ITEMS:
+            self._missed[f"items of type {kind[:40]!r}"] += 1
+
+    def _message(self, item: Object) -> None:
+        role, parts = text(item, "role"), objects(item, "content")
+        if role == "user":
+            self._user(parts)
+        elif role == "assistant" and not self._has_screen:
+            self._unseen_prompt()
+            self._said("".join(text(part, "text") for part in parts))
+
+    def _user(self, parts: list[Object]) -> None:
+        """What stands in the person's place; an event says whether a person typed it."""
+        first = text(parts[0], "text") if parts else ""
+        if found := _CWD.search(first) if first.startswith("<environment_context>") else None:
+            self._at(found[1] or found[2])
+        if first.startswith("<") and not first.startswith("<context ref="):
+            return
+        self._unseen_prompt()
+        blocks = (
+            picture(text(part, "image_url"))
+            if text(part, "type") == "input_image"
+            else text_block(text(part, "text"))
+            for part in parts
+        )
+        self._waiting = [block for block in blocks if block is not None]
+
+    def _unseen_prompt(self) -> None:
+        """What waits for its event was typed all the same, where there is no screen side."""
+        if self._waiting and not self._has_screen and not self._caller:
+            self._scribe.prompt(prompt_blocks(self._waiting))
+        self._waiting = []
+
+    def _call(self, kind: str, item: Object) -> None:
+        call_id, name = text(item, "call_id") or text(item, "id"), text(item, "name")
+        given = from_json(item.get("arguments") or item.get("input"))
+        if kind == "local_shell_call":
+            name, given = "shell", obj(item, "action")
+        if name == "update_plan":
+            if not self._caller:
+                self._scribe.plan([_step(step) for step in objects(given, "plan")])
+            return
+        fields, purpose = self._described(call_id, name, given)
+        self._calls[call_id] = purpose, fields
+        meta: Object = {"_meta": {PARENT: self._caller}} if self._caller else {}
+        self._scribe.call(call_id, fields | {"status": "in_progress"} | meta)
+
+    def _described(self, call_id: str, name: str, given: object) -> tuple[Object, str]:
+        """The fields of a call, and what to make of its result: "patch", "command" or "other"."""
+        command = strings(given, "command")
+        script = text(given, "cmd") or text(given, "command")
+        script = script or (script_of(command) if command else "")
+        patch = given if isinstance(given, str) else text(given, "input") or script
+        if is_patch(patch) and (name == "apply_patch" or "apply_patch" in script):
+            changes = asked_changes(patch, self._cwd)
+            return edit_fields(changes) | {
+                "rawInput": {"call_id": call_id, "input": patch}
+            }, "patch"
+        if not script:
+            server, _, tool = name.rpartition("__")
+            title = f"Tool: {server.removeprefix('mcp__')}/{tool}" if server else name
+            return {"title": title or "tool", "kind": "other", "rawInput": given}, "other"
+        cwd = text(given, "workdir") or self._cwd
+        old = name == "shell"
+        found = purposes(script)
+        if not old and any(text(purpose, "type") == "unknown" for purpose in found):
+            found = [{"type": "unknown", "cmd": script}]
+        fields = _command_fields(found, cwd, old=old)
+        raw: Object = {
+            "call_id": call_id,
+            "command": command or ["/bin/bash", "-lc", script],
+            "cwd": cwd,
+        }
+        if old:
+            raw["is_user_shell_command"] = False
+        elif self._turn:
+            raw["turn_id"] = self._turn
+        return fields | {"rawInput": raw | {"parsed_cmd": found}}, "command"
+
+    def _result(self, call_id: str, output: object) -> None:
+        purpose, fields = self._calls.pop(call_id, ("", {}))
+        if not purpose:
+            return
+        words, code = _output(output)
+        refused = words.lstrip().startswith(_REFUSED) or "\naborted by user" in words
+        failed = refused or code not in (None, 0)
+        ended: Object = {"status": "failed" if failed else "completed"}
+        if purpose == "command" and not refused:
+            ended["rawOutput"] = {
+                "call_id": call_id,
+                "aggregated_output": words,
+                "exit_code": code,
+                "formatted_output": words,
+            }
+            if words:
+                ended["content"] = [content(f"```{_language(fields)}\n{_ended(words)}```\n")]
+        elif purpose == "other" or refused:
+            ended["rawOutput"] = from_json(output)
+            ended["content"] = [content(words)] if words else []
+        self._scribe.update(call_id, ended)
+        if agent := text(from_json(output), "agent_id"):
+            self._subagent(call_id, agent)
+
+    def _patched(self, event: Object) -> None:
+        call_id = text(event, "call_id")
+        if call_id not in self._calls:
+            return
+        changes = obj(event, "changes")
+        about = {"call_id": call_id, "turn_id": text(event, "turn_id")}
+        asked: Object = {"changes": changes}
+        if self._policy == "untrusted":
+            asked = {"auto_approved": False} | asked  # under that policy a person is always asked
+        status = "completed" if event.get("success") is not False else "failed"
+        done = {name: value for name, value in event.items() if name != "type"}
+        fields = edit_fields(done_changes(changes)) if changes else {}
+        raw: Object = {"rawInput": about | asked, "rawOutput": done}
+        self._scribe.update(call_id, {"status": status} | fields | raw)
+        del self._calls[call_id]
+
+    def _web_search(self, item: Object) -> None:
+        query = text(item, "action", "query")
+        call_id = text(item, "id") or text(item, "call_id") or f"search-{query}"
+        fields: Object = {"title": f"Search {query}" if query else "Web search", "kind": "fetch"}
+        self._scribe.call(
+            call_id, fields | {"status": "completed", "rawInput": obj(item, "action")}
+        )
+
+    def _compacted(self, summary: str) -> None:
+        """The conversation was summed up: in a turn that nobody's text began, by `/compact`."""
+        if self._caller:
+            return
+        if not self._prompted_in_task:
+            self._prompted_in_task = True
+            self._scribe.prompt([text_block("/compact")])
+        fields: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
+        if summary:
+            fields["content"] = [content(summary)]
+        self._scribe.call(f"compacted-{self._turn or self._scribe.facts.updated_at}", fields)
+        self._scribe.done()
+
+    # -- subagents -------------------------------------------------------------------------
+
+    def _subagent(self, call_id: str, agent: str) -> None:
+        if not re.fullmatch(r"[0-9a-f-]{36}", agent):
+            return
+        found = files_below(self._path.parent, f"rollout-*-{agent}.jsonl*")
+        if found and not self._caller:  # those of subagents of their own are not followed
+            telling = _Telling(self._scribe, found[0], caller=call_id)
+            for record in records(found[0], self._missed):
+                telling.take(record)
+
+
+def _command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
+    """How a shell command is shown: by what it is for, else as it is."""
+    unknown = [text(purpose, "cmd") for purpose in found if text(purpose, "type") == "unknown"]
+    if unknown:
+        title = f"Run {'; '.join(unknown)}" if old else unknown[0]
+        return {"title": title, "kind": "execute"}
+    told = [described(purpose, cwd) for purpose in found]
+    places = [{"path": place} for _, _, place in told if place]
+    fields: Object = {"title": ", ".join(title for title, _, _ in told), "kind": told[-1][1]}
+    return fields | ({"locations": places} if places else {})
+
+
+def _output(output: object) -> tuple[str, int | None]:
+    """What a call printed, and its exit code, out of the forms that it was written in."""
+    if isinstance(output, dict | list):
+        parts = objects(output) or objects(output, "content")
+        words = "".join(text(part, "text") for part in parts) or text(output, "content")
+        return (words, None) if words else (msgspec.json.encode(output).decode(), None)
+    inner = from_json(output)
+    if isinstance(inner, dict) and "output" in inner:
+        return text(inner, "output"), number(inner, "metadata", "exit_code")
+    words = output if isinstance(output, str) else ""
+    head = _OUTPUT.search(words)
+    code = _EXIT.search(words, 0, head.start() if head else len(words))
+    return words[head.end() :] if head else words, int(code[1]) if code else None
+
+
+def _language(fields: Object) -> str:
+    """For the fence around what a command printed: by the file that it read, if any."""
+    places = objects(fields, "locations")
+    suffix = Path(text(places[0], "path")).suffix if places else ""
+    return suffix.removeprefix(".") if suffix else "sh"
+
+
+def _ended(words: str) -> str:
+    return words if words.endswith("\n") else f"{words}\n"
+
+
+def _step(step: Object) -> Object:
+    status = text(step, "status")
+    known = status if status in ("pending", "in_progress", "completed") else "pending"
+    return {"content": text(step, "step"), "priority": "medium", "status": known}
+
+
+READER: Final = Reader(NAME, KEY, find, read)

@@ -1,0 +1,121 @@
+"""What a reader makes of a conversation on disk, before any journal knows of it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from acphold.imports.scribe import Scribe
+
+
+class Happening(NamedTuple):
+    """A journal entry to be: kind and bytes as in `journal.entries`, and ms since the epoch."""
+
+    kind: str
+    at: int
+    raw: bytes
+
+
+class Facts(Struct):
+    """What is known of a conversation; complete once it is read to its end.
+
+    `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id.
+    `missed` counts, by a few words, what the reader met and did not understand.
+    """
+
+    agent: str
+    session_id: str
+    cwd: str = ""
+    title: str | None = None
+    created_at: int | None = None
+    updated_at: int | None = None
+    missed: Counter[str] = field(default_factory=Counter)
+
+
+class Source(Struct, frozen=True):
+    """Where a conversation lies.
+
+    `paths` are its files, the one that names it first; `item` names one of several in a file (a
+    row of a database, a branch). `size` and `changed_at` (ns) tell whether it has changed.
+    """
+
+    reader: str
+    session_id: str
+    paths: tuple[str, ...]
+    size: int
+    changed_at: int
+    item: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where it lies, in one string: equal for the same conversation, whatever its size."""
+        return f"{self.paths[0]}#{self.item}" if self.item else self.paths[0]
+
+
+class Home(Struct, frozen=True):
+    """A home folder with the agents' folders in it.
+
+    `environment` holds the variables that move those folders; empty for a home that is not the
+    user's own.
+    """
+
+    path: Path
+    environment: Mapping[str, str] = {}
+
+    def folder(self, default: str, variable: str = "", below: str = "") -> Path:
+        """`default` inside this home, or where `variable` says, with `below` behind it."""
+        moved = self.environment.get(variable, "") if variable else ""
+        return Path(moved, below) if moved else self.path / default
+
+    def data(self, name: str) -> Path:
+        """The data folder of a program that follows the XDG rules, on macOS too."""
+        return self.folder(f".local/share/{name}", "XDG_DATA_HOME", name)
+
+
+class Reader(NamedTuple):
+    """How the conversations of one agent are found and read.
+
+        `read` tells the conversation to the scribe. Each `yield` of it is a place where what was
+    told so far can be taken away, so that no conversation has to fit into memory. `branches` finds
+        what a person went back from, where transcripts keep that.
+    """
+
+    name: str
+    key: str
+    find: Callable[[Home], Iterator[Source]]
+    read: Callable[[Source, Scribe], Iterator[None]]
+    branches: Callable[[Source], Iterator[Source]] | None = None
+
+
+def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -> Source | None:
+    """The source these files are; None when the first has gone meanwhile."""
+    size = changed = 0
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except OSError:
+            if path == paths[0]:
+                return None
+            continue
+        size += status.st_size
+        changed = max(changed, status.st_mtime_ns)
+    return Source(reader, session_id, tuple(map(str, paths)), size, changed, item)
+
+
+def files_below(folder: Path, pattern: str) -> list[Path]:
+    """The regular files in `folder` that match; none that a link leads out of it.
+
+    Sorted, so that two runs see them in one order.
+    """
+    try:
+        root = folder.resolve(strict=True)
+        found = sorted(root.glob(pattern))
+    except OSError:
+        return []
+    return [path for path in found if path.is_file() and path.resolve().is_relative_to(root)]

@@ -1,0 +1,19 @@
+"""Which agents' conversations can be read, in the order they are taken in."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from acphold.imports.conversation import Reader
+
+NAMES: Final = ("claude", "codex")
+"""One module each, imported when it is asked for. What knows most of a conversation comes first:
+acpx has heard what Claude only wrote down."""
+
+
+def reader(name: str) -> Reader:
+    """The reader of this name; raises ModuleNotFoundError for none of NAMES."""
+    found = import_module(f"acphold.imports.{name}").READER
+    assert isinstance(found, Reader)
+    return found

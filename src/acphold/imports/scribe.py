@@ -1,0 +1,235 @@
+"""Writing a conversation down as journal entries, in the words of the protocol.
+
+A turn is `none` → `open` at a prompt → `none` again at its end. What a reader does not say about
+an end is made up for when the next prompt comes, and at the end of the file: calls without a
+result are told as failed, as nothing runs any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from acphold.imports.conversation import Facts, Happening
+from acphold.imports.values import Object
+from acphold.journal.entries import PROMPT, TURN_END, UPDATE
+
+_encode: Final = msgspec.json.Encoder().encode
+
+TITLE_CHARACTERS: Final = 200
+"""How much of a title is kept; some agents take a whole first prompt for one."""
+
+PARENT: Final = "acphold/parentToolCallId"
+"""In `_meta` of what a subagent said and did: the call that started it."""
+
+
+class Scribe:
+    """Takes down one conversation; see the module."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._made: list[Happening] = []
+        self._over = 0  # how much of it is of turns that are over
+        self._now = 0
+        self._turn_open = False
+        self._open_calls: dict[str, None] = {}
+        self._last = ""
+        self._mode = ""
+        self._usage: dict[str, int] = {}
+        self._turn_meta: Object = {}
+
+    def taken(self, *, whole_turns: bool = False) -> list[Happening]:
+        """What was written since this was last asked; of turns that are over, if only those."""
+        over = len(self._made)
+        if whole_turns and self._turn_open and self._last != "done":
+            over = self._over
+        made, self._made, self._over = self._made[:over], self._made[over:], 0
+        return made
+
+    # -- when ----------------------------------------------------------------------------
+
+    def clock(self, at: int | None) -> None:
+        """From now on it is `at` (ms since the epoch); the clock never goes back."""
+        if at is None or at <= 0:
+            return
+        facts = self.facts
+        facts.created_at = at if facts.created_at is None else min(facts.created_at, at)
+        facts.updated_at = max(facts.updated_at or 0, at)
+        self._now = max(self._now, at)
+
+    # -- turns ---------------------------------------------------------------------------
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn is open."""
+        return self._turn_open
+
+    @property
+    def open_calls(self) -> list[str]:
+        """The ids of calls without a result."""
+        return list(self._open_calls)
+
+    def prompt(self, blocks: Sequence[Object]) -> None:
+        """A person typed this; content blocks of the protocol."""
+        if not blocks:
+            return
+        self.end_turn()
+        self._put(PROMPT, blocks)
+        self._turn_open = True
+        self._last = "prompt"
+
+    def end_turn(self, reason: str = "") -> None:
+        """The turn is over; without a reason, as what was last told suggests."""
+        if not self._turn_open:
+            return
+        interrupted = bool(self._open_calls) or self._last not in ("say", "done")
+        self.fail_open_calls()
+        end: Object = {"stopReason": reason or "end_turn"}
+        if interrupted and not reason:
+            end = {"interrupted": True}
+        if self._usage:
+            usage = dict(self._usage)
+            usage["totalTokens"] = sum(usage.values())
+            end["usage"] = usage
+        if self._turn_meta:
+            end["_meta"] = self._turn_meta
+        self._usage, self._turn_meta = {}, {}
+        self._put(TURN_END, end)
+        self._turn_open, self._over = False, len(self._made)
+
+    def fail_turn(self, message: str) -> None:
+        """The turn ended with an error."""
+        if self._turn_open:
+            self.fail_open_calls()
+            self._put(TURN_END, {"error": {"code": -32603, "message": message}})
+            self._turn_open, self._over = False, len(self._made)
+            self._usage, self._turn_meta = {}, {}
+
+    def fail_open_calls(self) -> None:
+        """Calls that nobody will finish."""
+        for call_id in list(self._open_calls):
+            self.update(call_id, {"status": "failed"})
+
+    def tokens(self, **counts: int | None) -> None:
+        """More tokens of this turn: inputTokens, outputTokens, cachedReadTokens …"""
+        for name, count in counts.items():
+            if count:
+                self._usage[name] = self._usage.get(name, 0) + count
+
+    def model(self, name: str) -> None:
+        """The model that answers in this turn."""
+        if name:
+            self._turn_meta["acphold/model"] = name
+
+    def done(self) -> None:
+        """The agent had nothing more to say in this turn."""
+        self._last = "done"
+
+    # -- messages ------------------------------------------------------------------------
+
+    def say(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
+        """Text of the agent."""
+        self._chunk("agent_message_chunk", words, message_id, meta)
+        self._last = "say"
+
+    def think(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
+        """A thought of the agent."""
+        self._chunk("agent_thought_chunk", words, message_id, meta)
+
+    def show(self, block: Object, message_id: str = "", meta: Object | None = None) -> None:
+        """Something else in a message of the agent, such as a picture."""
+        self._message("agent_message_chunk", block, message_id, meta)
+        self._last = "say"
+
+    def _chunk(self, kind: str, words: str, message_id: str, meta: Object | None) -> None:
+        if words:
+            self._message(kind, text_block(words), message_id, meta)
+
+    def _message(self, kind: str, block: Object, message_id: str, meta: Object | None) -> None:
+        update: Object = {"sessionUpdate": kind, "content": block}
+        if message_id:
+            update["messageId"] = message_id
+        if meta:
+            update["_meta"] = meta
+        self._put(UPDATE, update)
+        self._last = kind
+
+    # -- tools ---------------------------------------------------------------------------
+
+    def call(self, call_id: str, fields: Object) -> None:
+        """A tool call with its fields as in the protocol; `pending` when they name no status."""
+        if not call_id:
+            self.facts.missed["tool calls without an id"] += 1
+            return
+        fields = {"status": "pending"} | fields
+        self._put(UPDATE, {"sessionUpdate": "tool_call", "toolCallId": call_id} | fields)
+        self._follow(call_id, fields)
+
+    def update(self, call_id: str, fields: Object) -> None:
+        """What became of a tool call."""
+        self._put(UPDATE, {"sessionUpdate": "tool_call_update", "toolCallId": call_id} | fields)
+        self._follow(call_id, fields)
+
+    def _follow(self, call_id: str, fields: Object) -> None:
+        status = fields.get("status")
+        if status in ("completed", "failed"):
+            self._open_calls.pop(call_id, None)
+        elif status is not None:
+            self._open_calls[call_id] = None
+        self._last = "tool"
+
+    # -- beside the conversation ---------------------------------------------------------
+
+    def plan(self, entries: Sequence[Object]) -> None:
+        """The plan as it is now."""
+        self._put(UPDATE, {"sessionUpdate": "plan", "entries": list(entries)})
+        self._last = "tool"
+
+    def title(self, title: str) -> None:
+        """What the conversation is called."""
+        title = " ".join(title.split())[:TITLE_CHARACTERS]
+        if title and title != self.facts.title:
+            self.facts.title = title
+            self._put(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
+
+    def mode(self, mode_id: str) -> None:
+        """The mode the session is in."""
+        if mode_id and mode_id != self._mode:
+            self._mode = mode_id
+            self._put(UPDATE, {"sessionUpdate": "current_mode_update", "currentModeId": mode_id})
+
+    def usage(self, used: int, size: int, cost: float | None = None) -> None:
+        """How full the model's context is, in tokens, and what was paid so far in US dollars."""
+        update: Object = {"sessionUpdate": "usage_update", "used": used, "size": size}
+        if cost is not None:
+            update["cost"] = {"amount": cost, "currency": "USD"}
+        self._put(UPDATE, update)
+
+    def raw(self, kind: str, raw: bytes) -> None:
+        """An entry that is in the protocol's words already."""
+        self._made.append(Happening(kind, self._now, raw))
+
+    def _put(self, kind: str, value: object) -> None:
+        self._made.append(Happening(kind, self._now, _encode(value)))
+
+
+def text_block(words: str) -> Object:
+    """A content block of text."""
+    return {"type": "text", "text": words}
+
+
+def content(words: str) -> Object:
+    """Text as what a tool call produced."""
+    return {"type": "content", "content": text_block(words)}
+
+
+def diff(path: str, old: str | None, new: str) -> Object:
+    """A change of a file as what a tool call produced; `old` is None for a new file."""
+    return {"type": "diff", "path": path, "oldText": old, "newText": new}
+
+
+def image(data: str, mime_type: str) -> Object:
+    """A content block with a picture in base64."""
+    return {"type": "image", "data": data, "mimeType": mime_type}

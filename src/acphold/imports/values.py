@@ -1,0 +1,113 @@
+"""Looking into decoded JSON that somebody else wrote: what is not as expected is nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Final, TypeAlias, cast
+
+import msgspec
+
+Object: TypeAlias = dict[str, object]
+"""A decoded JSON object; its values are asked for with the functions of this module."""
+
+UNREADABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
+"""What decoding raises for bytes that are no JSON, too deep, or no UTF-8."""
+
+_decode: Final = msgspec.json.Decoder(Object).decode
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+
+
+def decoded(raw: bytes) -> Object:
+    """The object in `raw`; raises one of UNREADABLE.
+
+    JavaScript writes half a surrogate pair when it cuts a string in the middle, which msgspec
+    refuses; here it becomes U+FFFD.
+    """
+    try:
+        return _decode(raw)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = raw.decode("utf-8", "replace")
+        value: object = json.loads(text)
+        if not isinstance(value, dict):
+            raise ValueError("not an object") from None
+        return cast(Object, _mended(value))
+
+
+def _mended(value: object) -> object:
+    """The value with whole characters only."""
+    if isinstance(value, str):
+        return _HALVES.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_HALVES.sub("\ufffd", name): _mended(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_mended(inner) for inner in value]
+    return value
+
+
+def looked_up(value: object, *path: str) -> object:
+    """What stands at `path` inside nested objects; None when a step of it is missing."""
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def text(value: object, *path: str) -> str:
+    """The string at `path`, else an empty one."""
+    found = looked_up(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def number(value: object, *path: str) -> int | None:
+    """The number at `path`, rounded down."""
+    found = looked_up(value, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return int(found) if -(2**62) < found < 2**62 else None
+
+
+def obj(value: object, *path: str) -> Object:
+    """The object at `path`, else an empty one."""
+    found = looked_up(value, *path)
+    return found if isinstance(found, dict) else {}
+
+
+def objects(value: object, *path: str) -> list[Object]:
+    """The objects in the array at `path`."""
+    found = looked_up(value, *path)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def strings(value: object, *path: str) -> list[str]:
+    """The strings in the array at `path`."""
+    found = looked_up(value, *path)
+    return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
+
+
+def from_json(source: object) -> object:
+    """What is written as JSON inside a string; the string itself when it is none."""
+    if not isinstance(source, str):
+        return source
+    try:
+        return cast(object, msgspec.json.decode(source))
+    except UNREADABLE:
+        return source
+
+
+def milliseconds(value: object) -> int | None:
+    """A time, as ISO 8601 text or as a number of seconds or ms since the epoch, in ms."""
+    if isinstance(value, str):
+        try:
+            return int(datetime.fromisoformat(value).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            return None
+    found = number(value)
+    if found is None or found <= 0:
+        return None
+    # Seconds of today have ten digits, milliseconds thirteen.
+    return found if found > 10**11 else int(cast(float, value) * 1000)

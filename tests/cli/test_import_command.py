@@ -1,0 +1,90 @@
+"""`acphold import`, as a person or a script runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tests.cli.command_line import CommandLine
+from tests.imports.claude_home import SESSION, Transcript
+from tests.imports.codex_home import Rollout
+
+
+def home(tmp_path: Path) -> str:
+    transcript = Transcript()
+    transcript.user("Where is the needle?")
+    transcript.assistant("In the \x1b[31mhaystack.")
+    transcript.write(tmp_path / "home")
+    rollout = Rollout()
+    rollout.user("Hello.")
+    rollout.agent("Hi.")
+    rollout.end()
+    rollout.write(tmp_path / "home")
+    return str(tmp_path / "home")
+
+
+def test_the_summary_says_what_is_new_of_each_agent(acphold: CommandLine, tmp_path: Path) -> None:
+    done = acphold.run("import", "--from", home(tmp_path))
+    assert done.code == 0
+    assert [line.split() for line in done.out.splitlines()] == [
+        ["claude", "1", "conversation", "new", "1"],
+        ["codex", "1", "conversation", "new", "1"],
+    ]
+    again = acphold.run("import", "--from", home(tmp_path), "--agent", "claude")
+    assert again.out.split() == ["claude", "1", "conversation", "unchanged", "1"]
+
+
+def test_what_was_imported_is_listed_and_shown_after_the_original_is_gone(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    folder = home(tmp_path)
+    acphold.run("import", "--from", folder)
+    for path in sorted(Path(folder).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    assert "Where is the needle?" in acphold.run("list").out
+    shown = acphold.run("show", SESSION[:8])
+    assert "In the \\x1b[31mhaystack." in shown.out
+    lines = [json.loads(line) for line in acphold.run("show", SESSION, "--json").out.splitlines()]
+    assert lines[0]["update"] == {"prompt": [{"type": "text", "text": "Where is the needle?"}]}
+
+
+def test_a_dry_run_says_what_would_be_new_and_makes_no_journal(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    done = acphold.run("import", "--from", home(tmp_path), "--dry-run")
+    assert done.out.splitlines()[0].split() == [
+        "claude", "1", "conversation", "would", "be", "new", "1",
+    ]  # fmt: skip
+    assert not acphold.journal.exists()
+
+
+def test_json_has_one_object_for_each_agent(acphold: CommandLine, tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    done = acphold.run("import", "--from", folder, "--json")
+    first, second = map(json.loads, done.out.splitlines())
+    assert (first["agent"], first["found"], first["new"]) == ("claude", 1, 1)
+    assert second["agent"] == "codex"
+
+
+def test_only_what_changed_since_a_time_is_taken(acphold: CommandLine, tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    for path in Path(folder).rglob("*.jsonl"):
+        os.utime(path, (1_500_000_000, 1_500_000_000))
+    assert "No conversations" in acphold.run("import", "--from", folder, "--since", "2d").out
+    assert "new 1" in acphold.run("import", "--from", folder, "--since", "2017-01-01").out
+    wrong = acphold.run("import", "--from", folder, "--since", "yesterday")
+    assert wrong.code == 2
+    assert "give a date" in wrong.err
+
+
+def test_what_could_not_be_understood_is_said_in_one_line(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    folder = home(tmp_path)
+    (path,) = Path(folder).rglob(f"{SESSION}.jsonl")
+    with path.open("a") as file:
+        file.write('{"type":"new-thing"}\n{"type":"new-thing"}\n')
+    done = acphold.run("import", "--from", folder, "--agent", "claude")
+    assert done.err == "claude: passed over 2 records of type 'new-thing'\n"
+    assert done.code == 0

@@ -1,0 +1,348 @@
+"""Claude Code's transcripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from acphold.imports import Source
+from acphold.imports.claude import READER
+from tests.imports.claude_home import CWD, SESSION, Json, Transcript, thinking, use
+from tests.imports.told import Story, sources, write_lines
+
+
+def story(transcript: Transcript, home: Path) -> Story:
+    transcript.write(home)
+    return Story.of(READER, home)
+
+
+def test_what_was_said_and_thought_is_told_in_its_order(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Hello — 你好 🌍")
+    transcript.assistant(thinking("Someone is there."), "Hello Ada.")
+    told = story(transcript, tmp_path)
+    assert told.said() == [
+        ("user", "Hello — 你好 🌍"),
+        ("thought", "Someone is there."),
+        ("agent", "Hello Ada."),
+    ]
+    assert told.facts.cwd == CWD
+    assert told.facts.session_id == SESSION
+    assert [end["stopReason"] for end in told.ends()] == ["end_turn"]
+
+
+def test_the_tokens_of_a_reply_are_counted_once_though_each_of_its_records_repeats_them(
+    tmp_path: Path,
+) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    transcript.assistant(thinking("One."), "Two.", "Three.")
+    (end,) = story(transcript, tmp_path).ends()
+    assert end["usage"] == {
+        "inputTokens": 10,
+        "outputTokens": 5,
+        "cachedReadTokens": 2,
+        "totalTokens": 17,
+    }
+
+
+def test_a_read_has_its_file_as_its_place_and_the_text_in_a_fence(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Read it.")
+    transcript.assistant(use("t1", "Read", file_path=f"{CWD}/notes.txt"))
+    transcript.result(
+        "t1",
+        "1\tone\n2\t```\n3\t",
+        toolUseResult={"type": "text", "file": {"filePath": f"{CWD}/notes.txt"}},
+    )
+    call = story(transcript, tmp_path).call()
+    assert call["title"] == "Read notes.txt"
+    assert call["kind"] == "read"
+    assert call["status"] == "completed"
+    assert call["locations"] == [{"path": f"{CWD}/notes.txt", "line": 1}]
+    assert call["rawInput"] == {"file_path": f"{CWD}/notes.txt"}
+    assert call["content"][0]["content"]["text"] == "```\n1\tone\n2\t```\n```"
+
+
+def test_an_edit_is_a_diff_with_the_lines_around_it(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Edit it.")
+    transcript.assistant(use("t1", "Edit", file_path="/x/a.py", old_string="b", new_string="c"))
+    patch = [{"oldStart": 4, "newStart": 4, "lines": [" a", "-b", "+c", " d"]}]
+    transcript.result("t1", "ok", toolUseResult={"filePath": "/x/a.py", "structuredPatch": patch})
+    call = story(transcript, tmp_path).call()
+    assert call["content"] == [
+        {"type": "diff", "path": "/x/a.py", "oldText": "a\nb\nd", "newText": "a\nc\nd"}
+    ]
+    assert call["locations"] == [{"path": "/x/a.py", "line": 4}]
+
+
+def test_a_failed_command_is_failed_and_says_so(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Run it.")
+    transcript.assistant(use("t1", "Bash", command="false", description="fail"))
+    transcript.result("t1", "Exit code 1", failed=True, toolUseResult="Error: Exit code 1")
+    call = story(transcript, tmp_path).call()
+    assert (call["title"], call["kind"], call["status"]) == ("false", "execute", "failed")
+    assert call["content"][0]["content"]["text"] == "```\nExit code 1\n```"
+
+
+def test_what_a_program_put_into_the_persons_mouth_is_not_told_as_theirs(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("<system-reminder>x</system-reminder>")
+    transcript.user("<local-command-caveat>x</local-command-caveat>", isMeta=True)
+    transcript.user([{"type": "text", "text": "a job ended"}], origin={"kind": "task"})
+    transcript.add("attachment", attachment={"type": "date", "date": "2026-01-02"})
+    transcript.user("Hello.", origin={"kind": "human"})
+    transcript.assistant("Hi.")
+    assert story(transcript, tmp_path).said() == [("user", "Hello."), ("agent", "Hi.")]
+
+
+def test_a_command_of_the_program_and_its_answer_are_told(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("<command-name>/rename</command-name><command-args>New name</command-args>")
+    transcript.add(
+        "system",
+        subtype="local_command",
+        content="<local-command-stdout>Renamed.</local-command-stdout>",
+    )
+    told = story(transcript, tmp_path)
+    assert told.said() == [("user", "/rename New name"), ("agent", "Renamed.")]
+
+
+def test_a_cancelled_turn_ends_as_cancelled_and_keeps_its_half_text(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Count.")
+    transcript.assistant("one two")
+    transcript.user("[Request interrupted by user]")
+    transcript.user("Go on.")
+    transcript.assistant("three")
+    told = story(transcript, tmp_path)
+    assert [end["stopReason"] for end in told.ends()] == ["cancelled", "end_turn"]
+    assert ("agent", "one two") in told.said()
+
+
+def test_a_call_without_a_result_is_told_as_ended(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Sleep.")
+    transcript.assistant(use("t1", "Bash", command="sleep 60"))
+    told = story(transcript, tmp_path)
+    assert told.call()["status"] == "failed"
+    (end,) = told.ends()
+    assert end["interrupted"] is True
+
+
+def test_the_branch_that_was_live_last_is_told(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    fork = transcript.assistant("Hi.")
+    transcript.user("Left behind.")
+    transcript.assistant("Also left behind.")
+    transcript.user("Another way.", after=fork)
+    transcript.assistant("Fine.")
+    assert story(transcript, tmp_path).said() == [
+        ("user", "Hello."),
+        ("agent", "Hi."),
+        ("user", "Another way."),
+        ("agent", "Fine."),
+    ]
+
+
+def test_a_branch_that_was_left_is_a_conversation_of_its_own_when_asked_for(
+    tmp_path: Path,
+) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    fork = transcript.assistant("Hi.")
+    transcript.user("Left behind.")
+    transcript.assistant("Also left behind.")
+    transcript.user("Another way.", after=fork)
+    transcript.write(tmp_path)
+    assert READER.branches is not None
+    (source,) = sources(READER, tmp_path)
+    (branch,) = READER.branches(source)
+    assert branch.session_id != source.session_id
+    said = Story(READER, branch).said()
+    assert said[-2:] == [("user", "Left behind."), ("agent", "Also left behind.")]
+    assert said[:2] == [("user", "Hello."), ("agent", "Hi.")]
+
+
+def test_the_results_of_parallel_calls_are_all_told(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Read both.")
+    first = transcript.assistant(use("t1", "Read", file_path="/a"))
+    second = transcript.assistant(use("t2", "Read", file_path="/b"))
+    transcript.result("t1", "A", after=first)
+    transcript.result("t2", "B", after=second)
+    transcript.assistant("Done.")
+    told = story(transcript, tmp_path)
+    assert [call.status for call in told.calls()] == ["completed", "completed"]
+
+
+def test_a_compaction_is_a_call_behind_the_command_that_asked_for_it(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    last = transcript.assistant("Hi.")
+    transcript.add(
+        "system",
+        after=None,
+        logicalParentUuid=last,
+        subtype="compact_boundary",
+        compactMetadata={"trigger": "manual", "preTokens": 7},
+    )
+    transcript.user("This session is being continued: …", isCompactSummary=True)
+    transcript.user("<command-name>/compact</command-name>")
+    transcript.user("<local-command-stdout>Compacted</local-command-stdout>")
+    transcript.user("Thanks.")
+    transcript.assistant("Bye.")
+    told = story(transcript, tmp_path)
+    assert [item for item in told.said() if item[0] != "agent"] == [
+        ("user", "Hello."),
+        ("user", "/compact"),
+        ("call", "Compact conversation"),
+        ("user", "Thanks."),
+    ]
+    assert told.call()["rawOutput"] == {"trigger": "manual", "preTokens": 7}
+
+
+def test_the_plan_is_put_together_from_the_tasks(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Plan.")
+    for number, subject in enumerate(("One", "Two"), 1):
+        transcript.assistant(use(f"c{number}", "TaskCreate", subject=subject, activeForm="Doing"))
+        transcript.result(f"c{number}", "ok", toolUseResult={"task": {"id": str(number)}})
+    transcript.assistant(use("u1", "TaskUpdate", taskId="1", status="in_progress"))
+    transcript.result("u1", "ok", toolUseResult={"success": True})
+    told = story(transcript, tmp_path)
+    assert told.plan() == [("Doing", "in_progress"), ("Two", "pending")]
+    assert told.calls() == []
+
+
+def test_the_older_plan_is_told_as_it_was_written(tmp_path: Path) -> None:
+    transcript = Transcript("1.0.124")
+    transcript.user("Plan.")
+    todos = [{"content": "One", "status": "completed"}, {"content": "Two", "status": "odd"}]
+    transcript.assistant(use("t1", "TodoWrite", todos=todos))
+    transcript.result("t1", "ok")
+    assert story(transcript, tmp_path).plan() == [("One", "completed"), ("Two", "pending")]
+
+
+def test_a_title_that_a_person_gave_wins_over_one_that_was_made(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    transcript.beside(type="ai-title", aiTitle="Made", sessionId=SESSION)
+    transcript.beside(type="custom-title", customTitle="Given", sessionId=SESSION)
+    transcript.beside(type="ai-title", aiTitle="Made again", sessionId=SESSION)
+    assert story(transcript, tmp_path).facts.title == "Given"
+
+
+def subagent(**more: Json) -> list[Json]:
+    child = Transcript(count=500)
+    child.add("user", message={"role": "user", "content": "Count."}, isSidechain=True, **more)
+    child.assistant("I count.", use("s1", "Read", file_path="/a"), isSidechain=True, **more)
+    child.result("s1", "A", isSidechain=True, **more)
+    return child.records
+
+
+def test_a_subagents_calls_stand_inside_the_call_that_started_it(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Delegate.")
+    transcript.assistant(use("t1", "Agent", description="count", prompt="Count."))
+    transcript.result("t1", "3", toolUseResult={"agentId": "abc"})
+    path = transcript.write(tmp_path)
+    folder = path.with_suffix("") / "subagents"
+    write_lines(folder / "agent-abc.jsonl", *subagent())
+    (folder / "agent-abc.meta.json").write_text(json.dumps({"toolUseId": "t1"}))
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [("user", "Delegate."), ("call", "count"), ("call", "Read /a")]
+    meta = json.loads(told.calls()[1].fields["_meta"])
+    assert meta["acphold/parentToolCallId"] == "t1"
+
+
+def test_a_subagents_file_beside_the_transcript_is_found_by_its_id(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Delegate.")
+    transcript.assistant(use("t1", "Task", description="count", prompt="Count."))
+    transcript.result("t1", "3", toolUseResult={"agentId": "0badf00d"})
+    path = transcript.write(tmp_path)
+    write_lines(path.parent / "agent-0badf00d.jsonl", *subagent())
+    write_lines(path.parent / "agent-11111111.jsonl", *subagent())
+    assert [call.title for call in Story.of(READER, tmp_path).calls()] == ["count", "Read /a"]
+
+
+def test_a_subagent_inside_the_transcript_belongs_to_the_call_with_its_prompt(
+    tmp_path: Path,
+) -> None:
+    transcript = Transcript("1.0.124")
+    transcript.user("Delegate.")
+    transcript.assistant(use("t1", "Task", description="count", prompt="Count."))
+    transcript.assistant(use("t2", "Task", description="other", prompt="Other."))
+    transcript.records += subagent(version="1.0.124")
+    transcript.result("t1", "3")
+    told = story(transcript, tmp_path)
+    meta = json.loads(told.calls()[2].fields["_meta"])
+    assert meta["acphold/parentToolCallId"] == "t1"
+
+
+def test_links_and_embedded_files_are_what_they_were_in_the_prompt(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user(
+        [
+            {"type": "text", "text": "Look:"},
+            {"type": "text", "text": "[@a.txt](file:///x/a.txt)"},
+            {"type": "text", "text": "[@b.txt](file:///x/b.txt)"},
+            {"type": "image", "source": {"type": "base64", "data": "AA", "media_type": "a/b"}},
+            {"type": "text", "text": '\n<context ref="file:///x/b.txt">\nB\n</context>'},
+        ]
+    )
+    assert story(transcript, tmp_path).prompts() == [
+        [
+            {"type": "text", "text": "Look:"},
+            {"type": "resource_link", "name": "a.txt", "uri": "file:///x/a.txt"},
+            {"type": "resource", "resource": {"uri": "file:///x/b.txt", "text": "B"}},
+            {"type": "image", "data": "AA", "mimeType": "a/b"},
+        ]
+    ]
+
+
+def test_what_the_reader_does_not_know_is_counted_and_the_rest_is_told(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.beside(type="from-the-future", x=1)
+    transcript.user("Hello.")
+    transcript.assistant({"type": "hologram"}, "Hi.")
+    transcript.records.insert(1, b"{ no json\n")
+    told = story(transcript, tmp_path)
+    assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
+    assert told.facts.missed == {
+        "records of type 'from-the-future'": 1,
+        "blocks of type 'hologram'": 1,
+        "lines that are no JSON objects": 1,
+    }
+
+
+def test_a_cycle_of_parents_ends(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.", after="00000000-0000-4000-8000-000000000002")
+    transcript.assistant("Hi.")
+    transcript.records[0]["parentUuid"] = transcript.records[0]["uuid"]
+    assert story(transcript, tmp_path).said() == [("user", "Hello."), ("agent", "Hi.")]
+
+
+def test_a_subagents_id_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
+    write_lines(tmp_path / "secret.jsonl", *subagent())
+    transcript = Transcript()
+    transcript.user("Delegate.")
+    transcript.assistant(use("t1", "Task", description="count", prompt="Count."))
+    transcript.result("t1", "3", toolUseResult={"agentId": "x/../../../../secret"})
+    assert len(story(transcript, tmp_path).calls()) == 1
+
+
+def test_a_folder_that_is_moved_by_the_environment_is_found(tmp_path: Path) -> None:
+    from acphold.imports import Home
+
+    transcript = Transcript()
+    transcript.user("Hello.")
+    transcript.write(tmp_path)
+    moved = Home(tmp_path / "nowhere", {"CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")})
+    found: list[Source] = list(READER.find(moved))
+    assert [source.session_id for source in found] == [SESSION]

@@ -1,0 +1,270 @@
+"""Codex's rollouts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from acphold.imports.codex import READER
+from tests.imports.codex_home import CWD, SESSION, Rollout
+from tests.imports.told import Story, sources, write_lines
+
+
+def story(rollout: Rollout, home: Path) -> Story:
+    rollout.write(home)
+    return Story.of(READER, home)
+
+
+def conversation() -> Rollout:
+    rollout = Rollout()
+    rollout.program("<environment_context>\n<cwd>/home/ada/project</cwd>\n</environment_context>")
+    rollout.user("Hello — 你好")
+    rollout.thought("Someone is there.")
+    rollout.agent("Hello Ada.")
+    rollout.end()
+    return rollout
+
+
+SAID = [("user", "Hello — 你好"), ("thought", "Someone is there."), ("agent", "Hello Ada.")]
+
+
+def test_each_text_is_told_once_though_both_sides_have_it(tmp_path: Path) -> None:
+    told = story(conversation(), tmp_path)
+    assert told.said() == SAID
+    assert told.facts.session_id == SESSION
+    assert told.facts.cwd == CWD
+    assert [end["stopReason"] for end in told.ends()] == ["end_turn"]
+
+
+def test_a_compressed_rollout_is_told_like_a_plain_one(tmp_path: Path) -> None:
+    path = conversation().write(tmp_path)
+    packed = zstandard.ZstdCompressor().compress(path.read_bytes())
+    path.with_name(path.name + ".zst").write_bytes(packed)
+    path.unlink()
+    assert Story.of(READER, tmp_path).said() == SAID
+
+
+def test_of_a_plain_and_a_compressed_rollout_the_plain_one_is_told(tmp_path: Path) -> None:
+    path = conversation().write(tmp_path)
+    path.with_name(path.name + ".zst").write_bytes(b"old")
+    (source,) = sources(READER, tmp_path)
+    assert source.paths[0].endswith(".jsonl")
+
+
+def test_a_damaged_compressed_rollout_is_told_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    rollout = conversation()
+    for number in range(4000):
+        rollout.user(f"prompt {number} {hash(str(number))}")
+    path = rollout.write(tmp_path)
+    packed = zstandard.ZstdCompressor().compress(path.read_bytes())
+    path.with_name(path.name + ".zst").write_bytes(packed[: len(packed) * 3 // 4])
+    path.unlink()
+    told = Story.of(READER, tmp_path)
+    assert told.said()[:3] == SAID
+
+
+@pytest.mark.parametrize(
+    ("command", "title", "kind"),
+    [
+        ("cat notes.txt", "Read notes.txt", "read"),
+        ("cd src && sed -n '1,20p' a/b.py", "Read b.py", "read"),
+        ("ls -la src", f"List {CWD}/src", "search"),
+        ("printf 'x\\n'; ls", f"List {CWD}", "search"),
+        ("rg -n 'some words' src | head -5", "Search some words in src", "search"),
+        ("git ls-files", f"List {CWD}", "search"),
+        ("make test", "make test", "execute"),
+        ("echo 'unclosed", "echo 'unclosed", "execute"),
+    ],
+)
+def test_a_command_is_told_by_what_it_is_for(
+    tmp_path: Path, command: str, title: str, kind: str
+) -> None:
+    rollout = Rollout()
+    rollout.user("Do it.")
+    rollout.run("c1", command, "done\n")
+    call = story(rollout, tmp_path).call()
+    assert (call["title"], call["kind"], call["status"]) == (title, kind, "completed")
+    assert call["rawOutput"]["aggregated_output"] == "done\n"
+
+
+def test_a_command_that_ends_with_another_code_has_failed(tmp_path: Path) -> None:
+    rollout = Rollout()
+    rollout.user("Do it.")
+    rollout.run("c1", "false", "Process exited with code 0\n", code=1)
+    call = story(rollout, tmp_path).call()
+    assert call["status"] == "failed"
+    assert call["rawOutput"]["exit_code"] == 1
+
+
+def test_a_patch_is_told_with_what_became_of_the_files(tmp_path: Path) -> None:
+    rollout = Rollout()
+    rollout.user("Edit it.")
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\n*** End Patch"
+    rollout.item("custom_tool_call", name="apply_patch", input=patch, call_id="c1")
+    diff = "@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
+    changes = {
+        f"{CWD}/a.txt": {"type": "update", "unified_diff": diff, "move_path": None},
+        f"{CWD}/b.txt": {"type": "add", "content": "new\n"},
+    }
+    rollout.event("patch_apply_end", call_id="c1", success=True, changes=changes)
+    rollout.item("custom_tool_call_output", call_id="c1", output="Exit code: 0\nOutput:\nok")
+    call = story(rollout, tmp_path).call()
+    assert call["title"] == f"Edit {CWD}/a.txt, {CWD}/b.txt"
+    assert call["status"] == "completed"
+    assert call["content"] == [
+        {"type": "diff", "path": f"{CWD}/a.txt", "oldText": "one\ntwo\n", "newText": "one\n2\n"},
+        {"type": "diff", "path": f"{CWD}/b.txt", "oldText": None, "newText": "new\n"},
+    ]
+
+
+def test_a_patch_that_was_never_done_is_told_as_it_was_asked_for(tmp_path: Path) -> None:
+    rollout = Rollout()
+    rollout.user("Edit it.")
+    patch = (
+        "*** Begin Patch\n*** Add File: n.txt\n+new\n*** Update File: a.txt\n"
+        "@@\n one\n-two\n+2\n@@\n-three\n+3\n*** End Patch"
+    )
+    rollout.item("custom_tool_call", name="apply_patch", input=patch, call_id="c1")
+    call = story(rollout, tmp_path).call()
+    assert call["status"] == "failed"
+    assert [(c["path"], c["oldText"], c["newText"]) for c in call["content"]] == [
+        (f"{CWD}/n.txt", None, "new\n"),
+        (f"{CWD}/a.txt", "one\ntwo\n", "one\n2\n"),
+        (f"{CWD}/a.txt", "three\n", "3\n"),
+    ]
+
+
+def test_the_plan_is_no_call(tmp_path: Path) -> None:
+    rollout = Rollout()
+    rollout.user("Plan.")
+    plan = [{"step": "One", "status": "in_progress"}]
+    rollout.call("c1", "update_plan", "Plan updated", plan=plan)
+    told = story(rollout, tmp_path)
+    assert told.plan() == [("One", "in_progress")]
+    assert told.calls() == []
+
+
+def test_an_aborted_turn_is_cancelled_and_its_call_has_failed(tmp_path: Path) -> None:
+    rollout = Rollout()
+    rollout.user("Sleep.")
+    rollout.call("c1", "exec_command", "aborted by user after 0.1s", cmd="sleep 60")
+    rollout.program("<turn_aborted>\nThe user interrupted the previous turn.\n</turn_aborted>")
+    rollout.event("turn_aborted", reason="interrupted")
+    told = story(rollout, tmp_path)
+    assert told.call()["status"] == "failed"
+    assert [end["stopReason"] for end in told.ends()] == ["cancelled"]
+    assert told.said()[0] == ("user", "Sleep.")
+    assert len(told.prompts()) == 1
+
+
+def test_a_compaction_that_nobodys_text_began_was_asked_for_by_the_person(tmp_path: Path) -> None:
+    rollout = conversation()
+    rollout.event("task_started", turn_id="two")
+    rollout.item("message", role="assistant", content=[{"type": "output_text", "text": "sum"}])
+    rollout.add("compacted", message="The sum of it.")
+    rollout.event("context_compacted")
+    rollout.end()
+    told = story(rollout, tmp_path)
+    assert told.said()[3:] == [("user", "/compact"), ("call", "Compact conversation")]
+    assert told.call()["content"][0]["content"]["text"] == "The sum of it."
+
+
+def test_the_bare_form_of_summer_2025_is_told_from_the_models_side(tmp_path: Path) -> None:
+    output = json.dumps({"output": "no\n", "metadata": {"exit_code": 3}})
+    given = json.dumps({"command": ["bash", "-lc", "cat a.txt; exit 3"], "workdir": "/w"})
+    parts = [{"type": "input_text", "text": "Read it."}]
+    write_lines(
+        Rollout().path(tmp_path),
+        {"id": SESSION, "timestamp": "2025-08-01T10:00:00Z", "instructions": None},
+        {"record_type": "state"},
+        {"type": "message", "role": "user", "content": parts},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {"type": "function_call", "name": "shell", "arguments": given, "call_id": "c1"},
+        {"type": "function_call_output", "call_id": "c1", "output": output},
+        {"type": "message", "role": "assistant", "content": [{"text": "There is none."}]},
+    )
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [
+        ("user", "Read it."),
+        ("thought", "Hm."),
+        ("call", "Run exit 3"),
+        ("agent", "There is none."),
+    ]
+    assert told.call()["status"] == "failed"
+    assert told.facts.missed == {}
+
+
+def test_a_subagent_is_no_conversation_of_its_own_but_stands_in_the_call(tmp_path: Path) -> None:
+    agent = "01a1f8c2-199d-7110-9c2d-6f8d1b114418"
+    rollout = Rollout()
+    rollout.user("Delegate.")
+    rollout.call("c1", "spawn_agent", json.dumps({"agent_id": agent}), message="Count.")
+    rollout.agent("It says 3.")
+    rollout.write(tmp_path)
+    child = Rollout(agent, source={"subagent": {"thread_spawn": {}}})
+    child.user("Count.")
+    child.run("c2", "wc -l notes.txt", "3\n")
+    child.agent("3")
+    child.write(tmp_path)
+    stories = [Story(READER, source) for source in sources(READER, tmp_path)]
+    assert [len(told.prompts()) for told in stories] == [1, 0]
+    titles = [call.title for call in stories[0].calls()]
+    assert titles == ["spawn_agent", "wc -l notes.txt"]
+    assert ("agent", "3") not in stories[0].said()
+
+
+def test_tokens_that_are_told_again_are_counted_once(tmp_path: Path) -> None:
+    rollout = Rollout()
+    rollout.user("Hello.")
+    usage = {"input_tokens": 10, "cached_input_tokens": 4, "output_tokens": 3, "total_tokens": 13}
+    info = {"total_token_usage": usage, "last_token_usage": usage, "model_context_window": 1000}
+    rollout.event("token_count", info=info)
+    rollout.event("token_count", info=info)
+    rollout.agent("Hi.")
+    rollout.end()
+    told = story(rollout, tmp_path)
+    (end,) = told.ends()
+    assert end["usage"] == {
+        "inputTokens": 6,
+        "cachedReadTokens": 4,
+        "outputTokens": 3,
+        "totalTokens": 13,
+    }
+    (usage_update,) = told.updates("usage_update")
+    assert (usage_update["used"], usage_update["size"]) == (13, 1000)
+
+
+def test_a_picture_in_a_prompt_is_kept(tmp_path: Path) -> None:
+    rollout = Rollout()
+    rollout.user("Look.", {"type": "input_image", "image_url": "data:image/png;base64,AA"})
+    assert story(rollout, tmp_path).prompts() == [
+        [
+            {"type": "text", "text": "Look."},
+            {"type": "image", "data": "AA", "mimeType": "image/png"},
+        ]
+    ]
+
+
+def test_the_name_of_a_thread_is_its_title(tmp_path: Path) -> None:
+    write_lines(
+        tmp_path / ".codex/session_index.jsonl",
+        {"id": SESSION, "thread_name": "Old"},
+        {"id": SESSION, "thread_name": "Named"},
+    )
+    assert story(conversation(), tmp_path).facts.title == "Named"
+
+
+def test_what_the_reader_does_not_know_is_counted(tmp_path: Path) -> None:
+    rollout = conversation()
+    rollout.item("hologram")
+    rollout.event("sang")
+    rollout.add("melody")
+    told = story(rollout, tmp_path)
+    assert told.facts.missed == {
+        "items of type 'hologram'": 1,
+        "events of type 'sang'": 1,
+        "records of type 'melody'": 1,
+    }

@@ -1,0 +1,289 @@
+"""Conversations taken into a journal: each once, and what comes to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from acphold.imports import Facts, Home, Intake, Outcome, Selection
+from acphold.imports.claude import KEY, READER
+from acphold.journal import ListFilter, Message, NewSession, SqliteJournal
+from tests.imports.claude_home import CWD, SESSION, Transcript, use
+from tests.imports.told import sources
+
+
+@pytest.fixture
+async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
+    found = SqliteJournal.open(journal)
+    yield found
+    await found.aclose()
+
+
+def conversation(turns: int = 2) -> Transcript:
+    transcript = Transcript()
+    for number in range(1, turns + 1):
+        say(transcript, number)
+    return transcript
+
+
+def say(transcript: Transcript, number: int) -> None:
+    transcript.user(f"prompt {number}")
+    transcript.assistant(f"answer {number}", use(f"t{number}", "Read", file_path="/a"))
+    transcript.result(f"t{number}", "A")
+    transcript.assistant("done")
+
+
+async def take(
+    journal: SqliteJournal, home: Path, selection: Selection | None = None
+) -> tuple[Outcome, Facts]:
+    (source,) = sources(READER, home)
+    intake = Intake(journal, selection) if selection else Intake(journal)
+    return await intake.take(source, READER)
+
+
+async def said(journal: SqliteJournal, session_id: str = SESSION) -> list[str]:
+    state = await journal.state(session_id)
+    return [
+        item.text
+        for item in state.timeline
+        if isinstance(item, Message) and item.role in ("user", "agent")
+    ]
+
+
+def whole(turns: int) -> list[str]:
+    return [
+        words
+        for number in range(1, turns + 1)
+        for words in (f"prompt {number}", f"answer {number}", "done")
+    ]
+
+
+async def test_a_conversation_is_listed_under_the_agents_key_with_its_own_times(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    assert (await take(opened, tmp_path))[0] == "new"
+    (row,) = await opened.page(ListFilter(agent=KEY, cwd=CWD))
+    assert row.session_id == SESSION
+    assert row.title == "prompt 1"
+    assert row.message_count == 6
+    assert row.created_at == 1767322801000
+    assert row.updated_at == 1767322810000
+    assert await said(opened) == whole(2)
+    assert await opened.downstream(SESSION) == SESSION
+
+
+async def test_taken_again_nothing_is_doubled(opened: SqliteJournal, tmp_path: Path) -> None:
+    conversation().write(tmp_path)
+    await take(opened, tmp_path)
+    before = await opened.session(SESSION)
+    assert (await take(opened, tmp_path))[0] == "same"
+    assert await opened.session(SESSION) == before
+
+
+async def test_what_came_to_a_conversation_is_added(opened: SqliteJournal, tmp_path: Path) -> None:
+    transcript = conversation(1)
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    say(transcript, 2)
+    transcript.write(tmp_path)
+    assert (await take(opened, tmp_path))[0] == "grown"
+    assert await said(opened) == whole(2)
+    assert (await take(opened, tmp_path))[0] == "same"
+
+
+async def test_the_rest_of_a_turn_that_was_not_over_is_added(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = conversation(1)
+    transcript.user("prompt 2")
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    transcript.assistant("answer 2")
+    transcript.write(tmp_path)
+    assert (await take(opened, tmp_path))[0] == "grown"
+    assert await said(opened) == [*whole(1), "prompt 2", "answer 2"]
+
+
+async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    finished = Selection(whole_turns=True)
+    transcript = conversation(1)
+    transcript.user("prompt 2")
+    transcript.assistant("answer 2", use("t2", "Read", file_path="/a"))
+    transcript.write(tmp_path)
+    await take(opened, tmp_path, finished)
+    assert await said(opened) == whole(1)
+    transcript.result("t2", "A")
+    transcript.assistant("done")
+    transcript.write(tmp_path)
+    assert (await take(opened, tmp_path, finished))[0] == "grown"
+    assert await said(opened) == whole(2)
+
+
+async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    lease = await opened.create(NewSession("ours", KEY, CWD), "wrap")
+    await opened.append(lease, "prompt", [b'[{"type":"text","text":"prompt 1"}]'])
+    chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"live"}}'
+    await opened.append(lease, "update", [chunk])
+    await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+    await opened.link(KEY, SESSION, "ours")
+    await opened.release(lease)
+    conversation(2).write(tmp_path)
+    assert (await take(opened, tmp_path))[0] == "grown"
+    assert await said(opened, "ours") == ["prompt 1", "live", "prompt 2", "answer 2", "done"]
+    assert (await take(opened, tmp_path))[0] == "same"
+    assert len(await opened.page(ListFilter(agent=KEY))) == 1
+
+
+async def test_a_conversation_with_nothing_in_common_is_left_as_it_is(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    lease = await opened.create(NewSession("ours", KEY, CWD), "wrap")
+    await opened.append(lease, "prompt", [b'[{"type":"text","text":"quite another"}]'])
+    await opened.link(KEY, SESSION, "ours")
+    await opened.release(lease)
+    conversation(2).write(tmp_path)
+    assert (await take(opened, tmp_path))[0] == "differs"
+    assert await said(opened, "ours") == ["quite another"]
+
+
+async def test_a_session_that_somebody_holds_is_left_for_later(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = conversation(1)
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    await opened.acquire(SESSION, "wrap")
+    say(transcript, 2)
+    transcript.write(tmp_path)
+    assert (await take(opened, tmp_path))[0] == "busy"
+
+
+async def test_a_conversation_that_was_deleted_here_stays_deleted(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation(1).write(tmp_path)
+    await take(opened, tmp_path)
+    await opened.delete(SESSION)
+    assert (await take(opened, tmp_path))[0] == "deleted"
+
+
+async def test_a_file_in_which_nobody_said_anything_is_no_conversation(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    transcript.beside(type="mode", mode="normal")
+    transcript.write(tmp_path)
+    assert (await take(opened, tmp_path))[0] == "empty"
+    assert await opened.page(ListFilter(include_unprompted=True)) == []
+
+
+async def test_only_conversations_of_the_folder_asked_for_are_taken(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation(1).write(tmp_path)
+    assert (await take(opened, tmp_path, Selection(cwd="/elsewhere")))[0] == "elsewhere"
+    assert (await take(opened, tmp_path, Selection(cwd=CWD)))[0] == "new"
+
+
+async def test_an_id_that_another_agent_has_already_is_told_apart(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    await opened.create(NewSession(SESSION, "another", "/x"), "wrap")
+    conversation(1).write(tmp_path)
+    assert (await take(opened, tmp_path))[0] == "new"
+    assert await said(opened, f"claude-{SESSION}") == whole(1)
+    assert (await take(opened, tmp_path))[0] == "same"
+
+
+async def test_a_name_that_a_person_gave_here_stays(opened: SqliteJournal, tmp_path: Path) -> None:
+    transcript = conversation(1)
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    await opened.set_title(SESSION, "My own name")
+    say(transcript, 2)
+    transcript.beside(type="ai-title", aiTitle="Theirs")
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    assert (await opened.session(SESSION)).title == "My own name"
+
+
+async def test_words_of_an_imported_conversation_are_found(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation(1).write(tmp_path)
+    await take(opened, tmp_path)
+    assert [hit.session_id for hit in await opened.search("answer")] == [SESSION]
+
+
+def test_killed_at_any_point_and_run_again_nothing_is_lost_or_doubled(
+    journal: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    for number in range(8):
+        conversation(60).write(home, f"{number}{SESSION[1:]}")
+    command = [sys.executable, "-m", "acphold", "import", "--from", str(home)]
+    environment = {**os.environ, "ACPHOLD_JOURNAL": str(journal)}
+    for entries in (1, 100, 300, 301, 700, 900):
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None and rows_in(journal) < entries:
+                time.sleep(0.002)
+            process.send_signal(signal.SIGKILL)
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=50, check=True)
+    assert b"8 conversations" in done.stdout
+
+    async def check() -> None:
+        opened = SqliteJournal.open(journal)
+        rows = await opened.page(ListFilter())
+        assert len(rows) == 8
+        for row in rows:
+            assert await said(opened, row.session_id) == whole(60)
+        await opened.aclose()
+
+    asyncio.run(check())
+
+
+def rows_in(journal: Path) -> int:
+    """How far an import has come."""
+    try:
+        connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
+    except sqlite3.OperationalError:
+        return 0
+    try:
+        return int(connection.execute("SELECT count(*) FROM segments").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+    finally:
+        connection.close()
+
+
+def test_nothing_in_the_home_folder_is_changed(journal: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    path = conversation(2).write(home)
+    before = {found: found.stat() for found in home.rglob("*")}
+    content = path.read_bytes()
+    environment = {**os.environ, "ACPHOLD_JOURNAL": str(journal)}
+    command = [sys.executable, "-m", "acphold", "import", "--from", str(home)]
+    subprocess.run(command, env=environment, check=True, timeout=50, capture_output=True)
+    after = {found: found.stat() for found in home.rglob("*")}
+    assert {f: (s.st_size, s.st_mtime_ns) for f, s in after.items()} == {
+        f: (s.st_size, s.st_mtime_ns) for f, s in before.items()
+    }
+    assert path.read_bytes() == content
+
+
+def test_a_home_without_agents_has_no_conversations(tmp_path: Path) -> None:
+    assert list(READER.find(Home(tmp_path))) == []
