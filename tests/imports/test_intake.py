@@ -139,7 +139,7 @@ async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
     chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"live"}}'
     await opened.append(lease, "update", [chunk])
     await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
-    await opened.link(KEY, SESSION, "ours")
+    await opened.link(lease, KEY, SESSION)
     await opened.release(lease)
     conversation(2).write(tmp_path)
     assert (await take(opened, tmp_path))[0] == "grown"
@@ -153,7 +153,7 @@ async def test_a_conversation_with_nothing_in_common_is_left_as_it_is(
 ) -> None:
     lease = await opened.create(NewSession("ours", KEY, CWD), "wrap")
     await opened.append(lease, "prompt", [b'[{"type":"text","text":"quite another"}]'])
-    await opened.link(KEY, SESSION, "ours")
+    await opened.link(lease, KEY, SESSION)
     await opened.release(lease)
     conversation(2).write(tmp_path)
     assert (await take(opened, tmp_path))[0] == "differs"

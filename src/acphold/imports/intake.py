@@ -25,9 +25,9 @@ from msgspec import Struct
 from acphold.errors import UnknownSessionError
 from acphold.imports.conversation import Facts, Happening, Reader, Source
 from acphold.imports.scribe import Scribe
-from acphold.journal import Journal, Lease, Message, NewSession, SessionRow
+from acphold.journal import Journal, Lease, Message, NewSession, RowChange, SessionRow
 from acphold.journal.entries import PROMPT
-from acphold.journal.sessions import now_ms
+from acphold.journal.session_rows import now_ms
 
 IMPORTED: Final = "imported"
 """The kind of the entry behind what was taken in; folds and replays pass over it."""
@@ -119,7 +119,7 @@ class Intake:
         await self._append(lease, happenings)
         await self._append(lease, told.closing())
         await self._finish(lease, told, None)
-        await self._journal.link(facts.agent, facts.session_id, lease.session_id)
+        await self._journal.link(lease, facts.agent, facts.session_id)
         await self._journal.release(lease)
         return "new"
 
@@ -160,8 +160,8 @@ class Intake:
         if row is not None and row.title not in (None, before and before.title):
             title = row.title  # a person has named it
         updated_at = max(facts.updated_at or 0, row.updated_at if row else 0) or now_ms()
-        await self._journal.append(lease, IMPORTED, [msgspec.json.encode(marker)])
-        await self._journal.touch(lease, title=title, updated_at=updated_at, prompted=True)
+        change = RowChange(title=title, updated_at=updated_at, prompted=True)
+        await self._journal.append(lease, IMPORTED, [msgspec.json.encode(marker)], change)
         await self._journal.settle(lease, lease.next_seq - 1)
 
     async def _append(self, lease: Lease, happenings: Iterable[Happening]) -> int:
