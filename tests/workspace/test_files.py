@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acphold.errors import (
     FileAccessError,
@@ -23,10 +26,16 @@ from acphold.errors import (
     NotTextError,
     OutsideRootsError,
 )
-from acphold.workspace import Files, Roots, files, replacing
+from acphold.workspace import Files, Roots, files, replacement
+from acphold.workspace.files import LineWindow, decoded, has_crlf, refuse_binary, with_crlf
 from tests.workspace.conftest import Until
 
 NOBODY = 65534
+ALICE, DEVS = 61001, 61002
+"""A user and a group that nobody here is or is in."""
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="attributes as Linux has them")
 
 
 @pytest.fixture
@@ -37,17 +46,41 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.fixture
+def closed_folder(open_folder: Path) -> Iterator[Path]:
+    """A folder that takes no other file; the one in it, `f`, can be written."""
+    file = open_folder / "f"
+    file.write_text("old")
+    file.chmod(0o666)
+    open_folder.chmod(0o555)
+    yield open_folder
+    open_folder.chmod(0o777)
+
+
 @contextmanager
-def without_powers() -> Iterator[None]:
+def without_powers(*groups: int) -> Iterator[None]:
     """Root gives up for the block what no mode of a file would stop it from doing."""
     powerful = os.geteuid() == 0
+    before = os.getgroups()
     if powerful:
+        os.setgroups(groups)
         os.seteuid(NOBODY)
     try:
         yield
     finally:
         if powerful:
             os.seteuid(0)
+            os.setgroups(before)
+
+
+def acl(user: int) -> bytes:
+    """A POSIX ACL as Linux keeps it: we and `user` read and write, our group and others nothing.
+
+    Source: Linux, posix_acl_xattr.h; entries of tag, permissions and id, in the order of tags.
+    """
+    nobody = 0xFFFFFFFF
+    entries = [(1, 6, nobody), (2, 6, user), (4, 0, nobody), (16, 6, nobody), (32, 0, nobody)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
 @pytest.fixture
@@ -176,7 +209,7 @@ async def test_a_file_keeps_its_mode_and_gets_its_contents_in_one_step(
     tool: Files, project: Path, monkeypatch: pytest.MonkeyPatch, unnamed: bool
 ) -> None:
     if not unnamed:  # as where the system has no files without a name
-        monkeypatch.setattr(replacing, "SELF", "/nowhere")
+        monkeypatch.setattr(replacement, "SELF", "/nowhere")
     script = project / "script"
     script.write_text("old")
     script.chmod(0o751)
@@ -186,6 +219,87 @@ async def test_a_file_keeps_its_mode_and_gets_its_contents_in_one_step(
     assert script.read_text() == "new"
     assert script.stat().st_mode & 0o7777 == 0o751
     assert os.listdir(project) == ["script"]
+
+
+@needs_root
+@linux_only
+async def test_a_file_of_others_keeps_owner_group_acl_and_attributes(
+    tool: Files, project: Path
+) -> None:
+    file = project / "f"
+    file.write_text("old")
+    os.chown(file, ALICE, DEVS)
+    os.setxattr(file, "system.posix_acl_access", acl(NOBODY))
+    os.setxattr(file, "user.origin", b"https://example.org")
+    before = file.stat()
+    await tool.write("f", "new")
+    now = file.stat()
+    assert file.read_text() == "new"
+    assert now.st_ino != before.st_ino
+    assert (now.st_uid, now.st_gid, now.st_mode) == (ALICE, DEVS, 0o100660)
+    assert os.getxattr(file, "system.posix_acl_access") == acl(NOBODY)
+    assert os.getxattr(file, "user.origin") == b"https://example.org"
+
+
+@linux_only
+async def test_a_file_without_an_acl_gets_none_from_its_folder(tool: Files, project: Path) -> None:
+    file = project / "f"
+    file.write_text("old")
+    file.chmod(0o640)
+    os.setxattr(project, "system.posix_acl_default", acl(NOBODY))
+    await tool.write("f", "new")
+    assert file.stat().st_mode == 0o100640
+    assert os.listxattr(file) == []
+    await tool.write("made", "new")
+    assert os.getxattr(project / "made", "system.posix_acl_access") == acl(NOBODY)
+
+
+@needs_root
+@pytest.mark.parametrize("text", ["new", "much more than there was"])
+async def test_a_file_that_only_its_group_may_write_is_written_in_place(
+    open_folder: Path, text: str
+) -> None:
+    file = open_folder / "f"
+    file.write_text("old, and long")
+    os.chown(file, ALICE, DEVS)
+    file.chmod(0o660)
+    before = file.stat()
+    with without_powers(DEVS):
+        await Files(Roots(str(open_folder))).write("f", text)
+    now = file.stat()
+    assert file.read_text() == text
+    assert (now.st_ino, now.st_uid, now.st_gid) == (before.st_ino, ALICE, DEVS)
+    assert now.st_mode == before.st_mode
+    assert os.listdir(open_folder) == ["f"]
+
+
+async def test_a_file_in_a_folder_that_takes_no_other_is_written_in_place(
+    closed_folder: Path,
+) -> None:
+    with without_powers():
+        tool = Files(Roots(str(closed_folder)))
+        await tool.write("f", "new")
+        with pytest.raises(FileAccessError, match="Permission denied"):
+            await tool.write("other", "new")
+    assert (closed_folder / "f").read_text() == "new"
+
+
+async def test_a_disk_that_is_full_leaves_a_file_as_it_was_also_in_place(
+    closed_folder: Path,
+) -> None:
+    code = """
+import asyncio, os, resource, signal, sys
+from acphold.workspace import Files, Roots
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+if os.geteuid() == 0:
+    os.setuid(65534)
+asyncio.run(Files(Roots(sys.argv[1])).write("f", "x" * 5000))
+"""
+    run = [sys.executable, "-c", code, str(closed_folder)]
+    done = await asyncio.to_thread(subprocess.run, run, capture_output=True, text=True, check=False)
+    assert "FileAccessError: cannot write 'f': File too large" in done.stderr
+    assert (closed_folder / "f").read_text() == "old"
 
 
 async def test_a_link_inside_stays_a_link(tool: Files, project: Path) -> None:
@@ -309,3 +423,59 @@ async def test_many_at_once_all_get_their_answer(tool: Files) -> None:
         await asyncio.gather(*(tool.write(f"d/{n}", str(n)) for n in range(60)))
         texts = await asyncio.gather(*(tool.read(f"d/{n}") for n in range(60)))
     assert texts == [str(n) for n in range(60)]
+
+
+# -- lines and encodings, without I/O ----------------------------------------------------------
+
+TEXT = st.text("ab\n\r\u00e9", max_size=30).map(str.encode)
+
+
+def window(data: bytes, size: int, first: int, limit: int | None) -> bytes:
+    cut = LineWindow(first, limit)
+    for start in range(0, len(data), size):
+        if cut.complete:
+            break
+        cut.feed(data[start : start + size])
+    assert cut.size == len(cut.lines())
+    return cut.lines()
+
+
+@given(TEXT, st.integers(1, 9), st.integers(1, 8), st.none() | st.integers(0, 8))
+def test_a_window_is_that_many_lines_from_there_on(
+    data: bytes, size: int, first: int, limit: int | None
+) -> None:
+    lines = [line + b"\n" for line in data.split(b"\n")]
+    lines[-1] = lines[-1][:-1]
+    last = None if limit is None else first - 1 + limit
+    assert window(data, size, first, limit) == b"".join(lines[first - 1 : last])
+
+
+@given(TEXT, st.integers(1, 9), st.integers(1, 4))
+def test_pages_in_a_row_are_the_file(data: bytes, size: int, limit: int) -> None:
+    pages = [window(data, size, line, limit) for line in range(1, 40, limit)]
+    assert b"".join(pages) == data
+
+
+@given(TEXT)
+def test_crlf_is_given_once_to_every_line(data: bytes) -> None:
+    changed = with_crlf(data)
+    assert has_crlf(changed) == (b"\n" in data)
+    assert changed.replace(b"\r\n", b"\n") == data.replace(b"\r\n", b"\n")
+    assert with_crlf(changed) == changed
+
+
+@pytest.mark.parametrize("text", [b"", b"a", b"a\r\nb\n", b"a\nb\n", b"\r"])
+def test_a_text_with_other_line_ends_too_has_none_to_keep(text: bytes) -> None:
+    assert not has_crlf(text)
+
+
+def test_a_byte_that_is_no_utf8_is_told_with_its_line() -> None:
+    with pytest.raises(NotTextError, match=r"'f' is not text in UTF-8: byte 0xff in line 12"):
+        decoded(b"a\nb\n\xff", 10, "f")
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\0", "hi".encode("utf-16"), b"\xfe\xff\0a"])
+def test_binary_files_are_told_from_text(data: bytes) -> None:
+    with pytest.raises(NotTextError):
+        refuse_binary(data, "f")
+    refuse_binary(b"a" * 8000 + b"\0", "f")

@@ -1,4 +1,7 @@
-"""Text files inside the roots: read by lines, written in one step."""
+"""Text files inside the roots: read by lines, written in one step.
+
+Source: ACP v1, file system.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,14 @@ from acphold.errors import (
     MissingFileError,
     NotTextError,
 )
-from acphold.workspace.replacing import replace
-from acphold.workspace.text import LineWindow, decoded, has_crlf, refuse_binary, with_crlf
+from acphold.workspace.replacement import SAFELY, replace
 from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from acphold.workspace.roots import Roots
+    from acphold.workspace.roots import Roots, Walk
     from acphold.workspace.threads import Checkpoint
-    from acphold.workspace.walk import Walk
 
 MAX_READ = 10 * 1024 * 1024
 """Bytes of text returned at once: as JSON, whatever they are, they fit one message."""
@@ -35,8 +36,8 @@ PIECE_BYTES = 256 * 1024
 AT_ONCE = 8
 """Files of one session that are read or written at a time."""
 
-SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""For what may have become a link, a pipe or a terminal since it was looked at."""
+PROBE_BYTES = 8000
+"""The beginning of a file, where a NUL makes it a binary one; git looks at as much."""
 
 
 class Files:
@@ -68,9 +69,10 @@ class Files:
     async def write(self, path: str, content: str) -> None:
         """Make `content` the whole text of the file, in one step: all of it, or nothing.
 
-        An existing file keeps its mode, its owner where that is permitted, and its CRLF if all
-        its lines end so. A new one is made, with the folders it lacks. Cancelling leaves the file
-        as it was, or written; nothing else.
+        An existing file keeps owner, group, mode, POSIX ACL and user attributes; one to which a new
+        file cannot be made alike is written in place (see `acphold.workspace.replacement`). It
+        keeps its CRLF if all its lines end so. A new one is made, with the folders it lacks.
+        Cancelling leaves the file as it was, or written; nothing else.
         """
         try:
             data = content.encode()
@@ -112,21 +114,29 @@ def _write(roots: Roots, path: str, data: bytes, checkpoint: Checkpoint) -> None
         if path.endswith("/"):
             raise NotTextError(f"{path!r} is the name of a folder, not of a file")
         way.make_folders()
-        old = _status(way, path)
-        if old is not None:
-            _refuse_read_only(way)
-            if b"\n" in data and _ends_with_crlf(way, path):
+        with _to_be_replaced(way, path) as old:
+            if old is not None and b"\n" in data and _ends_with_crlf(way, path):
                 data = with_crlf(data)
-        replace(way.fd, way.rest[0], data, old, checkpoint)
+            replace(way.fd, way.rest[0], data, old, checkpoint)
 
 
-def _refuse_read_only(way: Walk) -> None:
-    """Raise OSError if the file must not be written; a new name for it would not ask."""
+@contextmanager
+def _to_be_replaced(way: Walk, path: str) -> Iterator[int | None]:
+    """A descriptor of the file at the end of `way` if there is one; OSError if it is read-only."""
+    if _status(way, path) is None:
+        yield None
+        return
     try:
-        os.close(os.open(way.rest[0], os.O_WRONLY | SAFELY, dir_fd=way.fd))
+        fd = os.open(way.rest[0], os.O_WRONLY | SAFELY, dir_fd=way.fd)
     except OSError as error:
         if error.errno != errno.ETXTBSY:  # a program that runs may be replaced
             raise
+        fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
+    try:
+        _refuse_special(os.fstat(fd), path)  # again: it may be another by now
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _ends_with_crlf(way: Walk, path: str) -> bool:
@@ -190,3 +200,72 @@ def _explained(verb: str, path: str) -> Iterator[None]:
         raise MissingFileError(f"there is no file {path!r} any more") from error
     except OSError as error:
         raise FileAccessError(f"cannot {verb} {path!r}: {error.strerror}") from error
+
+
+class LineWindow:
+    """Cuts `limit` lines out of bytes that come in pieces, from line `first` (1 is the first).
+
+    A line ends behind its newline. None for `limit` takes all lines to the end.
+    """
+
+    def __init__(self, first: int = 1, limit: int | None = None) -> None:
+        self._skip = first - 1
+        self._left = limit
+        self._kept: list[bytes] = []
+        self.size = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether further pieces would change nothing."""
+        return self._left == 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        if self._skip:
+            data, self._skip = _behind(data, self._skip)
+        if self._left is not None:
+            rest, self._left = _behind(data, self._left)
+            data = data[: len(data) - len(rest)]
+        self._kept.append(data)
+        self.size += len(data)
+
+    def lines(self) -> bytes:
+        """What has been cut out so far."""
+        return b"".join(self._kept)
+
+
+def _behind(data: bytes, lines: int) -> tuple[bytes, int]:
+    """What comes after `lines` newlines in `data`, and how many of them were not in it."""
+    there = data.count(b"\n")
+    if there < lines:
+        return b"", lines - there
+    return data.split(b"\n", lines)[-1] if lines else data, 0
+
+
+def decoded(data: bytes, first: int, path: str) -> str:
+    """The text of lines that begin with line `first` of `path`; raises NotTextError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = first + data.count(b"\n", 0, error.start)
+        raise NotTextError(
+            f"{path!r} is not text in UTF-8: byte 0x{data[error.start]:02x} in line {line}"
+        ) from None
+
+
+def refuse_binary(beginning: bytes, path: str) -> None:
+    """Raise NotTextError if the file that begins so is none to be read as text."""
+    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise NotTextError(f"{path!r} is not text in UTF-8: it looks like UTF-16")
+    if b"\0" in beginning[:PROBE_BYTES]:
+        raise NotTextError(f"{path!r} is a binary file, not text")
+
+
+def has_crlf(text: bytes) -> bool:
+    """Whether there are lines, and each of them ends with CR LF."""
+    return 0 < text.count(b"\n") == text.count(b"\r\n")
+
+
+def with_crlf(text: bytes) -> bytes:
+    """`text` with CR LF at the end of each line, also where it was there already."""
+    return text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")

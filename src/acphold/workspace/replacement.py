@@ -1,0 +1,149 @@
+"""New contents for a file that may be there already, without a change in who can read it.
+
+They are written to a new file, which then takes the name: a reader sees the old contents or the
+new, never half. The new file first gets owner, group and mode of the old one, and on Linux its
+POSIX ACL, its SELinux label and its `user.` attributes. Hard links stay with the old one.
+
+Where a new file cannot get all of these (the file of another user), cannot be made (a folder that
+only others may write to) or cannot take the name (a file that is mounted), the old one is written
+in place. Then a reader can see half of the contents, and so can everybody if the machine fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from acphold.workspace.threads import Checkpoint
+
+PIECE_BYTES = 1024 * 1024
+"""What is written between two checkpoints."""
+
+SELF = "/proc/self/fd"
+"""Where Linux gives an open file a path, by which it can be given a name."""
+
+KEPT = ("user.", "system.posix_acl_access", "security.selinux")
+"""How the extended attributes begin that a file keeps; source: xattr(7)."""
+
+IN_PLACE = frozenset((errno.EACCES, errno.EPERM, errno.EBUSY, errno.EINVAL, errno.ENOTSUP))
+"""What making a file like the old one fails with, though the old one can be written."""
+
+SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""For what may have become a link, a pipe or a terminal since it was looked at."""
+
+
+def replace(folder: int, name: str, data: bytes, old: int | None, checkpoint: Checkpoint) -> None:
+    """Make `data` the contents of `name` in `folder`; `old` is a descriptor of what has the name.
+
+    Raises OSError, or what `checkpoint` raises; then all is as it was, but for a disk that fails
+    while it is written in place. The data is on the disk when this returns.
+    """
+    try:
+        _in_one_step(folder, name, data, old, checkpoint)
+    except OSError as error:
+        if old is None or error.errno not in IN_PLACE:
+            raise
+        checkpoint()
+        _in_place(folder, name, data, old)
+
+
+def _in_one_step(
+    folder: int, name: str, data: bytes, old: int | None, checkpoint: Checkpoint
+) -> None:
+    temporary = f".{os.urandom(8).hex()}.acphold"
+    mode = 0o666 if old is None else 0o600  # less the umask; and no eyes on it before `old`'s
+    fd, named = _open_temporary(folder, temporary, mode)
+    try:
+        if old is not None:
+            _make_alike(fd, old)
+        _write(fd, data, checkpoint)
+        os.fsync(fd)
+        checkpoint()
+        if not named:
+            os.link(f"{SELF}/{fd}", temporary, dst_dir_fd=folder)
+            named = True
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        named = False
+    finally:
+        os.close(fd)
+        if named:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+
+
+def _open_temporary(folder: int, name: str, mode: int) -> tuple[int, bool]:
+    """A new file in `folder` for writing, and whether it is called `name` or nothing yet.
+
+    Without a name it is gone when we are killed; not every file system can do that.
+    """
+    unnamed = getattr(os, "O_TMPFILE", None)
+    if unnamed is not None and os.path.isdir(SELF):
+        with suppress(OSError):
+            return os.open(".", unnamed | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=folder), False
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, mode, dir_fd=folder), True
+
+
+def _write(fd: int, data: bytes, checkpoint: Checkpoint) -> None:
+    left = memoryview(data)
+    while left:
+        checkpoint()
+        left = left[os.write(fd, left[:PIECE_BYTES]) :]
+
+
+def _make_alike(new: int, old: int) -> None:
+    """Let the same people do the same with both files; raises OSError where that cannot be."""
+    wanted, there = os.fstat(old), os.fstat(new)
+    mode = wanted.st_mode & 0o777  # set-user-id goes, as with any write
+    if (wanted.st_uid, wanted.st_gid) != (there.st_uid, there.st_gid):
+        os.fchown(new, wanted.st_uid, wanted.st_gid)
+    if sys.platform != "linux":
+        os.fchmod(new, mode)
+        return
+    kept, inherited = _attributes(old), _attributes(new)
+    for name in inherited.keys() - kept.keys():  # the default ACL of the folder
+        os.removexattr(new, name)
+    os.fchmod(new, mode)
+    for name, value in kept.items():
+        if inherited.get(name) != value:
+            os.setxattr(new, name, value)
+
+
+def _attributes(fd: int) -> dict[str, bytes]:
+    try:
+        names = os.listxattr(fd)
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:  # the file system has none
+            return {}
+        raise
+    return {name: os.getxattr(fd, name) for name in names if name.startswith(KEPT)}
+
+
+def _in_place(folder: int, name: str, data: bytes, old: int) -> None:
+    """Overwrite the file; once begun this is not cancelled."""
+    fd = os.open(name, os.O_WRONLY | SAFELY, dir_fd=folder)
+    try:
+        if not os.path.sameopenfile(fd, old):
+            raise OSError(errno.EAGAIN, "it became another file meanwhile")
+        _reserve(fd, len(data))
+        _write(fd, data, lambda: None)
+        os.ftruncate(fd, len(data))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _reserve(fd: int, size: int) -> None:
+    """Have room for `size` bytes, so that a full disk fails before anything is overwritten."""
+    before = os.fstat(fd).st_size
+    if size > before and hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(fd, before, size - before)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # not every file system can
+                os.ftruncate(fd, before)
+                raise
