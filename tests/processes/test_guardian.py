@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from acphold.processes import process_tree
-from acphold.processes.guardian import VARIABLE, Guard
+from acphold.processes.guardian import VARIABLE, Guard, Marking
 from acphold.processes.program import launch
 
 Until = Callable[..., None]
@@ -20,6 +20,8 @@ Runs = Callable[[int], bool]
 Agent = Callable[[str], list[str]]
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
+
+NO_GROUP = -1
 
 TERM = 1 << (signal.SIGTERM - 1)
 """The bit of SIGTERM, the last that the guardian sets aside, in the masks of /proc."""
@@ -245,8 +247,8 @@ def test_a_guardian_is_no_part_of_what_an_outer_guard_ends(
     outer = Guard()
     monkeypatch.setenv(VARIABLE, outer.mark)
     acphold = start(agent("time.sleep(60)"))
-    reached = process_tree.living(acphold.agent, outer.mark)
-    assert {acphold.process.pid, acphold.agent} <= reached
+    reached = process_tree.living(NO_GROUP, outer.mark)
+    assert acphold.agent in reached
     assert acphold.guardian not in reached
 
 
@@ -261,6 +263,20 @@ def test_ending_what_has_ended_already_takes_no_time(agent: Agent) -> None:
     os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
     assert process_tree.end(program.pid, program.guard.mark, grace=0)
     program.abandon()
+
+
+@linux_only
+def test_another_program_that_starts_at_the_same_time_is_told_from_it(
+    agent: Agent, runs: Runs
+) -> None:
+    guard = Guard()
+    with Marking(guard):
+        stranger = subprocess.Popen(agent("time.sleep(60)"))
+    assert f" {guard.mark} " in Path(f"/proc/{stranger.pid}/limits").read_text()
+    assert guard.mark not in Path("/proc/self/limits").read_text()
+    assert process_tree.living(NO_GROUP, guard.mark) == set()
+    stranger.kill()
+    stranger.wait()
 
 
 def test_a_strangers_group_is_not_what_we_look_at(agent: Agent) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from _thread import allocate_lock
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
@@ -82,17 +83,15 @@ class Guard:
         reading, self._pipe = os.pipe()
         try:
             self.pid = _spawn_shell(self.mark, reading)
+            _limit_locks(self.pid, None)  # it has the mark that we have from an outer guard
         except (OSError, NotImplementedError):
             self._close_pipe()
         finally:
             os.close(reading)
 
-    def watch(self, pid: int) -> None:
-        """Mark the program, and tell the guardian its process group."""
-        _limit_locks(pid, int(self.mark))
-        self._say(f"{pid}\n")
-        if self.pid is not None:
-            _limit_locks(self.pid, None)  # it inherits the mark that we have from an outer guard
+    def watch(self, group: int) -> None:
+        """Tell the guardian the program's process group."""
+        self._say(f"{group}\n")
 
     def dismiss(self) -> None:
         """End the guardian without consequences; blocks for at most DISMISS_SECONDS."""
@@ -120,16 +119,45 @@ class Guard:
             os.close(pipe)
 
 
-def _limit_locks(pid: int, number: int | None) -> None:
-    """Make `number` the soft limit of `pid` for file locks, or the hard one, where that can be."""
+class Marking:
+    """While this is entered, whatever is started has the mark of `guard`; one at a time.
+
+    The limit is set on ourselves: a program that starts at once what leaves its group could be
+    quicker than we are. Should another thread start a process of its own in this millisecond, it is
+    still told from the program by being a child of ours, see `process_tree`.
+    """
+
+    __slots__ = ("_before", "_mark")
+
+    _alone = allocate_lock()
+
+    def __init__(self, guard: Guard) -> None:
+        self._mark = int(guard.mark)
+
+    def __enter__(self) -> None:
+        self._alone.acquire()
+        self._before = _limit_locks(0, self._mark)
+
+    def __exit__(self, *_: object) -> None:
+        _limit_locks(0, self._before)
+        self._alone.release()
+
+
+def _limit_locks(pid: int, number: int | None) -> int | None:
+    """Make `number` the soft limit of `pid` for file locks, or None the hard one; what it was.
+
+    Where that cannot be, for it has ended or has a lower hard limit, there is the variable.
+    """
+    if sys.platform != "linux":
+        return None
     import resource
 
-    if sys.platform == "linux":
-        try:
-            hard = resource.prlimit(pid, RLIMIT_LOCKS)[1]
-            resource.prlimit(pid, RLIMIT_LOCKS, (hard if number is None else number, hard))
-        except (OSError, ValueError):
-            pass  # it has ended, has become another user's, or has a hard limit: see the variable
+    try:
+        soft, hard = resource.prlimit(pid, RLIMIT_LOCKS)
+        resource.prlimit(pid, RLIMIT_LOCKS, (hard if number is None else number, hard))
+    except (OSError, ValueError):
+        return None
+    return soft
 
 
 def _spawn_shell(mark: str, reading: int) -> int:

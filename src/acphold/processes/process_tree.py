@@ -62,12 +62,14 @@ def _all_pids() -> list[int]:
 def _belongs(pid: int, group: int, mark: bytes) -> bool:
     stat = _contents(f"/proc/{pid}/stat")
     # "pid (name) state ppid pgrp …"; the name may hold anything, so count from its last ")".
-    fields = stat[stat.rfind(b")") + 2 :].split(None, 3)
-    if len(fields) < 3 or fields[0] in b"ZX":  # it has ended: the rest would still be readable
+    state, parent, its_group = (stat[stat.rfind(b")") + 2 :].split(None, 3) + [b"0"] * 3)[:3]
+    if state in b"0ZX":  # it has ended: the rest would still be readable
         return False
-    return int(fields[2]) == group or any(
-        mark in _contents(f"/proc/{pid}/{place}") for place in ("limits", "environ")
-    )
+    if int(its_group) == group:
+        return True
+    if int(parent) == os.getpid():  # another that we have started
+        return False
+    return any(mark in _contents(f"/proc/{pid}/{place}") for place in ("limits", "environ"))
 
 
 def _contents(path: str) -> bytes:

@@ -8,7 +8,7 @@ from _thread import allocate_lock
 from acphold.errors import AgentStartError
 from acphold.processes import process_tree
 from acphold.processes.exit_status import exit_status
-from acphold.processes.guardian import Guard
+from acphold.processes.guardian import Guard, Marking
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def launch(
     guard.start()
     stdio, fds = _merged_pipe() if merged else _pipes()
     try:
-        pid = _spawn(path, command, guard.environment(surroundings), folder, stdio)
+        with Marking(guard):
+            pid = _spawn(path, command, guard.environment(surroundings), folder, stdio)
     except OSError as error:
         for fd in fds:
             os.close(fd)
