@@ -26,10 +26,10 @@ PUBLIC = {
         Client ClientSession Result Told connect
     """,
     "acphold.agents": """
-        Agent Listener
+        Agent Answered Asked Call Event Exchange Listener Notified Updates ask
     """,
     "acphold.hub": """
-        CANCEL_GRACE Attachment Client Ended Hub Session Setup
+        CANCEL_GRACE Attachment Client Conversation Hub Session Setup
     """,
     "acphold.imports": """
         ALL Facts Happening Home IMPORTED Intake NAMES Outcome Reader Selection Source reader

@@ -7,6 +7,7 @@
     │   └── InvalidParamsError     parameters that break the protocol            -32602
     ├── RemoteError                the other side answered a request with an error
     ├── RequestCancelledError      the request was cancelled                     -32800
+    ├── TooManyRequestsError       more than may wait for its answer
     ├── ConnectionLostError        the other side went away
     ├── DeclarationError           an agent's author declared what cannot be
     ├── AuthRequiredError          the person has to sign in first                   -32000
@@ -18,7 +19,8 @@
     ├── AgentError                 the wrapped program
     │   ├── AgentStartError        cannot be started, or never answers `initialize`
     │   ├── AgentExitedError       ended while it was needed
-    │   └── AgentBusyError         at work on a cancelled turn, or not reading its stdin
+    │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
+    │   └── AgentTimeoutError      did not answer a request of ours in time
     ├── McpError                   an MCP server of the session
     │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
     │   ├── McpLostError           went away in the middle of a call
@@ -119,6 +121,10 @@ class RequestCancelledError(AcpholdError):
     """The request was cancelled before it was answered."""
 
     code = REQUEST_CANCELLED
+
+
+class TooManyRequestsError(AcpholdError):
+    """The other side asks more than may wait for its answers here."""
 
 
 class ConnectionLostError(AcpholdError):
@@ -223,6 +229,15 @@ class AgentExitedError(AgentError):
 
 class AgentBusyError(AgentError):
     """The agent is still at work on a turn that was cancelled, or does not read what it gets."""
+
+
+class AgentTimeoutError(AgentError):
+    """The agent did not answer `method` within `seconds`."""
+
+    def __init__(self, method: str, seconds: float) -> None:
+        super().__init__(f"the agent did not answer {method} within {seconds:g} s")
+        self.method = method
+        self.seconds = seconds
 
 
 class WorkspaceError(AcpholdError):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acphold.agents import Answered, Asked, Event, Exchange, Notified, Updates, ask
 from acphold.agents.wrapped import ProcessAgent
 from acphold.errors import (
     AgentBusyError,
@@ -19,7 +22,6 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.processes.program import launch
-from acphold.rpc import NotificationReceived
 from acphold.rpc.peer import Answer
 from tests.editor import scripted_agent
 
@@ -33,14 +35,17 @@ class Heard:
         self.updates: list[bytes] = []
         self.order: list[str] = []
 
-    async def on_updates(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None:
-        self.updates += raws
-        self.order += ["update"] * len(raws)
+    async def hear(self, event: Event) -> None:
+        match event:
+            case Updates(raws=raws):
+                self.updates += raws
+                self.order += ["update"] * len(raws)
+            case Notified(method=method):
+                self.order.append(method)
+            case Answered(call=call, answer=answer):
+                await call.settle(answer)
 
-    async def on_notification(self, notification: NotificationReceived) -> None:
-        self.order.append(notification.method)
-
-    async def on_request(self, method: str, params: bytes) -> bytes:
+    async def answer(self, asked: Asked) -> bytes:
         return b'{"asked":true}'
 
 
@@ -59,7 +64,7 @@ async def agent(
 
 async def opened(process: ProcessAgent) -> str:
     """A session of the agent's."""
-    result = await process.ask("session/new", b'{"cwd":"/","mcpServers":[]}')
+    result = await ask(process, "session/new", b'{"cwd":"/","mcpServers":[]}')
     return str(json.loads(result)["sessionId"])
 
 
@@ -68,11 +73,16 @@ def prompt(session: str, *steps: Any) -> bytes:
     return json.dumps({"sessionId": session, "prompt": [block]}).encode()
 
 
-def into(answers: asyncio.Queue[Answer]) -> Callable[[Answer], Any]:
-    async def answered(answer: Answer) -> None:
-        answers.put_nowait(answer)
+class Into:
+    """A call whose answer goes into a queue."""
 
-    return answered
+    def __init__(self, answers: asyncio.Queue[Answer], method: str, params: bytes) -> None:
+        self.method = method
+        self.params = params
+        self._answers = answers
+
+    async def settle(self, answer: Answer) -> None:
+        self._answers.put_nowait(answer)
 
 
 async def test_version_1_is_spoken_to_it_whatever_the_client_asked_for(tmp_path: Any) -> None:
@@ -83,14 +93,18 @@ async def test_version_1_is_spoken_to_it_whatever_the_client_asked_for(tmp_path:
     assert sent == {"protocolVersion": 1, "clientInfo": {"name": "e"}, "x": 1}
 
 
+KEY = f"{Path(sys.executable).name} {scripted_agent()[1]}"
+"""What a scripted agent is known by that does not tell its name."""
+
+
 async def test_it_is_known_by_its_name_and_else_by_its_command() -> None:
     async with agent() as (process, _):
-        assert process.key == " ".join(scripted_agent())
+        assert process.key == KEY
         await process.initialize(b"{}")
         assert process.key == "scripted"
     async with agent(info=None) as (process, _):
         await process.initialize(b"{}")
-        assert process.key == " ".join(process.command)
+        assert process.key == KEY
 
 
 async def test_a_program_that_was_started_before_is_used_and_not_started_twice() -> None:
@@ -113,9 +127,9 @@ async def test_before_it_runs_it_cannot_be_asked_and_telling_it_is_dropped() -> 
     async with agent() as (process, _):
         assert not process.alive
         with pytest.raises(AgentExitedError, match="does not run"):
-            await process.ask("session/new", b"{}")
+            await ask(process, "session/new", b"{}")
         with pytest.raises(AgentExitedError, match="does not run"):
-            process.begin("session/new", b"{}", into(asyncio.Queue()))
+            process.send(Into(asyncio.Queue(), "session/new", b"{}"))
         await process.tell("session/cancel", b"{}")
 
 
@@ -124,11 +138,9 @@ async def test_an_answer_comes_behind_the_updates_that_came_before_it() -> None:
         await process.initialize(b"{}")
         session = await opened(process)
 
-        async def answered(answer: Answer) -> None:
-            heard.order.append("answer")
-
         steps = [{"say": "a"}, {"tell": ["_x", {}]}, {"say": "b"}]
-        await process.ask("session/prompt", prompt(session, *steps), answered)
+        async with Exchange(process, "session/prompt", prompt(session, *steps)):
+            heard.order.append("answer")
         assert heard.order == ["update", "_x", "update", "answer"]
 
 
@@ -137,9 +149,8 @@ async def test_a_begun_request_is_answered_once_also_when_the_program_dies() -> 
         await process.initialize(b"{}")
         session = await opened(process)
         answers: asyncio.Queue[Answer] = asyncio.Queue()
-        process.begin(
-            "session/prompt", prompt(session, {"stderr": "ow"}, {"exit": 4}), into(answers)
-        )
+        steps = prompt(session, {"stderr": "ow"}, {"exit": 4})
+        process.send(Into(answers, "session/prompt", steps))
         ended = await answers.get()
         assert isinstance(ended, AgentExitedError)
         assert (ended.status, ended.stderr) == ("exit status 4", "ow")
@@ -156,12 +167,10 @@ async def test_everything_that_waits_learns_how_the_program_ended() -> None:
     async with agent() as (process, _):
         await process.initialize(b"{}")
         session = await opened(process)
-        asking = [
-            asyncio.create_task(process.ask("session/prompt", prompt(session, {"until": "cancel"})))
-            for _ in range(5)
-        ]
+        waits = prompt(session, {"until": "cancel"})
+        asking = [asyncio.create_task(ask(process, "session/prompt", waits)) for _ in range(5)]
         asking.append(
-            asyncio.create_task(process.ask("session/prompt", prompt(session, {"kill": 9})))
+            asyncio.create_task(ask(process, "session/prompt", prompt(session, {"kill": 9})))
         )
         for task in asking:
             with pytest.raises(AgentExitedError, match="SIGKILL"):
@@ -174,7 +183,8 @@ async def test_restarting_ends_what_waits_at_once() -> None:
         session = await opened(process)
         answers: asyncio.Queue[Answer] = asyncio.Queue()
         for _ in range(5):
-            process.begin("session/prompt", prompt(session, {"until": "cancel"}), into(answers))
+            steps = prompt(session, {"until": "cancel"})
+            process.send(Into(answers, "session/prompt", steps))
         begun = asyncio.get_running_loop().time()
         await process.restart()
         assert asyncio.get_running_loop().time() - begun < 5
@@ -187,7 +197,7 @@ async def test_what_it_asks_is_answered_by_the_listener() -> None:
     async with agent() as (process, heard):
         await process.initialize(b"{}")
         session = await opened(process)
-        await process.ask("session/prompt", prompt(session, {"ask": ["_x/y", {}]}))
+        await ask(process, "session/prompt", prompt(session, {"ask": ["_x/y", {}]}))
         assert b"asked" in heard.updates[0]
 
 
@@ -199,7 +209,7 @@ async def test_a_refusal_of_initialize_leaves_no_program_and_may_be_tried_again(
                 await process.initialize(b"{}")
             assert not process.alive
             with pytest.raises(AgentExitedError):
-                await process.ask("session/new", b"{}")
+                await ask(process, "session/new", b"{}")
 
 
 async def test_cancelling_initialize_leaves_no_program() -> None:
@@ -223,7 +233,7 @@ async def test_one_that_does_not_read_is_told_until_its_bound_and_then_refused()
         for _ in range(50):
             await process.tell("_x", pad)
     with pytest.raises(AgentBusyError, match="does not read"):
-        process.begin("session/prompt", pad, into(asyncio.Queue()))
+        process.send(Into(asyncio.Queue(), "session/prompt", pad))
     with pytest.raises(AgentBusyError, match="does not read"):
-        await process.ask("session/list", b"{}")
+        await ask(process, "session/list", b"{}")
     await process.aclose()

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Agent, Listener
+from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
 from acphold.journal import SqliteJournal
 from acphold.rpc import MAX_MESSAGE
-from acphold.rpc.peer import Answer, OnAnswer
+from acphold.rpc.peer import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.server import Connection
 from acphold.transports.memory import MemoryTransport, memory_pair
@@ -30,14 +30,17 @@ class PuppetAgent:
         self.key = "puppet"
         self.capabilities = AgentCapabilities()
         self.generation = 0
+        self.has_sign_in = False
         self.reads_journal = False
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = asyncio.Event()
-        self.results: dict[str, bytes] = {}
+        self.results: dict[str, Answer] = {}
+        self.withdrawn: list[str] = []
         self.hangs_after: dict[str, int] = {}
         self.listener = listener
         self._made = 0
-        self._turns: dict[str, OnAnswer] = {}
+        self._turns: dict[str, Call] = {}
+        self._answering: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
 
     # -- pulled by the test -----------------------------------------------------------------
@@ -56,15 +59,15 @@ class PuppetAgent:
             ).encode()
             for text in texts
         ]
-        await self.listener.on_updates(session, "update", raws)
+        await self.listener.hear(Updates(session, "update", raws))
 
     async def ask_client(self, method: str, **params: Any) -> Any:
         """What the clients answer to a request of this agent."""
-        return json.loads(await self.listener.on_request(method, json.dumps(params).encode()))
+        return json.loads(await self.listener.answer(Asked(method, json.dumps(params).encode())))
 
     async def end(self, session: str, answer: Answer = b'{"stopReason":"end_turn"}') -> None:
         """Answer the prompt of the running turn."""
-        await self._turns.pop(session)(answer)
+        await self.listener.hear(Answered(self._turns.pop(session), answer))
 
     async def prompted(self, session: str) -> None:
         """Wait until a turn runs in this session."""
@@ -89,26 +92,28 @@ class PuppetAgent:
     async def restart(self) -> None:
         self.generation += 1
 
-    async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
-        times = sum(asked == method for asked, _ in self.asked)
-        self.asked.append((method, json.loads(params)))
-        if times >= self.hangs_after.get(method, times + 1):
-            await asyncio.get_running_loop().create_future()
-        result = self.results.get(method)
-        if method == "session/new":
+    def send(self, call: Call) -> None:
+        asked = json.loads(call.params)
+        times = sum(method == call.method for method, _ in self.asked)
+        self.asked.append((call.method, asked))
+        self._news.set()
+        if call.method == "session/prompt":
+            self._turns[asked["sessionId"]] = call
+        elif times < self.hangs_after.get(call.method, times + 1):
+            self._answering.add(asyncio.create_task(self._answer(call)))
+
+    async def _answer(self, call: Call) -> None:
+        result = self.results.get(call.method)
+        if call.method == "session/new":
             result = b'{"sessionId":"s%d"}' % self._made
             self._made += 1
-        if result is None:
-            raise RemoteError(-32601, "no such method")
-        if on_answer is not None:
-            await on_answer(result)
-        return result
+        if isinstance(result, bytes):
+            await self.listener.hear(Answered(call, result))
+        else:
+            await self.listener.hear(Answered(call, result or RemoteError(-32601, "no such")))
 
-    def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> None:
-        asked = json.loads(params)
-        self.asked.append((method, asked))
-        self._turns[asked["sessionId"]] = on_answer
-        self._news.set()
+    def withdraw(self, call: Call) -> None:
+        self.withdrawn.append(call.method)
 
     async def tell(self, method: str, params: bytes) -> None:
         if method == "session/cancel":
@@ -177,7 +182,7 @@ class Shared:
         try:
             await connection.peer.pump()
         finally:
-            await connection.leave()
+            connection.leave()
             await connection.peer.aclose()
 
     async def aclose(self) -> None:

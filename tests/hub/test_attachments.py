@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acphold.agents import Notified
 from acphold.errors import RemoteError
 from acphold.hub import Session
+from acphold.hub.annotations import notice
 from acphold.hub.attachment import LAG, PAGE
-from acphold.hub.marks import notice
-from acphold.rpc import NotificationReceived
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, shared, small_pages, until
 
@@ -126,7 +126,7 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
             elif step == "turn":
                 await house.agent.end(session)
                 await turn
-                compact(house.hub.held(session))
+                compact(house.hub.held(session).session)
                 turn = first.begin_prompt(session, "count on")
                 await house.agent.prompted(session)
             else:
@@ -146,7 +146,7 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
 def compact(session: Session) -> None:
     """What is done when a session rests, now and beside everything else."""
     session.wake()
-    session._settle_now()
+    session.settle_now()
 
 
 async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update_once(
@@ -164,7 +164,7 @@ async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update
                     await house.agent.say(session, f"{n} ")
                 await house.agent.end(session)
                 await running
-                compact(house.hub.held(session))
+                compact(house.hub.held(session).session)
                 await two.load(session)
                 assert numbers(two) == list(range((turn + 1) * 400))
                 await two.go()
@@ -231,7 +231,7 @@ async def test_a_notice_reaches_a_client_that_lags(journal: Path) -> None:
         slow.reads.clear()
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
-        await house.hub.held(session).publish("update", [notice("Look", "here")])
+        await house.hub.held(session).session.publish("update", [notice("Look", "here")])
         slow.reads.set()
         await slow.until(lambda: "notice" in [u["sessionUpdate"] for u in slow.updates()])
 
@@ -245,7 +245,7 @@ async def test_notifications_wait_behind_the_updates_a_client_lags_with(journal:
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
         params = json.dumps({"sessionId": session}).encode()
-        await house.agent.listener.on_notification(NotificationReceived("_vendor/note", params))
+        await house.agent.listener.hear(Notified("_vendor/note", params))
         await house.agent.say(session, "behind")
         slow.reads.set()
         for client in (one, slow):
@@ -365,8 +365,7 @@ async def test_a_flood_of_notifications_to_a_client_that_does_not_read_slows_the
 
         async def flood() -> None:
             for _ in range(1000):
-                note = NotificationReceived("_vendor/note", params)
-                await house.agent.listener.on_notification(note)
+                await house.agent.listener.hear(Notified("_vendor/note", params))
 
         flooding = asyncio.create_task(flood())
         await client.until(lambda: True)

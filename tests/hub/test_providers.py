@@ -55,7 +55,7 @@ async def test_nobody_else_is_asked_when_the_provider_is_gone(journal: Path) -> 
         provides(two, "two")
         await one.new(mcpServers=[entry("x")])
         await one.go()
-        while one.connection in house.hub.clients:
+        while one.connection in house.hub.router.clients:
             await two.call("session/list", {})
         with pytest.raises(ConnectionLostError, match="no client here provides MCP server 'x'"):
             await house.agent.ask_client(MESSAGE, serverId="x")

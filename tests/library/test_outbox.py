@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
+from acphold.agents import Asked, Event, Updates
 from acphold.errors import JournalUnavailableError
 from acphold.library.outbox import BATCH_UPDATES, Outbox
-from acphold.rpc import NotificationReceived
 
 
 class Journal:
@@ -19,16 +18,14 @@ class Journal:
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
 
-    async def on_updates(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None:
+    async def hear(self, event: Event) -> None:
+        assert isinstance(event, Updates)
         await self.may_go_on.wait()
         if self.failure is not None:
             raise self.failure
-        self.commits.append((kind, list(raws)))
+        self.commits.append((event.kind, list(event.raws)))
 
-    async def on_notification(self, notification: NotificationReceived) -> None:
-        raise AssertionError
-
-    async def on_request(self, method: str, params: bytes) -> bytes:
+    async def answer(self, asked: Asked) -> bytes:
         raise AssertionError
 
     @property

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import acphold
+from acphold.agents import Asked, Event
 from acphold.errors import (
     FileAccessError,
     InvalidParamsError,
@@ -17,7 +18,6 @@ from acphold.errors import (
 )
 from acphold.library.client_side import ClientSide
 from acphold.library.session_files import Folders, SessionFiles
-from acphold.rpc import NotificationReceived
 from acphold.schema import ClientCapabilities, FileSystemCapabilities
 from acphold.testing import connect
 from tests.library.test_turn import agent_that
@@ -102,11 +102,9 @@ class Editor:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def on_updates(self, agent_session: str, kind: str, raws: object) -> None: ...
+    async def hear(self, event: Event) -> None: ...
 
-    async def on_notification(self, notification: NotificationReceived) -> None: ...
-
-    async def on_request(self, method: str, params: bytes) -> bytes:
+    async def answer(self, asked: Asked) -> bytes:
         raise self.error
 
 

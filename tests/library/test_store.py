@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acphold.agents import Asked, Event
 from acphold.errors import DeclarationError
 from acphold.library.outbox import Outbox
 from acphold.library.store import Store
-from acphold.rpc import NotificationReceived
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
@@ -38,11 +37,9 @@ class Journal(Outbox):
 
 
 class _Nobody:
-    async def on_updates(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None: ...
+    async def hear(self, event: Event) -> None: ...
 
-    async def on_notification(self, notification: NotificationReceived) -> None: ...
-
-    async def on_request(self, method: str, params: bytes) -> bytes:
+    async def answer(self, asked: Asked) -> bytes:
         raise AssertionError
 
 

@@ -135,10 +135,13 @@ async def test_a_crash_in_the_middle_of_an_adoption_leaves_it_to_be_adopted_anew
             "params": {"sessionId": "theirs", "update": say("half")},
         }
     )
-    hanging = {**agent, "before": {"session/load": [half]}, "silent": ["session/load"]}
+    told = json.dumps({"jsonrpc": "2.0", "method": "_half/told", "params": {}})
+    hanging = {**agent, "before": {"session/load": [half, told]}, "silent": ["session/load"]}
     async with wrapped(journal, **hanging) as client:
         client.begin("session/load", open_params("theirs", "/"))
-        await client.until_text("half")
+        await client.until(
+            lambda: any(message.get("method") == "_half/told" for message in client.messages)
+        )
         await client.kill()
     async with wrapped(journal, **agent) as client:
         assert len(await client.sessions()) == 1

@@ -137,19 +137,13 @@ async def test_a_mode_in_the_agents_replay_does_not_undo_what_the_person_chose(
 
 
 def context_in(prompt: list[dict[str, Any]]) -> str:
-    """The earlier conversation that came with a prompt, in either form; "" when none did."""
-    first = prompt[0]
-    if first["type"] == "resource":
-        return str(first["resource"]["text"])
-    return str(first["text"]) if len(prompt) > 1 else ""
+    """The earlier conversation that came with a prompt, behind it; "" when none did."""
+    return str(prompt[-1]["text"]) if len(prompt) > 1 else ""
 
 
-@pytest.mark.parametrize(
-    ("can", "kind"),
-    [({}, "text"), ({"promptCapabilities": {"embeddedContext": True}}, "resource")],
-)
+@pytest.mark.parametrize("can", [{}, {"promptCapabilities": {"embeddedContext": True}}])
 async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_prompt(
-    journal: Path, tmp_path: Path, can: dict[str, Any], kind: str
+    journal: Path, tmp_path: Path, can: dict[str, Any]
 ) -> None:
     log = tmp_path / "agent.jsonl"
     async with wrapped(journal, capabilities=can) as client:
@@ -164,9 +158,9 @@ async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_pr
         await client.prompt(session, "again")
         first, second = received(log, "session/prompt")
         assert first["params"]["sessionId"] != session
-        context, own = first["params"]["prompt"]
-        assert context["type"] == kind
-        text = context_in([context, own])
+        own, context = first["params"]["prompt"]
+        assert context["type"] == "text"  # nobody keeps a resource from the model, or forgets it
+        text = context_in([own, context])
         assert "my first question" in text
         assert "I looked" in text
         assert "Look" in text
@@ -218,7 +212,7 @@ async def test_context_that_an_agent_sends_back_is_kept_away(
 async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
     journal: Path, tmp_path: Path
 ) -> None:
-    from acphold.hub.context import CONTEXT_BYTES
+    from acphold.hub.handover import CONTEXT_BYTES
 
     log = tmp_path / "agent.jsonl"
     async with wrapped(journal) as client:
@@ -371,7 +365,7 @@ async def test_an_agent_that_restored_itself_is_told_of_the_turn_that_was_cut_of
         await client.prompt(session, {"say": "c"})
         await client.prompt(session, {"say": "d"})
     first, second = (message["params"]["prompt"] for message in received(log, "session/prompt"))
-    assert "half a turn" in first[0]["text"]
-    assert "a whole turn" not in first[0]["text"]
+    assert "half a turn" in context_in(first)
+    assert "a whole turn" not in context_in(first)
     assert len(first) == 2
     assert len(second) == 1

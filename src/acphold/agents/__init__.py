@@ -1,5 +1,27 @@
 """What answers prompts, as the hub sees it: the interface, and a wrapped program."""
 
-from acphold.agents.interface import Agent, Listener
+from acphold.agents.interface import (
+    Agent,
+    Answered,
+    Asked,
+    Call,
+    Event,
+    Exchange,
+    Listener,
+    Notified,
+    Updates,
+    ask,
+)
 
-__all__ = ["Agent", "Listener"]
+__all__ = [
+    "Agent",
+    "Answered",
+    "Asked",
+    "Call",
+    "Event",
+    "Exchange",
+    "Listener",
+    "Notified",
+    "Updates",
+    "ask",
+]

@@ -1,33 +1,82 @@
-"""What answers prompts, as the hub sees it: something that is asked ACP methods and reports back.
+"""What answers prompts, as the hub sees it: it is sent calls, and it reports events.
 
-Session ids on this seam are the agent's own; the hub keeps the map to the ids clients know.
+Session ids on this seam are the agent's own; only `hub.agent_session` knows both ids. Everything an
+agent says comes to one listener, in the order of the wire: an answer is an event like an update, so
+that nothing the agent said before it can come late, and nothing it said after it can come early.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Protocol
 
-from acphold.rpc import NotificationReceived
-from acphold.rpc.peer import OnAnswer
+from msgspec import Struct
+
+from acphold.errors import AgentTimeoutError
+from acphold.rpc.peer import Answer
 from acphold.schema import AgentCapabilities
+
+ANSWER_SECONDS = 60.0
+"""What an agent has to answer a request of ours, unless said otherwise: opening a session may make
+it load a long history, or start MCP servers."""
+
+
+class Updates(Struct, frozen=True, gc=False):
+    """Updates of one session that came in a row.
+
+    `kind` is "update" (each raw is an update object) or "params" (each raw is the whole params
+    object, because it carries more than the session id and the update).
+    """
+
+    session_id: str
+    kind: str
+    raws: Sequence[bytes]
+
+
+class Notified(Struct, frozen=True, gc=False):
+    """Any other notification: an extension's, or one newer than this release."""
+
+    method: str
+    params: bytes
+
+
+class Answered(Struct, frozen=True, gc=False):
+    """The answer to a call: its result, RemoteError, or AgentExitedError."""
+
+    call: Call
+    answer: Answer
+
+
+class Asked(Struct, frozen=True, gc=False):
+    """A request of the agent to a client."""
+
+    method: str
+    params: bytes
+
+
+Event = Updates | Notified | Answered
+
+
+class Call(Protocol):
+    """A request on its way to the agent."""
+
+    method: str
+    params: bytes
+
+    async def settle(self, answer: Answer) -> None:
+        """Take the answer. No later event of the agent is heard before this returns."""
 
 
 class Listener(Protocol):
-    """Who hears what an agent reports. All are called in the order of the wire."""
+    """Who hears what an agent reports."""
 
-    async def on_updates(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None:
-        """Updates of one session that came in a row.
+    async def hear(self, event: Event) -> None:
+        """Called in the order of the wire; the agent's next event waits until it returns."""
 
-        `kind` is "update" (each raw is an update object) or "params" (each raw is the whole
-        params object, because it carries more than the session id and the update).
-        """
-
-    async def on_notification(self, notification: NotificationReceived) -> None:
-        """Any other notification: an extension's, or one newer than this release."""
-
-    async def on_request(self, method: str, params: bytes) -> bytes:
-        """What the agent asks of a client; the result as JSON bytes."""
+    async def answer(self, asked: Asked) -> bytes:
+        """The result of what the agent asks of a client, JSON bytes; begun in wire order."""
 
 
 class Agent(Protocol):
@@ -38,6 +87,9 @@ class Agent(Protocol):
 
     capabilities: AgentCapabilities
     """What it advertised; empty before `initialize`."""
+
+    has_sign_in: bool
+    """Whether it advertised a way to sign in, and may refuse a session to who has not."""
 
     reads_journal: bool
     """Whether its memory of a session is our journal: then it lacks nothing that is in there."""
@@ -62,18 +114,80 @@ class Agent(Protocol):
     async def restart(self) -> None:
         """End it, whatever it does, and start it again; raises as `initialize`."""
 
-    async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
-        """Call an ACP method; AgentExitedError if it ends before it answers."""
+    def send(self, call: Call) -> None:
+        """Send a request; its answer is reported as `Answered`, once.
 
-    def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> None:
-        """Send a request without waiting; `on_answer` is called once, in the order of the wire.
-
-        It gets the result, RemoteError or AgentExitedError. Raises AgentExitedError when the
-        agent does not run.
+        Raises AgentExitedError when the agent does not run, AgentBusyError when it does not read.
         """
+
+    def withdraw(self, call: Call) -> None:
+        """Nobody waits for the answer any more: `$/cancel_request`; `Answered` does not come."""
 
     async def tell(self, method: str, params: bytes) -> None:
         """Send a notification; dropped when the agent does not run."""
 
     async def aclose(self) -> None:
         """End it and all it has started, within seconds."""
+
+
+class Exchange:
+    """A call whose answer is handled before anything is heard that the agent said behind it.
+
+        async with Exchange(agent, "session/new", params) as answer:
+            ...  # the agent's next event waits for the end of this block
+
+    So the block must not wait for the agent itself. Raises as `Agent.send`, the error that was
+    answered, and AgentTimeoutError after `seconds` without an answer (None: whoever waits has a
+    bound of their own). A block that is cancelled withdraws the request.
+    """
+
+    def __init__(
+        self, agent: Agent, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
+    ) -> None:
+        self.method = method
+        self.params = params
+        self._agent = agent
+        self._seconds = seconds
+        self._answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._handled = asyncio.Event()
+
+    async def settle(self, answer: Answer) -> None:
+        if not self._answered.done():
+            self._answered.set_result(answer)
+            await self._handled.wait()
+
+    async def __aenter__(self) -> bytes:
+        self._agent.send(self)
+        try:
+            async with asyncio.timeout(self._seconds):
+                answer = await self._answered
+        except TimeoutError:
+            self._give_up()
+            raise AgentTimeoutError(self.method, self._seconds or 0) from None
+        except BaseException:
+            self._give_up()
+            raise
+        if isinstance(answer, bytes):
+            return answer
+        self._handled.set()
+        raise answer
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._handled.set()
+
+    def _give_up(self) -> None:
+        self._handled.set()
+        self._agent.withdraw(self)
+
+
+async def ask(
+    agent: Agent, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
+) -> bytes:
+    """The agent's answer to a request, where nothing depends on what it says behind it."""
+    async with Exchange(agent, method, params, seconds) as answer:
+        return answer

@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from acphold.agents.interface import Listener
-from acphold.agents.updates import Run, runs
+from acphold.agents.identity import agent_key
+from acphold.agents.interface import Answered, Asked, Call, Listener
+from acphold.agents.runs import runs
 from acphold.errors import (
     AgentBusyError,
     AgentExitedError,
@@ -19,8 +21,8 @@ from acphold.errors import (
 )
 from acphold.processes.exit_status import describe
 from acphold.processes.program import Program, launch
-from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived
-from acphold.rpc.peer import HIGH_WATER, Answer, OnAnswer
+from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer
+from acphold.rpc.peer import HIGH_WATER, Answer, Request
 from acphold.schema import INITIALIZE, AgentCapabilities, InitializeResponse, decode
 from acphold.schema.splice import splice
 from acphold.transports.child import ChildProcess
@@ -44,23 +46,30 @@ STUCK_SECONDS = 2.0
 
 
 class ProcessAgent:
-    """Starts CMD, introduces the client, starts it again after a crash."""
+    """Starts CMD, introduces the client, starts it again after a crash.
+
+    Its sessions are kept under `name`; without one, under the name that it tells, else under what
+    the command shows.
+    """
 
     def __init__(
         self,
         command: Sequence[str],
         listener: Listener,
         *,
+        name: str | None = None,
         launched: Program | None = None,
         start_timeout: float = START_TIMEOUT,
         limit: int = MAX_MESSAGE,
         stderr_log: Path | None = None,
     ) -> None:
         self.command = tuple(command)
-        self.key = " ".join(command)
+        self.key = name or agent_key(command)
         self.capabilities = AgentCapabilities()
+        self.has_sign_in = False
         self.reads_journal = False
         self.generation = 0
+        self._name = name
         self._listener = listener
         # A program that was started before there was time to import this module.
         self._launched = launched
@@ -73,6 +82,7 @@ class ProcessAgent:
         self._peer: Peer | None = None
         self._pump: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._calls: dict[Call, int] = {}  # to the ids of their requests
         self._ready = False
         self._stuck = False
 
@@ -80,7 +90,7 @@ class ProcessAgent:
 
     @property
     def alive(self) -> bool:
-        return self._ready and self._pump is not None and not self._pump.done()
+        return self._ready and self._peer is not None and not self._peer.is_lost
 
     async def initialize(self, params: bytes) -> bytes:
         self._introduction = splice(params, {"protocolVersion": b"%d" % PROTOCOL_VERSION})
@@ -102,7 +112,7 @@ class ProcessAgent:
         launched, self._launched = self._launched or launch(self.command), None
         process = self._process = ChildProcess(launched, log_path=self._stderr_log)
         peer = self._peer = Peer(
-            process.transport, self, name="agent", limit=self._limit, reply_to_garbage=False
+            process.transport, self, name="agent", limit=self._limit, is_agent=True
         )
         self._pump = asyncio.create_task(peer.pump(), name="agent pump")
         self._watch = asyncio.create_task(_hang_up_behind(process, self._pump), name="agent exit")
@@ -113,7 +123,8 @@ class ProcessAgent:
             await self._stop()
             raise
         self.capabilities = answer.agent_capabilities
-        if answer.agent_info is not None:
+        self.has_sign_in = bool(answer.auth_methods)
+        if self._name is None and answer.agent_info is not None:
             self.key = answer.agent_info.name
         self.generation += 1
         self._ready = True
@@ -158,21 +169,23 @@ class ProcessAgent:
 
     # -- talking --------------------------------------------------------------------------
 
-    async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
+    def send(self, call: Call) -> None:
         try:
-            return await self._spoken_to().call_raw(method, params, on_answer)
-        except ConnectionLostError:
-            raise await self._ended() from None
-
-    def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> None:
-        async def answered(answer: Answer) -> None:
-            lost = isinstance(answer, ConnectionLostError)
-            await on_answer(await self._ended() if lost else answer)
-
-        try:
-            self._spoken_to().begin(method, params, answered)
+            id_ = self._spoken_to().begin(call.method, call.params, partial(self._answered, call))
         except ConnectionLostError:
             raise self._how_it_ended() from None
+        self._calls[call] = id_
+
+    async def _answered(self, call: Call, answer: Answer) -> None:
+        self._calls.pop(call, None)
+        if isinstance(answer, ConnectionLostError):
+            answer = await self._ended()
+        await self._listener.hear(Answered(call, answer))
+
+    def withdraw(self, call: Call) -> None:
+        id_ = self._calls.pop(call, None)
+        if id_ is not None and self._peer is not None:
+            self._peer.withdraw(id_)
 
     def _spoken_to(self) -> Peer:
         if self._peer is None:
@@ -210,16 +223,12 @@ class ProcessAgent:
         except ConnectionLostError:
             pass  # it has ended: who asks it something will hear
 
-    async def on_request(self, request: RequestReceived) -> bytes:
-        return await self._listener.on_request(request.method, request.params)
+    async def on_request(self, request: Request) -> bytes:
+        return await self._listener.answer(Asked(request.method, request.params))
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        for item in runs(batch):
-            match item:
-                case Run(session_id=session_id, kind=kind, raws=raws):
-                    await self._listener.on_updates(session_id, kind, raws)
-                case NotificationReceived():
-                    await self._listener.on_notification(item)
+        for event in runs(batch):
+            await self._listener.hear(event)
 
     # -- ending ---------------------------------------------------------------------------
 
@@ -253,6 +262,7 @@ class ProcessAgent:
         tasks = [task for task in (self._pump, self._watch) if task is not None]
         # From here on nobody waits to learn how it ended: we end it.
         self._peer = self._process = self._pump = self._watch = None
+        self._calls.clear()
         for task in tasks:
             task.cancel()
         if tasks:

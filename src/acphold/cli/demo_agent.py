@@ -164,10 +164,9 @@ class DemoAgent:
 
 
 def read_prompt(prompt: list[Json]) -> tuple[str, list[str]]:
-    """What the user said, and the texts that were handed over beside it as resources."""
-    said = [block.get("text", "") for block in prompt if block["type"] != "resource"]
-    given = [block["resource"].get("text", "") for block in prompt if block["type"] == "resource"]
-    return "\n".join(said), given
+    """What the user said, which comes first, and the texts that were handed over behind it."""
+    words, *given = [block.get("text", "") for block in prompt]
+    return words, given
 
 
 class Turn:

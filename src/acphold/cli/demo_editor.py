@@ -24,7 +24,8 @@ from acphold.journal.fold import SessionState
 from acphold.journal.location import VARIABLE
 from acphold.journal.timeline import FINAL_STATUSES, Item, Message, ToolCall
 from acphold.processes.program import launch
-from acphold.rpc import NotificationReceived, Peer, RequestReceived, connected
+from acphold.rpc import NotificationReceived, Peer, connected
+from acphold.rpc.peer import Request
 from acphold.schema import (
     INITIALIZE,
     LIST_SESSIONS,
@@ -163,7 +164,7 @@ class Editor:
 
     # -- what it hears --------------------------------------------------------------------
 
-    async def on_request(self, request: RequestReceived) -> bytes:
+    async def on_request(self, request: Request) -> bytes:
         """Permission is always given: by its first option that allows."""
         if request.method != REQUEST_PERMISSION.name:
             raise MethodNotFoundError(request.method)

@@ -22,6 +22,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from acphold import __version__
+from acphold.agents import Answered, Asked, Event
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
 from acphold.cli.journals import opened, path_of, sessions
@@ -29,7 +30,6 @@ from acphold.cli.layout import Beside
 from acphold.cli.terminal_text import console, counted, folder, on_one_line, size, visible
 from acphold.errors import AcpholdError, MethodNotFoundError, RemoteError
 from acphold.journal import Journal, ListFilter
-from acphold.rpc import NotificationReceived
 from acphold.schema import (
     PROTOCOL_VERSION,
     AgentCapabilities,
@@ -39,7 +39,7 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.server.capabilities import with_ours
+from acphold.server.initialization import with_ours
 
 GUTTER = 5
 """Columns for the marks."""
@@ -319,14 +319,12 @@ _ADVICE = (
 class _Deaf:
     """Hears nothing of what the agent reports: there is no session yet."""
 
-    async def on_updates(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None:
-        return None
+    async def hear(self, event: Event) -> None:
+        if isinstance(event, Answered):
+            await event.call.settle(event.answer)
 
-    async def on_notification(self, notification: NotificationReceived) -> None:
-        return None
-
-    async def on_request(self, method: str, params: bytes) -> bytes:
-        raise MethodNotFoundError(method)
+    async def answer(self, asked: Asked) -> bytes:
+        raise MethodNotFoundError(asked.method)
 
 
 _INTRODUCTION = encode(

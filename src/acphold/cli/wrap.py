@@ -13,7 +13,7 @@ from acphold.cli.log import start_log
 from acphold.cli.terminal_text import visible
 from acphold.journal import default_location
 from acphold.processes.program import Program
-from acphold.server.serving import serve, stop_at_signals
+from acphold.server.service import serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 
 

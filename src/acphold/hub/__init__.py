@@ -1,9 +1,10 @@
 """The live sessions: publish, attach, replay, ask."""
 
+from acphold.hub.agent_session import Setup
 from acphold.hub.attachment import Attachment, Client
+from acphold.hub.conversation import Conversation
 from acphold.hub.hub import Hub
-from acphold.hub.opening import Setup
 from acphold.hub.session import Session
-from acphold.hub.turns import CANCEL_GRACE, Ended
+from acphold.hub.turns import CANCEL_GRACE
 
-__all__ = ["CANCEL_GRACE", "Attachment", "Client", "Ended", "Hub", "Session", "Setup"]
+__all__ = ["CANCEL_GRACE", "Attachment", "Client", "Conversation", "Hub", "Session", "Setup"]

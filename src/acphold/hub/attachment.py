@@ -1,27 +1,33 @@
-"""One client on one session: a cursor into the journal, nothing else.
+"""One client on one session: a cursor into the journal, and what is due when it gets there.
 
 Replay is an attachment that starts at 0; live is one that has reached the end; a slow client is
 one that lags, and is fed from the journal instead of memory. One cursor serves all three, which
 is why there is no gap, no duplicate and no queue that grows.
+
+    state    what the client gets                       next
+    -------  -----------------------------------------  ---------------------------------------
+    HELD     what `replay` is asked for; nothing else,  LIVE or READING at `open`: it has the
+             until it has the answer that opens it      answer
+    LIVE     each segment as it is committed            READING when it lags
+    READING  page by page what the journal has          LIVE at the end
+    CLOSED   nothing                                    -
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import Protocol
 
-from msgspec import Struct
-
-from acphold.errors import ConnectionLostError
+from acphold.errors import ConnectionLostError, LeaseLostError
 from acphold.hub.frames import Frames
 from acphold.journal import Segment
 from acphold.journal.replay import replay
 from acphold.schema import ClientCapabilities
-
-if TYPE_CHECKING:
-    from acphold.hub.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -34,17 +40,8 @@ PAGE = 1024 * 1024
 LAG = 1024 * 1024
 """Bytes a client may leave unread before it is fed from the journal."""
 
-
-WORDS = 256
+DUE = 256
 """Notifications of an agent's own making that are kept for a client that lags."""
-
-
-class Word(Struct, frozen=True):
-    """A notification that is due behind entry `behind`."""
-
-    behind: int
-    method: str
-    params: bytes
 
 
 class Client(Protocol):
@@ -71,49 +68,79 @@ class Client(Protocol):
         """Send a notification."""
 
 
+class Source(Protocol):
+    """What is read from: a session."""
+
+    @property
+    def id(self) -> str:
+        """The id that clients know."""
+
+    @property
+    def last_seq(self) -> int:
+        """The end of what has been committed."""
+
+    async def read(self, after: int, limit_bytes: int) -> list[Segment]:
+        """Committed segments above `after`, at least one if there is any."""
+
+
+class State(Enum):
+    """See the module."""
+
+    HELD = "held"
+    LIVE = "live"
+    READING = "reading"
+    CLOSED = "closed"
+
+
 class Attachment:
     """See the module. `own` holds the entries this client wrote itself and is not told again.
 
-    `opened` is True once the client has the answer that opens the session: questions wait for it.
+    What is above `news_after` is told as it is told live: a notice in it is news. What is not is
+    history, and told as a replay.
     """
 
-    def __init__(self, session: Session, client: Client, after: int) -> None:
-        self.session = session
+    def __init__(self, source: Source, client: Client, after: int, news_after: int) -> None:
         self.client = client
         self.cursor = after
         self.own: set[int] = set()
-        self.opened = False
-        self._frames = Frames(session.id, client.capabilities)
-        self._history = session.last_seq
-        self._words: list[Word] = []
-        self._catching: asyncio.Task[None] | None = None
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._live = False
-        self._closed = False
+        self.state = State.HELD
+        self._source = source
+        self._frames = Frames(source.id, client.capabilities)
+        self._news_after = news_after
+        self._due: deque[tuple[int, Callable[[], None]]] = deque()
+        self._reading: asyncio.Task[None] | None = None
 
-    def go_live(self) -> None:
-        """Begin to send: first what is there already, then what comes."""
-        if not self._live:
-            self._live = True
-            self.catch_up()
+    @property
+    def is_open(self) -> bool:
+        """Whether the client has the answer that opens the session."""
+        return self.state in (State.LIVE, State.READING)
 
-    def tell(self, method: str, params: bytes) -> None:
-        """Pass a notification on, behind the updates that came before it."""
-        if self._live and self.cursor >= self.session.last_seq:
-            self.client.tell(method, params)
-        elif len(self._words) < WORDS:
-            self._words.append(Word(self.session.last_seq, method, params))
-        else:
-            log.warning("session %s: %s dropped: a client lags", self.session.id, method)
+    # -- held -----------------------------------------------------------------------------
+
+    async def replay(self, through: int) -> None:
+        """Send all up to `through`; ConnectionLostError when detached."""
+        size = FIRST_PAGE
+        while self.cursor < through and self.state is State.HELD:
+            await self._read_page(size)
+            size = PAGE
+        if self.state is State.CLOSED:
+            raise ConnectionLostError("the client was detached")
+
+    def open(self) -> None:
+        """The client has the answer that opens the session: go on with what is behind it."""
+        if self.state is State.HELD:
+            self.state = State.LIVE
+            self._act()
+            self._go_on()
 
     # -- live -----------------------------------------------------------------------------
 
     def deliver(self, segment: Segment) -> None:
         """Send what was just committed, unless this client lags: then it comes from the journal."""
-        if self._catching is not None or self._closed or not self._live:
+        if self.state is not State.LIVE:
             return
         if self.cursor + 1 != segment.first_seq or self.client.buffered > LAG:
-            self.catch_up()
+            self._go_on()
             return
         if segment.last_seq in self.own:
             self.own.discard(segment.last_seq)
@@ -121,40 +148,63 @@ class Attachment:
             self.client.send(lines)
         self._advance(segment.last_seq)
 
-    # -- replay and lag -------------------------------------------------------------------
+    def when_reached(self, seq: int, act: Callable[[], None]) -> None:
+        """Do `act` as soon as all up to `seq` has been sent, before anything behind it is.
 
-    def catch_up(self) -> None:
-        """Read on in the journal until the end is reached; live from there."""
-        if self._catching is None and self._live and not self._closed:
-            self._catching = asyncio.create_task(self._read_on(), name="attachment catches up")
+        At once when it has been, and when this client gets no more.
+        """
+        if self.state is State.CLOSED or (self.is_open and self.cursor >= seq):
+            act()
+        else:
+            self._due.append((seq, act))
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Pass a notification on, behind the updates that came before it."""
+        if len(self._due) < DUE:
+            self.when_reached(self._source.last_seq, partial(self._tell, method, params))
+        else:
+            log.warning("session %s: %s dropped: a client lags", self._source.id, method)
+
+    def _tell(self, method: str, params: bytes) -> None:
+        if self.state is not State.CLOSED:
+            self.client.tell(method, params)
+
+    # -- reading --------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if self.cursor < self._source.last_seq:
+            self.state = State.READING
+            self._reading = asyncio.create_task(self._read_on(), name="attachment reads on")
 
     async def _read_on(self) -> None:
-        size = FIRST_PAGE
+        """Read on in the journal until the end is reached; live from there."""
         try:
-            while self.cursor < self.session.last_seq:
-                page = await self.session.read(self.cursor, size)
-                for piece in self._between_words(page):
-                    self._send_page(piece)
+            size = FIRST_PAGE
+            while self.cursor < self._source.last_seq:
+                await self._read_page(size)
                 size = PAGE
-                # Also when there is room: a long replay lets the other sessions breathe.
-                await asyncio.sleep(0)
-                if self.client.buffered > LAG:
-                    await self.client.drain()
-            self._pass_on()
-        except ConnectionLostError as exc:
-            self._closed = True
-            self._fail(exc)
-        except Exception as exc:  # nobody awaits this task; who waits for the replay is told
-            log.exception("session %s: a replay failed", self.session.id)
-            self._fail(exc)
-        finally:
-            self._catching = None
+            self.state = State.LIVE
+        except (ConnectionLostError, LeaseLostError) as exc:
+            log.info("session %s: a client gets no more: %s", self._source.id, exc)
+            self.close()
+        except Exception:  # nobody awaits this task; who waits for what is due is told
+            log.exception("session %s: a client could not be fed", self._source.id)
+            self.close()
 
-    def _between_words(self, page: list[Segment]) -> list[list[Segment]]:
-        """The page, cut where a notification is due."""
+    async def _read_page(self, size: int) -> None:
+        page = await self._source.read(self.cursor, size)
+        for piece in self._between_due(page):
+            self._send_page(piece)
+        # Also when there is room: a long replay lets the other sessions breathe.
+        await asyncio.sleep(0)
+        if self.client.buffered > LAG:
+            await self.client.drain()
+
+    def _between_due(self, page: list[Segment]) -> list[list[Segment]]:
+        """The page, cut where something is due."""
         pieces: list[list[Segment]] = []
-        for word in self._words:
-            size = sum(segment.last_seq <= word.behind for segment in page)
+        for seq, _ in self._due:
+            size = sum(segment.last_seq <= seq for segment in page)
             pieces.append(page[:size])
             page = page[size:]
         return [piece for piece in (*pieces, page) if piece]
@@ -162,53 +212,41 @@ class Attachment:
     def _send_page(self, page: Sequence[Segment]) -> None:
         told = [segment for segment in page if segment.last_seq not in self.own]
         self.own.difference_update(segment.last_seq for segment in page)
-        past = [segment for segment in told if segment.last_seq <= self._history]
+        past = [segment for segment in told if segment.last_seq <= self._news_after]
         lines = [self._frames.replayed(replay(past))]
-        # What came since is sent as it would have been: a notice is still news.
         lines += [self._frames.live(segment) for segment in told[len(past) :]]
-        if any(lines):
+        if any(lines) and self.state is not State.CLOSED:
             self.client.send(b"".join(lines))
         self._advance(page[-1].last_seq)
 
-    async def reached(self, seq: int) -> None:
-        """Wait until everything up to `seq` has been sent; ConnectionLostError when detached."""
-        if self.cursor >= seq:
-            return  # also when it has been detached since: it was sent
-        if self._closed:
-            raise ConnectionLostError("the client was detached")
-        arrival = asyncio.get_running_loop().create_future()
-        self._waiting.append((seq, arrival))
-        self.catch_up()
-        await arrival
-
     def _advance(self, seq: int) -> None:
         self.cursor = seq
-        if self._words:
-            self._pass_on()
-        if self._waiting:
-            for goal, arrival in self._waiting:
-                if goal <= seq and not arrival.done():
-                    arrival.set_result(None)
-            self._waiting = [item for item in self._waiting if not item[1].done()]
+        if self._due:
+            self._act()
 
-    def _pass_on(self) -> None:
-        """Pass on the notifications whose turn it is."""
-        while self._words and self._words[0].behind <= self.cursor:
-            word = self._words.pop(0)
-            self.client.tell(word.method, word.params)
-
-    def _fail(self, exc: Exception) -> None:
-        for _, arrival in self._waiting:
-            if not arrival.done():
-                arrival.set_exception(exc)
-        self._waiting.clear()
+    def _act(self) -> None:
+        """Do what is due at the cursor."""
+        while self._due and self.is_open and self._due[0][0] <= self.cursor:
+            self._due.popleft()[1]()
 
     # -- the end --------------------------------------------------------------------------
 
-    async def aclose(self) -> None:
-        """Send nothing more; whoever waits for this attachment is told."""
-        self._closed = True
-        if self._catching is not None:
-            self._catching.cancel()
-            await asyncio.wait([self._catching])
-        self._fail(ConnectionLostError("the client was detached"))
+    def replaced_by(self, other: Attachment) -> None:
+        """Its client attaches anew: what is due here is due there."""
+        self.state = State.CLOSED
+        other._due.extend(self._due)
+        other.own |= self.own
+        self._due.clear()
+        self._stop_reading()
+
+    def close(self) -> None:
+        """Send nothing more; what is due is done, for the client gets no more updates."""
+        self.state = State.CLOSED
+        self._stop_reading()
+        while self._due:
+            self._due.popleft()[1]()
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None and self._reading is not asyncio.current_task():
+            self._reading.cancel()
+        self._reading = None

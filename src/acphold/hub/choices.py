@@ -1,142 +1,186 @@
-"""Modes and config options, set by a client: relayed, remembered, told to the others.
+"""Modes and config options: set by a client, told to the others, kept in step.
 
-Sources: spec v1, session modes; session config options. Where an agent has both, a mode and the
-option of category "mode" are two views of one choice and are kept in step.
+Sources: spec v1, session modes; spec v1, session config options ("Boolean Config Options",
+"Relationship to Session Modes"). Where an agent has both, a mode and the option of category "mode"
+are two views of one choice. Here are the pure functions; `hub.conversation` asks the agent.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
+from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
-from acphold.hub.marks import CHOICE
-from acphold.hub.options import (
-    array,
-    current_values,
-    mode_option,
-    option_list,
-    takes,
-    with_value,
-)
-from acphold.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode
-from acphold.schema.splice import members, splice
+from acphold.hub.annotations import CHOICE
+from acphold.journal.standing import Standing
+from acphold.schema import encode
+from acphold.schema.splice import array, items, members, splice
 
-if TYPE_CHECKING:
-    from acphold.hub.attachment import Attachment
-    from acphold.hub.session import Session
-    from acphold.journal.standing import Standing
+
+class _Option(Struct):
+    id: str = ""
+    type: str = ""
+    category: str | None = None
+
+
+def option_list(raw: bytes) -> list[bytes]:
+    """The options in a `configOptions` array, byte for byte; empty for null or nonsense."""
+    try:
+        return [item for item in items(raw or b"[]") if item.startswith(b"{")]
+    except InvalidParamsError:
+        return []
+
+
+def without_booleans(holder: bytes) -> bytes:
+    """An object whose `configOptions` has no boolean option: for clients that did not opt in."""
+    try:
+        options = members(holder).get("configOptions", b"null")
+    except InvalidParamsError:
+        return holder
+    kept = [item for item in option_list(options) if _option(item).type != "boolean"]
+    return holder if options == b"null" else splice(holder, {"configOptions": array(kept)})
+
+
+def with_value(options: list[bytes], option_id: str, value: bytes) -> list[bytes]:
+    """The options with this one's `currentValue` replaced."""
+    return [
+        splice(item, {"currentValue": value}) if _option(item).id == option_id else item
+        for item in options
+    ]
+
+
+def current_values(options: list[bytes]) -> dict[str, bytes]:
+    """Option id to the JSON of its current value."""
+    return {_option(item).id: members(item).get("currentValue", b"null") for item in options}
+
+
+def is_boolean(options: list[bytes], option_id: str) -> bool:
+    """Whether this option takes true and false."""
+    return any(
+        _option(item).id == option_id and _option(item).type == "boolean" for item in options
+    )
+
+
+def with_mode(modes: bytes, mode_id: str) -> bytes:
+    """A `modes` object with this mode current."""
+    return splice(modes, {"currentModeId": msgspec.json.encode(mode_id)})
+
+
+def takes(options: list[bytes], option_id: str, value: bytes) -> bool:
+    """Whether `value` is among the values of this option; of nested groups, in any."""
+    found = next((item for item in options if _option(item).id == option_id), b"{}")
+    return value in _values(members(found).get("options", b"[]"))
+
+
+def _values(choices: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    for choice in option_list(choices):
+        parts = members(choice)
+        if "value" in parts:
+            found.append(parts["value"])
+        found += _values(parts.get("options", b"[]"))
+    return found
+
+
+def mode_option(options: list[bytes]) -> str | None:
+    """The id of the option that stands for the session mode; None when there is none."""
+    return next((_option(item).id for item in options if _option(item).category == "mode"), None)
+
+
+def _option(raw: bytes) -> _Option:
+    try:
+        return msgspec.json.decode(raw, type=_Option)
+    except msgspec.MsgspecError:
+        return _Option()
+
 
 OURS = {CHOICE: True}
 """The `_meta` of an update that tells what was chosen, or what follows from it."""
 
 
-async def set_mode(session: Session, params: bytes, author: Attachment) -> bytes:
-    """`session/set_mode`; raises RemoteError when the agent refuses."""
-    mode_id = _string(members(params).get("modeId"), "modeId")
-    answer = await _ask(session, SET_SESSION_MODE.name, params)
-    if session.settings.current_mode_id != mode_id:
-        await session.publish("update", [_mode_update(mode_id)], author)
-    await _follow_mode(session, mode_id)
-    return answer if answer.startswith(b"{") else b"{}"
-
-
-async def set_config_option(session: Session, params: bytes, author: Attachment) -> bytes:
-    """`session/set_config_option`; the answer has the complete list, whatever the agent sent."""
-    option_id = _string(members(params).get("configId"), "configId")
-    value = members(params).get("value", b"null")
-    answer = await _ask(session, SET_SESSION_CONFIG_OPTION.name, params)
-    if not answer.startswith(b"{"):
-        answer = b"{}"
-    options = option_list(members(answer).get("configOptions", b"null"))
-    if not options:
-        options = with_value(_options(session), option_id, value)
-        answer = splice(answer, {"configOptions": array(options)})
-    if array(options) != session.settings.config_options:
-        await session.publish("update", [_options_update(options)], author)
-    await _follow_option(session, options)
-    return answer
-
-
-def opened_result(session: Session) -> bytes:
-    """The result of session/load and resume; `{}` at least.
-
-    The agent's own answer, the modes and options in it as they stand now.
-    """
-    answer, settings = session.backing.answer, session.settings
-    now: dict[str, bytes] = {}
-    if settings.available_modes is not None and settings.current_mode_id is not None:
-        modes = members(answer).get("modes", b"null")
-        now["modes"] = splice(
-            modes if modes.startswith(b"{") else b"{}",
-            {
-                "currentModeId": encode(settings.current_mode_id),
-                "availableModes": settings.available_modes,
-            },
-        )
-    if settings.config_options is not None:
-        now["configOptions"] = settings.config_options
-    return splice(answer, now)
-
-
-async def keep_in_step(session: Session, before: Standing) -> None:
-    """After an update of the agent: a mode and the option that stands for it are one choice."""
-    settings = session.settings
-    if settings.config_options != before.config_options:
-        await _follow_option(session, _options(session))
-    elif settings.current_mode_id != before.current_mode_id and settings.current_mode_id:
-        await _follow_mode(session, settings.current_mode_id)
-
-
-async def _ask(session: Session, method: str, params: bytes) -> bytes:
-    await session.backing.ready()
-    agent_session = encode(session.backing.agent_session)
-    return await session.backing.agent.ask(method, splice(params, {"sessionId": agent_session}))
-
-
-async def _follow_mode(session: Session, mode_id: str) -> None:
-    """The option of category "mode" shows the mode that was set."""
-    options = _options(session)
-    option_id = mode_option(options)
-    value = encode(mode_id)
-    if (
-        option_id is not None
-        and current_values(options)[option_id] != value
-        and takes(options, option_id, value)
-    ):
-        await session.publish("update", [_options_update(with_value(options, option_id, value))])
-
-
-async def _follow_option(session: Session, options: list[bytes]) -> None:
-    """The mode is what the option of category "mode" was set to, if it is one of the modes."""
-    option_id = mode_option(options)
-    if option_id is None or session.settings.available_modes is None:
-        return
-    value = current_values(options)[option_id]
-    modes = [members(mode).get("id") for mode in option_list(session.settings.available_modes)]
-    if value in modes and value != encode(session.settings.current_mode_id):
-        await session.publish("update", [_mode_update(msgspec.json.decode(value, type=str))])
-
-
-def _options(session: Session) -> list[bytes]:
-    return option_list(session.settings.config_options or b"[]")
-
-
-def _mode_update(mode_id: str) -> bytes:
+def mode_update(mode_id: str) -> bytes:
+    """Tells which mode was chosen."""
     update = {"sessionUpdate": "current_mode_update", "currentModeId": mode_id, "_meta": OURS}
     return encode(update)
 
 
-def _options_update(options: list[bytes]) -> bytes:
+def options_update(options: list[bytes]) -> bytes:
+    """Tells the config options as they stand."""
     return b'{"sessionUpdate":"config_option_update","configOptions":%b,"_meta":%b}' % (
         array(options),
         encode(OURS),
     )
 
 
-def _string(raw: bytes | None, field: str) -> str:
-    try:
-        return msgspec.json.decode(raw or b"null", type=str)
-    except msgspec.MsgspecError:
-        raise InvalidParamsError(f"{field}: a string is required", field=field) from None
+def option_behind_mode(standing: Standing, mode_id: str) -> bytes | None:
+    """The update by which the option of category "mode" shows this mode; None if it does."""
+    options = option_list(standing.config_options or b"[]")
+    option_id = mode_option(options)
+    value = encode(mode_id)
+    if option_id is None or current_values(options)[option_id] == value:
+        return None
+    if not takes(options, option_id, value):
+        return None
+    return options_update(with_value(options, option_id, value))
+
+
+def mode_behind_option(standing: Standing, options: list[bytes]) -> bytes | None:
+    """The update by which the mode is what the option of category "mode" is; None if it is."""
+    option_id = mode_option(options)
+    if option_id is None or standing.available_modes is None:
+        return None
+    value = current_values(options)[option_id]
+    modes = [members(mode).get("id") for mode in option_list(standing.available_modes)]
+    if value not in modes or value == encode(standing.current_mode_id):
+        return None
+    return mode_update(msgspec.json.decode(value, type=str))
+
+
+def in_step(before: Standing, now: Standing) -> bytes | None:
+    """What follows from an update of the agent: a mode and its option are one choice."""
+    if now.config_options != before.config_options:
+        return mode_behind_option(now, option_list(now.config_options or b"[]"))
+    if now.current_mode_id != before.current_mode_id and now.current_mode_id:
+        return option_behind_mode(now, now.current_mode_id)
+    return None
+
+
+def settings_in(answer: bytes) -> bytes:
+    """The modes and options in the answer that opened a session, as an "opened" entry."""
+    parts = members(answer) if answer.startswith(b"{") else {}
+    kept = [
+        b"%b:%b" % (encode(name), parts[name])
+        for name in ("modes", "configOptions")
+        if parts.get(name, b"null") != b"null"
+    ]
+    return b"{%b}" % b",".join(kept)
+
+
+def opened_result(answer: bytes, standing: Standing) -> bytes:
+    """The result of session/load and resume; `{}` at least.
+
+    The agent's own answer, the modes and options in it as they stand now.
+    """
+    now: dict[str, bytes] = {}
+    if standing.available_modes is not None and standing.current_mode_id is not None:
+        modes = members(answer).get("modes", b"null")
+        now["modes"] = splice(
+            modes if modes.startswith(b"{") else b"{}",
+            {
+                "currentModeId": encode(standing.current_mode_id),
+                "availableModes": standing.available_modes,
+            },
+        )
+    if standing.config_options is not None:
+        now["configOptions"] = standing.config_options
+    return splice(answer, now)
+
+
+def with_all_options(answer: bytes, standing: Standing, option_id: str, value: bytes) -> bytes:
+    """The answer to `session/set_config_option` with the complete list, whatever the agent sent."""
+    if not answer.startswith(b"{"):
+        answer = b"{}"
+    if option_list(members(answer).get("configOptions", b"null")):
+        return answer
+    options = with_value(option_list(standing.config_options or b"[]"), option_id, value)
+    return splice(answer, {"configOptions": array(options)})

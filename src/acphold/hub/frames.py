@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from acphold.hub.marks import NOTICE_START, notice_as_message
-from acphold.hub.options import without_booleans
+from acphold.hub.annotations import NOTICE_START, notice_as_message
+from acphold.hub.choices import without_booleans
 from acphold.journal import Segment
 from acphold.journal.replay import Replayed, replay
 from acphold.schema import UPDATE, ClientCapabilities

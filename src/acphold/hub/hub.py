@@ -1,49 +1,47 @@
-"""The live sessions of one agent: opened, found again, adopted, closed, deleted."""
+"""The live sessions of one agent: opened, found again, closed, deleted."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from functools import partial
 from uuid import uuid4
 
-from acphold.agents import Agent, Listener
+from acphold.agents import Agent, Exchange, Listener, ask
 from acphold.errors import (
     AUTH_REQUIRED,
     AcpholdError,
-    JournalError,
     LeaseLostError,
     RemoteError,
     SessionExistsError,
     UnknownSessionError,
 )
+from acphold.hub.adoption import Adoption
+from acphold.hub.agent_session import Setup, new_session_id
 from acphold.hub.attachment import Attachment, Client
-from acphold.hub.backing import new_session_id
-from acphold.hub.listing import Listing, milliseconds
-from acphold.hub.marks import first_words
-from acphold.hub.opening import Setup, check_folder, mend, settings_of
-from acphold.hub.relay import Relay
+from acphold.hub.choices import settings_in
+from acphold.hub.conversation import Conversation
+from acphold.hub.router import Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
+from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.turns import CANCEL_GRACE
 from acphold.journal import LEASE_SECONDS, Journal, Lease, NewSession
-from acphold.rpc.peer import Answer
-from acphold.schema import (
-    CLOSE_SESSION,
-    DELETE_SESSION,
-    LOAD_SESSION,
-    NEW_SESSION,
-    RESUME_SESSION,
-    encode,
-)
+from acphold.schema import CLOSE_SESSION, DELETE_SESSION, NEW_SESSION, encode
 from acphold.schema.splice import splice
 
 log = logging.getLogger(__name__)
 
+CLOSE_SECONDS = 10.0
+"""What an agent has to answer `session/close` and `session/delete`; it is done here anyway."""
 
-CLOSE_TIMEOUT = 10.0
-"""Seconds an agent has to answer `session/close`; the session is closed here all the same."""
+LOAD_SECONDS = 25.0
+"""How long `session/load` waits, behind the replay, for the agent to have the session open too.
+
+The history is there all the same; the next prompt waits on, or tries again and tells.
+"""
 
 
 class Hub:
@@ -57,18 +55,22 @@ class Hub:
         *,
         cancel_grace: float = CANCEL_GRACE,
     ) -> None:
-        self.clients: list[Client] = []
-        self.routes = Routes(lambda: self.agent.generation)
-        self.providers: dict[str, Client] = {}  # of MCP servers over ACP, by `serverId`
-        self.agent = make_agent(Relay(self.routes, self.clients, self.providers))
-        self.listing = Listing(journal, self.agent)
+        self._live: dict[str, Conversation] = {}
+        self._routes = Routes()
+        self.router = Router(self._routes, self._live)
+        self.agent = self._routes.agent = make_agent(self.router)
+        self.sessions = SessionList(journal, self.agent)
         self._journal = journal
         self._owner = owner
         self._cancel_grace = cancel_grace
-        self._live: dict[str, Session] = {}
+        self._adoption = Adoption(
+            journal, self.agent, self.sessions, owner, self._enter, self._forget
+        )
+        self._adopting: dict[str, asyncio.Task[Conversation]] = {}
         self._waking = asyncio.Lock()
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
+        self._signed_in = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -84,27 +86,32 @@ class Hub:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
-            for session in tuple(self._live.values()):
+            for conversation in tuple(self._live.values()):
                 try:
-                    await session.renew()
+                    await conversation.session.renew()
                 except LeaseLostError as exc:
-                    await session.turns.fail(exc)
-                except AcpholdError:
-                    log.warning("the lease of session %s was not renewed", session.id)
+                    log.warning("%s", exc)  # the session has left already
+                except AcpholdError as exc:
+                    log.warning("the lease of session %s was not renewed: %s", conversation.id, exc)
 
     async def _aclose(self) -> None:
-        sessions = tuple(self._live.values())
+        for adopting in tuple(self._adopting.values()):
+            adopting.cancel()
+        if self._adopting:
+            await asyncio.wait(self._adopting.values())
+        conversations = tuple(self._live.values())
         # The agent ends right behind its turns: it is not to run on while we put things in order.
         await asyncio.gather(
-            *(session.turns.aclose() for session in sessions), return_exceptions=True
+            *(conversation.turns.aclose() for conversation in conversations),
+            return_exceptions=True,
         )
         await self.agent.aclose()
         results = await asyncio.gather(
-            *(session.aclose() for session in sessions), return_exceptions=True
+            *(conversation.aclose() for conversation in conversations), return_exceptions=True
         )
-        for session, result in zip(sessions, results, strict=True):
+        for conversation, result in zip(conversations, results, strict=True):
             if isinstance(result, Exception):
-                log.error("session %s was not closed well", session.id, exc_info=result)
+                log.error("session %s was not closed well", conversation.id, exc_info=result)
 
     async def initialize(self, params: bytes) -> bytes:
         """Introduce a client to the agent; only the first one starts it. Raises as the agent's."""
@@ -115,262 +122,303 @@ class Hub:
 
     # -- finding --------------------------------------------------------------------------
 
-    def held(self, session_id: str) -> Session:
+    def held(self, session_id: str) -> Conversation:
         """A live session; UnknownSessionError when it is not open here."""
-        try:
-            return self._live[session_id]
-        except KeyError:
+        conversation = self._live.get(session_id)
+        if conversation is None or session_id in self._adopting:
             raise UnknownSessionError(
                 session_id,
                 f"session {session_id!r} is not open; call session/load or session/resume first",
-            ) from None
+            )
+        return conversation
 
-    async def detach(self, client: Client) -> None:
+    def leave(self, client: Client) -> None:
         """Take a client that has gone off every session."""
-        for session in tuple(self._live.values()):
-            await session.detach(client)
+        for conversation in tuple(self._live.values()):
+            for attachment in tuple(conversation.session.attachments):
+                if attachment.client is client:
+                    conversation.detach(attachment)
 
-    async def ready(self, session_id: str | None) -> None:
-        """Have the agent run, with this session open there if it is open here."""
-        session = self._live.get(session_id or "")
-        await (self.agent.ensure() if session is None else session.backing.ready())
+    async def relay(
+        self,
+        method: str,
+        params: bytes,
+        session_id: str | None,
+        client: Client,
+        reply: Callable[[bytes], None],
+    ) -> None:
+        """A method that is the agent's own business: an extension's, or newer than this release."""
+        conversation = self._live.get(session_id or "")
+        if conversation is not None:
+            await conversation.relay(method, params, client, reply)
+            return
+        await self.agent.ensure()
+        params = await self._for_agent(params, session_id)
+        async with Exchange(self.agent, method, params, seconds=None) as answer:
+            reply(answer)
 
-    async def agent_session(self, session_id: str) -> str | None:
-        """The agent's id of one of our sessions; None when it has none."""
-        session = self._live.get(session_id)
-        if session is not None and session.backing.is_ready:
-            return session.backing.agent_session
+    async def tell(self, method: str, params: bytes, session_id: str | None) -> None:
+        """A notification that is the agent's own business."""
+        await self.agent.tell(method, await self._for_agent(params, session_id))
+
+    async def _for_agent(self, params: bytes, session_id: str | None) -> bytes:
+        """Params with the agent's own id for a session of ours."""
+        if session_id is None:
+            return params
+        conversation = self._live.get(session_id)
+        if conversation is not None and conversation.side.is_open:
+            return conversation.side.under_its_id(params)
         known = await self._journal.downstream(session_id)
         if known and await self._journal.session_of(self.agent.key, known) == session_id:
-            return known
-        return None
+            return splice(params, {"sessionId": encode(known)})
+        return params
+
+    def sign_in_changed(self) -> None:
+        """Somebody signed in or out: the agent says anew whether it lets a session be used."""
+        self._signed_in = False
+        for conversation in self._live.values():
+            conversation.side.distrust()
 
     @property
     def held_ids(self) -> frozenset[str]:
         """The ids of the sessions that a client has open here."""
-        return frozenset(key for key, session in self._live.items() if session.attachments)
+        return frozenset(key for key, item in self._live.items() if item.session.attachments)
 
     # -- opening --------------------------------------------------------------------------
 
-    async def new(self, setup: Setup) -> tuple[Session, bytes]:
+    async def new(self, setup: Setup) -> tuple[Conversation, bytes]:
         """A new session, and the agent's answer under the id that clients are to use."""
-        made: list[Session] = []
-
-        async def answered(answer: Answer) -> None:
-            if isinstance(answer, bytes):
-                # In the inbound lane: an update that came behind the answer finds its session.
-                made.append(await self._made(setup, answer))
-
         await self.agent.ensure()
         params = splice(setup.params, {"sessionId": None})
-        result = await self.agent.ask(NEW_SESSION.name, params, answered)
-        return made[0], splice(result, {"sessionId": encode(made[0].id)})
+        async with Exchange(self.agent, NEW_SESSION.name, params) as answer:
+            # An update that came behind the answer finds its session.
+            conversation = await self._made(setup, answer)
+        self._signed_in = True
+        return conversation, splice(answer, {"sessionId": encode(conversation.id)})
 
-    async def _made(self, setup: Setup, answer: bytes) -> Session:
+    async def _made(self, setup: Setup, answer: bytes) -> Conversation:
         agent_session = new_session_id(answer)
         try:
-            session = await self._create(agent_session, setup)
+            conversation = await self._create(agent_session, setup)
         except SessionExistsError:
-            session = await self._create(uuid4().hex, setup)
-        await session.link(self.agent.key, agent_session)
-        await session.publish("settings", [settings_of(answer)])
-        await session.backing.opened(agent_session, answer)
-        return session
+            conversation = await self._create(uuid4().hex, setup)
+        await conversation.session.link(self.agent.key, agent_session)
+        await conversation.session.publish("settings", [settings_in(answer)])
+        conversation.side.opened(answer)
+        for early in conversation.side.bind(agent_session):
+            await conversation.hear(early)
+        return conversation
 
-    async def _create(self, session_id: str, setup: Setup) -> Session:
+    async def _create(self, session_id: str, setup: Setup) -> Conversation:
         if session_id in self._live:
             raise SessionExistsError(f"session {session_id!r} is open already")
         new = NewSession(session_id, self.agent.key, setup.cwd, setup.additional_directories)
-        lease = await self._journal.create(new, self._owner)
-        return await self._enter(lease, setup)
+        return await self._enter(await self._journal.create(new, self._owner), setup)
 
-    async def load(self, client: Client, session_id: str, setup: Setup) -> Attachment:
+    async def load(
+        self, client: Client, session_id: str, setup: Setup
+    ) -> tuple[Conversation, Attachment]:
         """Replay a session to `client` and restore the agent's side meanwhile.
 
-        Returns when everything has been sent that was there when it was called. Raises
+        The attachment is held: it is opened with `open_to` when the client has its answer. Raises
         UnknownSessionError, InvalidParamsError for another working directory, and RemoteError
         when the agent wants the person to sign in.
         """
-        if not await self._knows(session_id):
-            return await self._adopt(client, session_id, setup, replay=True)
-        session = await self._wake(session_id, setup)
+        conversation = await self._opened(session_id, setup)
+        session = conversation.session
         end = session.last_seq
-        restoring = asyncio.create_task(self._restore(session), name="restore")
-        attachment = await session.attach(client, after=0)
+        restoring = asyncio.create_task(self._restored(conversation), name="load waits")
+        attachment = session.attach(client, after=0, news_after=end)
         try:
-            await attachment.reached(end)
-            await restoring
+            if self._may_want_sign_in:
+                await self._wait_for(restoring)
+            await attachment.replay(end)
+            await self._wait_for(restoring)
+            await attachment.replay(session.last_seq)
         except BaseException:
-            await session.drop(attachment)
+            conversation.detach(attachment)
             raise
         finally:
             restoring.cancel()
-        return attachment
+        return conversation, attachment
 
-    async def resume(self, client: Client, session_id: str, setup: Setup) -> Attachment:
-        """Restore a session without a replay; the attachment is not live yet."""
-        if not await self._knows(session_id):
-            return await self._adopt(client, session_id, setup, replay=False)
-        session = await self._wake(session_id, setup)
+    async def _wait_for(self, restoring: asyncio.Task[None]) -> None:
+        """Wait for the agent to have the session open, but not for ever."""
+        await asyncio.wait([restoring], timeout=LOAD_SECONDS)
+        if not restoring.done():
+            restoring.cancel()
+            log.warning("a session is opened before the agent has it open")
+        elif not restoring.cancelled():  # it was, when it was waited for long enough before
+            restoring.result()
+
+    async def resume(
+        self, client: Client, session_id: str, setup: Setup
+    ) -> tuple[Conversation, Attachment]:
+        """Restore a session without a replay; the attachment is held as that of `load`."""
+        conversation = await self._opened(session_id, setup)
         # What the agent tells while it is restored is new, and comes behind the answer.
-        attachment = await session.attach(client, after=session.last_seq, live=False)
+        end = conversation.session.last_seq
+        attachment = conversation.session.attach(client, after=end, news_after=end)
+        restoring = asyncio.create_task(self._restored(conversation), name="resume waits")
         try:
-            await self._restore(session)
+            await self._wait_for(restoring)
         except BaseException:
-            await session.drop(attachment)
+            conversation.detach(attachment)
             raise
-        return attachment
+        finally:
+            restoring.cancel()
+        return conversation, attachment
 
-    async def _knows(self, session_id: str) -> bool:
-        """Whether the journal has this session whole; a half-adopted one is adopted anew."""
-        if session_id in self._live:
-            return True
+    @property
+    def _may_want_sign_in(self) -> bool:
+        """Whether nothing of a conversation may be shown before the agent lets it be opened."""
+        return not self._signed_in and self.agent.has_sign_in
+
+    async def _restored(self, conversation: Conversation) -> None:
         try:
-            row = await self._journal.session(session_id)
-        except UnknownSessionError:
-            return False
-        # An adopted session has its "settings" entry last, any other has it first.
-        first = await self._journal.read(session_id, 0, 1)
-        if row.prompted or (first and first[0].kind == "settings"):
-            return True
-        await self._journal.delete(session_id)
-        return False
-
-    async def _wake(self, session_id: str, setup: Setup) -> Session:
-        """A session of the journal, live; what a crash left open in it is closed."""
-        async with self._waking:
-            session = self._live.get(session_id)
-            if session is None:
-                row = await self._journal.session(session_id)
-                check_folder(row.cwd, setup.cwd)
-                lease = await self._journal.acquire(session_id, self._owner)
-                session = await self._enter(lease, setup)
-            else:
-                check_folder(session.cwd, setup.cwd)
-                with suppress(JournalError):  # then the next prompt tries again, and tells
-                    await session.turns.mend()
-            session.backing.setup = setup.params
-            return session
-
-    async def _enter(self, lease: Lease, setup: Setup) -> Session:
-        row = await self._journal.session(lease.session_id)
-        summary = await self._journal.summary(lease.session_id)
-        session = Session(
-            self._journal,
-            lease,
-            row,
-            summary.standing,
-            self.agent,
-            self.routes,
-            cancel_grace=self._cancel_grace,
-        )
-        session.backing.setup = setup.params
-        session.backing.cut_off = summary.turn != "idle"
-        if summary.turn == "running":
-            await mend(session)
-        self._live[session.id] = session
-        return session
-
-    async def _restore(self, session: Session) -> None:
-        try:
-            await session.backing.ready()
+            await conversation.restoration.ready()
+            self._signed_in = True
         except RemoteError as exc:
             if exc.code == AUTH_REQUIRED:
                 raise
-            log.warning("session %s: not restored yet: %s", session.id, exc)
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
         except AcpholdError as exc:
             # The history is there all the same; the next prompt tries again and tells.
-            log.warning("session %s: not restored yet: %s", session.id, exc)
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
 
-    # -- adopting -------------------------------------------------------------------------
-
-    async def _adopt(
-        self, client: Client, session_id: str, setup: Setup, *, replay: bool
-    ) -> Attachment:
-        """A session that only the agent knows: its replay is delivered and journalled."""
-        can = self.agent.capabilities
-        method = LOAD_SESSION if can.load_session else RESUME_SESSION
-        if not can.load_session and can.session_capabilities.resume is None:
-            raise UnknownSessionError(session_id)
-        if await self._journal.is_forgotten(self.agent.key, session_id):
-            raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
-        if await self._journal.session_of(self.agent.key, session_id) is not None:
-            raise UnknownSessionError(session_id)  # that is one of ours, under another id
-        if (listed := self.listing.agents_own(session_id)) is not None:
-            check_folder(listed.cwd, setup.cwd)
-        session = await self._create(session_id, setup)
+    async def _opened(self, session_id: str, setup: Setup) -> Conversation:
+        """The session, live here: it was, or is taken from the journal, or from the agent."""
+        if (adopting := self._adopting.get(session_id)) is not None:
+            return await asyncio.shield(adopting)
+        async with self._waking:
+            if session_id in self._live or await self._adoption.is_known(session_id):
+                return await self._wake(session_id, setup)
+        adopting = self._adopting.get(session_id)
+        if adopting is None:
+            adopting = asyncio.create_task(
+                self._adoption.adopt(session_id, setup), name=f"adopt {session_id}"
+            )
+            self._adopting[session_id] = adopting
+            adopting.add_done_callback(partial(self._adopted, session_id))
         try:
-            if replay:
-                await session.attach(client, after=0)
-            await self._adopted(session, await session.backing.adopt(method.name, session_id))
-            if not replay:
-                return await session.attach(client, after=session.last_seq, live=False)
-            attachment = session.attachment_of(client)
-            await attachment.reached(session.last_seq)
-        except BaseException as exc:
-            await self._leave(session)
-            await self._journal.delete(session_id)
-            if isinstance(exc, RemoteError) and exc.code != AUTH_REQUIRED:
-                raise UnknownSessionError(
-                    session_id, f"no session {session_id!r} here, nor at the agent: {exc}"
-                ) from exc
-            raise
-        return attachment
+            return await asyncio.shield(adopting)
+        except SessionExistsError:  # another process has adopted it meanwhile
+            async with self._waking:
+                return await self._wake(session_id, setup)
 
-    async def _adopted(self, session: Session, result: bytes) -> None:
-        await session.publish("settings", [settings_of(result)])
-        found = self.listing.agents_own(session.id)
-        title = None if found is None else found.title
-        if title is None:
-            title = first_words(await session.state(through=session.last_seq))
-        if title is not None and session.settings.title is None:
-            await self._journal.set_title(session.id, title)
-        session.untitled = False
-        await session.prompted(None if found is None else milliseconds(found.updated_at))
-        await session.link(self.agent.key, session.id)
-        session.rest()
+    def _adopted(self, session_id: str, task: asyncio.Task[Conversation]) -> None:
+        del self._adopting[session_id]
+        if not task.cancelled():
+            task.exception()  # seen, also when nobody waits any more
+
+    async def _wake(self, session_id: str, setup: Setup) -> Conversation:
+        """A session of the journal, live and owned; what a crash left open in it is closed."""
+        conversation = self._live.get(session_id)
+        if conversation is not None:
+            await self._still_ours(conversation)
+            conversation = self._live.get(session_id)
+        if conversation is None:
+            row = await self._journal.session(session_id)
+            check_folder(row.cwd, setup.cwd)
+            conversation = await self._enter(
+                await self._journal.acquire(session_id, self._owner), setup
+            )
+        else:
+            check_folder(conversation.session.cwd, setup.cwd)
+            await self._tidy(conversation)
+            conversation.side.open_with(setup)
+        return conversation
+
+    async def _still_ours(self, conversation: Conversation) -> None:
+        """Hold on to it, or let it leave: then it is taken back like any other."""
+        try:
+            await conversation.session.renew()
+        except LeaseLostError as exc:
+            log.info("%s; it is taken back", exc)
+
+    async def _tidy(self, conversation: Conversation) -> None:
+        try:
+            await conversation.turns.record_failure()
+        except AcpholdError as exc:  # then the next prompt tries again, and tells
+            log.warning("session %s: %s", conversation.id, exc)
+
+    async def _enter(self, lease: Lease, setup: Setup) -> Conversation:
+        """Make a session live that we own."""
+        row = await self._journal.session(lease.session_id)
+        summary = await self._journal.summary(lease.session_id)
+        session = Session(self._journal, lease, row, summary.standing, self._lost(row.session_id))
+        conversation = Conversation(
+            session,
+            self.agent,
+            self._journal,
+            self._routes,
+            setup,
+            cancel_grace=self._cancel_grace,
+            cut_off=summary.turn != "idle",
+        )
+        if summary.turn == "running":
+            await conversation.close_interrupted_turn()
+        self._live[session.id] = conversation
+        return conversation
+
+    def _lost(self, session_id: str) -> Callable[[LeaseLostError], None]:
+        """What to do when another process has taken this session over: it leaves at once."""
+
+        def leave(error: LeaseLostError) -> None:
+            if (conversation := self._live.pop(session_id, None)) is not None:
+                conversation.lose(error)
+
+        return leave
+
+    def _forget(self, conversation: Conversation) -> None:
+        if self._live.get(conversation.id) is conversation:
+            del self._live[conversation.id]
 
     # -- closing --------------------------------------------------------------------------
 
     async def close(self, session_id: str) -> None:
         """Cancel its turn, free it here and at the agent; it can be loaded again."""
-        session = self._live.get(session_id)
-        if session is None:
+        if (adopting := self._adopting.get(session_id)) is not None:
+            adopting.cancel()
+            await asyncio.wait([adopting])
+            return
+        conversation = self._live.get(session_id)
+        if conversation is None:
             await self._journal.session(session_id)  # UnknownSessionError when there is none
             return
-        agent_session = session.backing.agent_session if session.backing.is_ready else None
+        side = conversation.side
+        at_agent = side.under_its_id(b"{}") if side.is_open else None
         if self.agent.reads_journal:
             # Its last words are part of the session; those of a program go to nobody.
-            await session.turns.aclose()
-            await self._close_at_agent(session_id, agent_session)
-            await self._leave(session)
+            await conversation.turns.aclose()
+            await self._close_at_agent(session_id, at_agent)
+            await self._leave(conversation)
         else:
-            await self._leave(session)
-            await self._close_at_agent(session_id, agent_session)
+            await self._leave(conversation)
+            await self._close_at_agent(session_id, at_agent)
 
-    async def _close_at_agent(self, session_id: str, agent_session: str | None) -> None:
-        if agent_session is None or self.agent.capabilities.session_capabilities.close is None:
+    async def _close_at_agent(self, session_id: str, params: bytes | None) -> None:
+        if params is None or self.agent.capabilities.session_capabilities.close is None:
             return
         try:
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                await self.agent.ask(CLOSE_SESSION.name, encode({"sessionId": agent_session}))
-        except (AcpholdError, TimeoutError) as exc:
-            log.warning("session %s: not closed at the agent: %r", session_id, exc)
+            await ask(self.agent, CLOSE_SESSION.name, params, CLOSE_SECONDS)
+        except AcpholdError as exc:
+            log.warning("session %s: not closed at the agent: %s", session_id, exc)
 
-    async def _leave(self, session: Session) -> None:
+    async def _leave(self, conversation: Conversation) -> None:
         """No request finds it from now on; who loads it again waits until it is closed."""
         async with self._waking:
-            if self._live.pop(session.id, None) is not None:
-                await session.aclose()
-                session.backing.close()
+            if self._live.get(conversation.id) is conversation:
+                del self._live[conversation.id]
+                await conversation.aclose()
 
     async def delete(self, session_id: str) -> None:
         """Remove a session for good, here and, where it can, at the agent."""
-        session = self._live.get(session_id)
+        conversation = self._live.get(session_id)
         known = await self._known_at_agent(session_id)
-        if session is not None:
-            if session.backing.is_ready:
-                known = session.backing.agent_session
+        if conversation is not None:
+            if conversation.side.is_open:
+                known = conversation.side.id
             await self.close(session_id)
         await self._journal.delete(session_id)
         if known is None:
@@ -380,7 +428,7 @@ class Hub:
             return
         try:
             params = encode({"sessionId": known})
-            await self.agent.ask(DELETE_SESSION.name, params)
+            await ask(self.agent, DELETE_SESSION.name, params, CLOSE_SECONDS)
         except AcpholdError as exc:
             log.info("session %s: not deleted at the agent: %s", session_id, exc)
 

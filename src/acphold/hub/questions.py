@@ -8,20 +8,16 @@ is put to whoever attaches, behind the answer that opens the session for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteError
+from acphold.hub.attachment import LAG, Client
 from acphold.schema import REQUEST_PERMISSION
-
-if TYPE_CHECKING:
-    from acphold.hub.attachment import Client
-    from acphold.hub.session import Session
 
 CANCELLED = b'{"outcome":{"outcome":"cancelled"}}'
 """How a permission request ends when its turn is cancelled (spec v1, tool calls)."""
 
-Audience = Callable[["Client"], bool]
+Audience = Callable[[Client], bool]
 """Which of the attached clients a question is for."""
 
 
@@ -43,6 +39,8 @@ class Question:
 
     async def _ask(self, client: Client) -> None:
         try:
+            if client.buffered > LAG:
+                await client.drain()  # one that reads nothing is not sent more and more questions
             result = await client.ask(self.method, self._params)
         except ConnectionLostError:
             return  # it went without answering; somebody else may
@@ -76,21 +74,21 @@ class Question:
 class Questions:
     """The open questions of one session."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._open: list[Question] = []
 
-    async def ask(self, method: str, params: bytes, audience: Audience) -> bytes:
+    async def ask(
+        self, method: str, params: bytes, audience: Audience, clients: Iterable[Client]
+    ) -> bytes:
         """The answer of the first client that gives one; waits while nobody is there.
 
-        Raises RemoteError when all who could answer refused.
+        `clients` are those that are here now. Raises RemoteError when all who could answer refused.
         """
         question = Question(method, params, audience)
         self._open.append(question)
         try:
-            for attachment in self._session.attachments:
-                if attachment.opened:
-                    question.put_to(attachment.client)
+            for client in clients:
+                question.put_to(client)
             return await question.answer
         finally:
             self._open.remove(question)

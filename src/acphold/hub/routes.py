@@ -1,13 +1,15 @@
-"""Which live session an id of the agent belongs to."""
+"""Which session an id of the agent belongs to, and which turns the agent has not ended yet.
+
+An agent that was started anew (`generation`) knows none of its ids any more, and may give them out
+again: then all that is kept here is forgotten.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from acphold.hub.session import Session
+from acphold.agents import Agent, Updates
 
 log = logging.getLogger(__name__)
 
@@ -16,38 +18,38 @@ EARLY_BYTES = 1024 * 1024
 
 
 class Routes:
-    """Agent session ids to live sessions.
+    """Ids of the agent to ids of ours.
 
     Some agents send updates of a session before they answer `session/new`: those are kept until
-    the id is bound. An agent that was started anew (`generation`) knows none of its ids any more,
-    and may give them out again.
+    the id is bound.
     """
 
-    def __init__(self, generation: Callable[[], int]) -> None:
-        self._now = generation
+    def __init__(self) -> None:
+        self.agent: Agent | None = None
         self._generation = 0
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, str] = {}
         self._closed: set[str] = set()
-        self._early: dict[str, list[tuple[str, list[bytes]]]] = {}
+        self._early: dict[str, list[Updates]] = {}
         self._early_bytes = 0
+        self._at_work: dict[str, asyncio.Event] = {}
 
-    def bind(self, agent_session: str, session: Session) -> list[tuple[str, list[bytes]]]:
-        """From now on this id is `session`; returns what came for it before, in order."""
+    def bind(self, agent_session: str, session_id: str) -> list[Updates]:
+        """From now on this id is that session; what came for it before, in order."""
         self._look()
-        self._sessions[agent_session] = session
+        self._sessions[agent_session] = session_id
         self._closed.discard(agent_session)
         early = self._early.pop(agent_session, [])
-        self._early_bytes -= sum(len(raw) for _, raws in early for raw in raws)
+        self._early_bytes -= sum(map(_size, early))
         return early
 
-    def unbind(self, session: Session) -> None:
-        """Forget every id of this session."""
-        for agent_session in [key for key, value in self._sessions.items() if value is session]:
+    def unbind(self, session_id: str) -> None:
+        """Forget every id of this session; what still comes for them is dropped."""
+        for agent_session in [key for key, value in self._sessions.items() if value == session_id]:
             del self._sessions[agent_session]
             self._closed.add(agent_session)
 
-    def find(self, agent_session: str | None) -> Session | None:
-        """The live session behind an id of the agent."""
+    def find(self, agent_session: str | None) -> str | None:
+        """The session behind an id of the agent; None for an id that is not bound."""
         self._look()
         return None if agent_session is None else self._sessions.get(agent_session)
 
@@ -55,28 +57,54 @@ class Routes:
         """Whether this id was that of a session and is no longer."""
         return agent_session in self._closed
 
-    def sessions(self) -> set[Session]:
-        """All live sessions that the agent knows."""
+    def keep(self, updates: Updates) -> None:
+        """Updates for an id that is not bound yet; those for one that no longer is are dropped."""
+        if updates.session_id in self._closed:
+            log.info("%d updates for a session that is closed were dropped", len(updates.raws))
+            return
+        self._early_bytes += _size(updates)
+        if self._early_bytes > EARLY_BYTES:
+            log.warning("updates for an unknown session %r were dropped", updates.session_id)
+            self._early.clear()
+            self._early_bytes = 0
+            return
+        self._early.setdefault(updates.session_id, []).append(updates)
+
+    # -- turns ----------------------------------------------------------------------------
+
+    def begin_turn(self, agent_session: str) -> asyncio.Event:
+        """The agent gets a prompt; the event is to be set when it has answered it.
+
+        This outlives the session here: an agent that is deaf to a cancellation goes on, whoever
+        has closed the session meanwhile, and must not see a second prompt.
+        """
         self._look()
-        return set(self._sessions.values())
+        ended = self._at_work[agent_session] = asyncio.Event()
+        return ended
+
+    def unended_turn(self, agent_session: str | None) -> asyncio.Event | None:
+        """The turn that the agent still works at in this session of its own; None if it is free."""
+        self._look()
+        ended = self._at_work.get(agent_session or "")
+        return None if ended is None or ended.is_set() else ended
+
+    def is_at_work_elsewhere(self, agent_session: str | None) -> bool:
+        """Whether the agent works at a turn of another session."""
+        self._look()
+        return any(
+            not ended.is_set() and key != agent_session for key, ended in self._at_work.items()
+        )
 
     def _look(self) -> None:
-        if self._generation != self._now():
-            self._generation = self._now()
+        generation = 0 if self.agent is None else self.agent.generation
+        if self._generation != generation:
+            self._generation = generation
             self._sessions.clear()
             self._closed.clear()
             self._early.clear()
             self._early_bytes = 0
+            self._at_work.clear()
 
-    def keep(self, agent_session: str, kind: str, raws: Sequence[bytes]) -> None:
-        """Updates for an id that is not bound yet; those for one that no longer is are dropped."""
-        if agent_session in self._closed:
-            log.info("%d updates for a session that is closed were dropped", len(raws))
-            return
-        self._early_bytes += sum(map(len, raws))
-        if self._early_bytes > EARLY_BYTES:
-            log.warning("updates for an unknown session %r were dropped", agent_session)
-            self._early.clear()
-            self._early_bytes = 0
-            return
-        self._early.setdefault(agent_session, []).append((kind, list(raws)))
+
+def _size(updates: Updates) -> int:
+    return sum(map(len, updates.raws))

@@ -1,23 +1,22 @@
-"""A live session: what is published into it, who is attached, what waits for an answer."""
+"""One conversation while it is live here: what is published into it, and who is attached.
+
+Whatever is published is committed first, then folded, then delivered. The lease says that this
+process owns the session; once another has taken it over, nothing more can be published, and
+`on_lost` is called, once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from time import time
 
 from msgspec import UNSET
 
-from acphold.agents import Agent
-from acphold.errors import ConnectionLostError, JournalError, UnknownSessionError
-from acphold.hub.attachment import WORDS, Attachment, Client
-from acphold.hub.backing import Backing
-from acphold.hub.questions import Questions
-from acphold.hub.routes import Routes
-from acphold.hub.turns import Turns
-from acphold.hub.updates import update_in
+from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
+from acphold.hub.agent_session import update_in
+from acphold.hub.attachment import DUE, Attachment, Client
 from acphold.journal import Journal, Lease, RowChange, Segment, SessionRow, SessionState
 from acphold.journal.raw_update import update_kind
 from acphold.journal.standing import Standing, fold_settings, fold_update
@@ -31,19 +30,20 @@ CLOSE_SETTLE = 1.0
 """Seconds for the same when the session is closed."""
 
 TOUCH_MS = 1000
-"""Milliseconds between two writes of the session's row: its indexes cost more than an entry."""
+"""How long a session may stay where it is in the list after a prompt: see `prompted`."""
 
-CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
-"""Updates that change no setting: nearly all of them, so they are told apart first."""
-
-CHUNK_STARTS = tuple(b'{"sessionUpdate":"%b"' % kind.encode() for kind in CHUNKS)
-"""How most programs begin them: seen without decoding."""
+CHUNKS = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
+CHUNK_STARTS = (
+    b'{"sessionUpdate":"agent_message_chunk"',
+    b'{"sessionUpdate":"agent_thought_chunk"',
+)
+"""How nearly every chunk begins, so that most are known without decoding; chunks set nothing."""
 
 
 class Session:
-    """One conversation while somebody holds it.
+    """See the module.
 
-    `settings` is the small part of its state, kept live; the whole is folded from the journal
+    `standing` is the small part of its state, kept live; the whole is folded from the journal
     when it is needed. `last_seq` is the end of what has been committed; `untitled` is True until
     the session has had a title.
     """
@@ -53,65 +53,71 @@ class Session:
         journal: Journal,
         lease: Lease,
         row: SessionRow,
-        settings: Standing,
-        agent: Agent,
-        routes: Routes,
-        *,
-        cancel_grace: float,
+        standing: Standing,
+        on_lost: Callable[[LeaseLostError], None],
     ) -> None:
         self.id = row.session_id
         self.cwd = row.cwd
-        self.row = row
-        self.settings = settings
+        self.standing = standing
         self.last_seq = lease.next_seq - 1
         self.attachments: list[Attachment] = []
-        self.questions = Questions(self)
-        self.backing = Backing(self, agent, journal, routes)
-        self.turns = Turns(self, self.backing, cancel_grace)
+        self.untitled = not row.prompted and standing.title is None
         self._journal = journal
         self._lease = lease
+        self._on_lost = on_lost
+        self._lost: LeaseLostError | None = None
         self._writing = asyncio.Lock()
-        self.untitled = not row.prompted and settings.title is None
         self._active = 0
         self._touched = 0
         self._untold: list[tuple[str, bytes]] = []
         self._resting: asyncio.TimerHandle | None = None
-        self._compacting: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
 
-    # -- writing --------------------------------------------------------------------------
+    # -- publishing -----------------------------------------------------------------------
 
     async def publish(
-        self, kind: str, raws: Sequence[bytes], author: Attachment | None = None
+        self,
+        kind: str,
+        raws: Sequence[bytes],
+        author: Attachment | None = None,
+        then: Callable[[], None] | None = None,
     ) -> Segment:
         """Commit, fold, deliver; in this order, so that nobody sees what a crash could unsay.
 
-        `author` wrote these entries and is not told of them. Raises JournalError, and then
-        nothing was delivered.
+        The client of `author` wrote these entries and is not told of them; `then` is done when it
+        has been sent all up to here. Raises JournalError, and then nothing was delivered.
         """
         async with self._writing:
-            segment = await self._journal.append(self._lease, kind, raws)
+            author = author and self._current(author)
+            try:
+                segment = await self._journal.append(self._lease, kind, raws)
+            except LeaseLostError as exc:
+                self._lose(exc)
+                raise
             self.last_seq = segment.last_seq
             if author is not None:
                 author.own.add(segment.last_seq)
             await self._fold(kind, raws)
             for attachment in tuple(self.attachments):
                 attachment.deliver(segment)
+            if author is not None and then is not None:
+                author.when_reached(segment.last_seq, then)
             return segment
 
     async def _fold(self, kind: str, raws: Sequence[bytes]) -> None:
-        title = self.settings.title
+        title = self.standing.title
         if kind in ("update", "params"):
             for raw in raws if kind == "update" else map(update_in, raws):
                 if raw.startswith(CHUNK_STARTS):
                     continue
                 if (update := update_kind(raw)) not in CHUNKS:
-                    self.settings = fold_update(self.settings, update, raw)
+                    self.standing = fold_update(self.standing, update, raw)
         elif kind == "settings":
             for raw in raws:
-                self.settings = fold_settings(self.settings, raw)
-        if self.settings.title != title:
+                self.standing = fold_settings(self.standing, raw)
+        if self.standing.title != title:
             self.untitled = False
-            await self._journal.touch(self._lease, RowChange(title=self.settings.title))
+            await self._journal.touch(self._lease, RowChange(title=self.standing.title))
 
     async def prompted(self, at: int | None = None, title: str | None = None) -> None:
         """A prompt came: the session is worth listing, and first in the list.
@@ -131,12 +137,18 @@ class Session:
         self._active = now()
         self.rest()
 
+    # -- reading --------------------------------------------------------------------------
+
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
-        """Committed segments above `after`, at least one if there is any."""
-        if self._compacting is not None:
+        """Committed segments above `after`, at least one; LeaseLostError when they are gone."""
+        if self._settling is not None:
             # Rows are being rewritten: read before or after it, never some of each.
-            await asyncio.wait({self._compacting})
-        return await self._journal.read(self.id, after, limit_bytes)
+            await asyncio.wait({self._settling})
+        page = await self._journal.read(self.id, after, limit_bytes)
+        if self._lost is not None or not page:
+            # Deleted, or taken elsewhere, meanwhile: what the id now means is not this session.
+            raise self._lost or LeaseLostError(self.id, deleted=True)
+        return page
 
     async def state(self, *, through: int) -> SessionState:
         """All entries up to `through`, folded."""
@@ -150,38 +162,66 @@ class Session:
         """Note that the agent knows this session as `downstream_id`."""
         await self._journal.link(self._lease, agent, downstream_id)
 
+    # -- owned ----------------------------------------------------------------------------
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another process owns this session now, or it was deleted."""
+        return self._lost is not None
+
+    async def verify(self) -> None:
+        """LeaseLostError unless this process still owns the session."""
+        try:
+            holder = await self._journal.holder(self.id)
+        except UnknownSessionError:
+            self._lose(LeaseLostError(self.id, deleted=True))
+        else:
+            if holder.epoch != self._lease.epoch:
+                self._lose(LeaseLostError(self.id))
+        if self._lost is not None:
+            raise self._lost
+
     async def renew(self) -> None:
         """Hold on to the lease; LeaseLostError when another process has taken the session."""
-        await self._journal.renew(self._lease)
+        try:
+            await self._journal.renew(self._lease)
+        except LeaseLostError as exc:
+            self._lose(exc)
+            raise
+
+    def _lose(self, error: LeaseLostError) -> None:
+        if self._lost is None:
+            self._lost = error
+            self._on_lost(error)
 
     # -- clients --------------------------------------------------------------------------
 
-    async def attach(self, client: Client, after: int, *, live: bool = True) -> Attachment:
-        """Let `client` see everything above `after`; what it has already is replaced.
+    def attach(self, client: Client, after: int, news_after: int) -> Attachment:
+        """An attachment that is held until its client has the answer that opens the session.
 
-        With live=False nothing is sent before `go_live`.
+        It replaces what the client has already; in one step, so that no client ever has two.
+        `after` and `news_after` as in Attachment.
         """
-        await self.detach(client)
-        attachment = Attachment(self, client, after)
+        attachment = Attachment(self, client, after, news_after)
+        for known in tuple(self.attachments):
+            if known.client is client:
+                self.attachments.remove(known)
+                known.replaced_by(attachment)
         self.attachments.append(attachment)
-        if live:
-            attachment.go_live()
         return attachment
 
     def open_to(self, attachment: Attachment) -> None:
-        """Its client has the answer that opens the session: tell it what is new, ask it."""
-        attachment.go_live()
-        attachment.opened = True
+        """Its client has the answer that opens the session: tell it what is new."""
+        attachment.open()
         for method, params in self._untold:
             attachment.tell(method, params)
         self._untold.clear()
-        self.questions.put_to(attachment.client)
 
     def tell(self, method: str, params: bytes) -> None:
         """Pass a notification that is no update to all clients; not kept in the journal."""
         for attachment in self.attachments:
             attachment.tell(method, params)
-        if not self.attachments and len(self._untold) < WORDS:
+        if not self.attachments and len(self._untold) < DUE:
             # Right behind the agent's answer to session/new nobody is attached yet.
             self._untold.append((method, params))
 
@@ -194,34 +234,25 @@ class Session:
             self.id, f"session {self.id!r} is not open here; call session/load or session/resume"
         )
 
-    async def delivered(self, client: Client, seq: int) -> None:
-        """Wait until this client has been sent everything up to `seq`, or has been detached."""
-        seen: Attachment | None = None
-        with suppress(UnknownSessionError):
-            while (attachment := self.attachment_of(client)) is not seen:
-                seen = attachment
-                with suppress(ConnectionLostError):  # it may have attached anew meanwhile
-                    await attachment.reached(seq)
+    def _current(self, attachment: Attachment) -> Attachment:
+        """The attachment that this one's client has now: it may have attached anew."""
+        for known in self.attachments:
+            if known.client is attachment.client:
+                return known
+        return attachment
 
-    async def detach(self, client: Client) -> None:
-        """Take `client` off this session; the turn goes on."""
-        for attachment in tuple(self.attachments):
-            if attachment.client is client:
-                await self.drop(attachment)
-
-    async def drop(self, attachment: Attachment) -> None:
-        """End one attachment, if it has not been replaced since."""
+    def detach(self, attachment: Attachment) -> None:
+        """End one attachment, if it has not been replaced since; the turn goes on."""
         if attachment in self.attachments:
             self.attachments.remove(attachment)
-            self.questions.withdraw(attachment.client)
-            await attachment.aclose()
+            attachment.close()
 
     # -- rest -----------------------------------------------------------------------------
 
     def rest(self) -> None:
         """Compact and index what has come, unless a turn begins at once."""
         self.wake()
-        self._resting = asyncio.get_running_loop().call_later(SETTLE_DELAY, self._settle_now)
+        self._resting = asyncio.get_running_loop().call_later(SETTLE_DELAY, self.settle_now)
 
     def wake(self) -> None:
         """A turn begins: what waits to settle waits on."""
@@ -229,13 +260,14 @@ class Session:
             self._resting.cancel()
             self._resting = None
 
-    def _settle_now(self) -> None:
-        if self._compacting is None:
-            self._compacting = asyncio.create_task(self._settle(), name="settle")
-            self._compacting.add_done_callback(self._settled)
+    def settle_now(self) -> None:
+        """Compact and index what has come, beside everything else."""
+        if self._settling is None:
+            self._settling = asyncio.create_task(self._settle(), name="settle")
+            self._settling.add_done_callback(self._settled)
 
     def _settled(self, _: asyncio.Task[None]) -> None:
-        self._compacting = None
+        self._settling = None
 
     async def _settle(self) -> None:
         if any(attachment.cursor < self.last_seq for attachment in self.attachments):
@@ -248,18 +280,22 @@ class Session:
         except JournalError:
             log.warning("session %s could not be compacted", self.id, exc_info=True)
 
-    async def aclose(self) -> None:
-        """End the turn, detach everybody, let go of the lease."""
-        await self.turns.aclose()
-        for attachment in tuple(self.attachments):
-            await self.detach(attachment.client)
-        self.questions.close()
+    def leave(self) -> None:
+        """Send nothing more to anybody."""
         self.wake()
-        self._settle_now()
-        if (compacting := self._compacting) is not None:
+        for attachment in tuple(self.attachments):
+            self.detach(attachment)
+
+    async def aclose(self) -> None:
+        """Detach everybody, settle for a moment, let go of the lease."""
+        self.leave()
+        if self._lost is not None:
+            return
+        self.settle_now()
+        if (settling := self._settling) is not None:
             # A long history is compacted another time: who closes it does not wait for that.
-            await asyncio.wait({compacting}, timeout=CLOSE_SETTLE)
-            compacting.cancel()
+            await asyncio.wait({settling}, timeout=CLOSE_SETTLE)
+            settling.cancel()
         await self._journal.release(self._lease)
 
 

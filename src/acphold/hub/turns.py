@@ -2,28 +2,36 @@
 
 Agents do different things with a second prompt while one runs (queue it, drop it, end both), so
 the queue is ours and no agent ever sees a second one.
+
+    stage      what it means                          next
+    ---------  -------------------------------------  ------------------------------------------
+    QUEUED     waits behind another turn              STARTING when it is first
+    STARTING   first; the agent is made ready for it  RUNNING when it is sent, OVER if that fails
+    RUNNING    the agent has the prompt               OVER with the agent's answer
+    CANCELLED  the person gave it up                  OVER with the agent's answer, or after its
+                                                      grace; if it was not sent, when it is first
+    OVER       its end is journalled, or cannot be    -
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
+from collections.abc import Callable, Coroutine
+from enum import Enum
 
 from acphold.errors import AcpholdError, AgentBusyError, AgentError, JournalError
+from acphold.hub.agent_session import AgentSession, Voice
+from acphold.hub.annotations import failed_tool, first_line, title_update
 from acphold.hub.attachment import Attachment
-from acphold.hub.marks import failed_tool, first_line, title_update
+from acphold.hub.questions import Questions
+from acphold.hub.restoration import Restoration
+from acphold.hub.routes import Routes
+from acphold.hub.session import Session
 from acphold.rpc.incidents import incident
 from acphold.rpc.peer import Answer
 from acphold.schema import CANCEL, PROMPT, encode
 from acphold.schema.splice import members, splice
-
-if TYPE_CHECKING:
-    from acphold.hub.backing import Backing
-    from acphold.hub.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -36,68 +44,98 @@ CLOSE_GRACE = 1.0
 CANCELLED = b'{"stopReason":"cancelled"}'
 ENDED = b'{"stopReason":"end_turn"}'
 
+Reply = Callable[[Answer], None]
+"""Answers the prompt; called once, when its client has been sent every update of the turn."""
 
-class Ended(Struct, frozen=True):
-    """How a turn ended, which may be answered once entry `seq` has been delivered."""
 
-    seq: int
-    outcome: Answer
+class Stage(Enum):
+    """See the module."""
 
-    def result(self) -> bytes:
-        """The answer to the prompt; raises the error it ended with."""
-        if isinstance(self.outcome, AcpholdError):
-            raise self.outcome
-        return self.outcome
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    CANCELLED = "cancelled"
+    OVER = "over"
 
 
 class Turn:
     """One prompt from its arrival to its end.
 
-    Its client waits for `ended`; `left_agent` is set once the agent has ended it too, which is
-    later for an agent that does not heed a cancellation.
+    `left_agent` is set once the agent has ended it, which for one that is deaf to a cancellation
+    is after the end for everybody else; None before it is sent. `starting` is the bound on making
+    the agent ready, which a cancellation ends.
     """
 
-    def __init__(self, author: Attachment, prompt: bytes) -> None:
+    def __init__(self, params: bytes, author: Attachment, reply: Reply) -> None:
+        self.params = params
+        self.prompt = members(params)["prompt"]
         self.author = author
-        self.prompt = prompt
-        self.cancelled = False
-        self.recorded = False
-        self.left_agent = asyncio.Event()
-        self._end: Ended | AcpholdError | None = None
-        self._told = asyncio.Event()
+        self.reply = reply
+        self.stage = Stage.QUEUED
+        self.is_recorded = False
+        self.left_agent: asyncio.Event | None = None
+        self.starting: asyncio.Timeout | None = None
+        self._over = asyncio.Event()
 
     @property
-    def over(self) -> bool:
-        """Whether it has ended, for everybody but perhaps the agent."""
-        return self._end is not None
+    def is_cancelled(self) -> bool:
+        return self.stage is Stage.CANCELLED
 
-    def end(self, end: Ended | AcpholdError) -> None:
-        """It is over: so it ended, or this is why nobody can tell how."""
-        self._end = end
-        self._told.set()
+    @property
+    def is_over(self) -> bool:
+        return self.stage is Stage.OVER
 
-    async def ended(self) -> Ended:
-        """How it ended; cancelling this does not touch the turn."""
-        await self._told.wait()
-        if isinstance(self._end, Ended):
-            return self._end
-        assert self._end is not None
-        raise self._end
+    @property
+    def is_at_agent(self) -> bool:
+        return self.left_agent is not None and not self.left_agent.is_set()
+
+    def conclude(self) -> None:
+        """It is over, for everybody but perhaps the agent."""
+        self.stage = Stage.OVER
+        self._over.set()
+
+    async def over(self) -> None:
+        """Wait until it is over."""
+        await self._over.wait()
+
+
+class PromptCall:
+    """The prompt of a turn on its way to the agent (agents.Call)."""
+
+    method = PROMPT.name
+
+    def __init__(self, turns: Turns, turn: Turn, params: bytes) -> None:
+        self.params = params
+        self._turns = turns
+        self._turn = turn
+
+    async def settle(self, answer: Answer) -> None:
+        await self._turns.answered(self._turn, answer)
 
 
 class Turns:
     """The queue of prompts, and the turn that runs."""
 
-    def __init__(self, session: Session, backing: Backing, cancel_grace: float) -> None:
+    def __init__(
+        self,
+        session: Session,
+        side: AgentSession,
+        restoration: Restoration,
+        questions: Questions,
+        routes: Routes,
+        cancel_grace: float,
+    ) -> None:
         self._session = session
-        self._backing = backing
+        self._side = side
+        self._restoration = restoration
+        self._questions = questions
+        self._routes = routes
         self._cancel_grace = cancel_grace
         self._queue: list[Turn] = []
         self._one_at_a_time = asyncio.Lock()
-        self._at_agent: Turn | None = None
-        self._hushed = False
+        self._last_sent: Turn | None = None
         self._winding_down: set[asyncio.Task[None]] = set()
-        self._failed: AcpholdError | None = None
+        self._unrecorded: AcpholdError | None = None
 
     @property
     def running(self) -> Turn | None:
@@ -105,164 +143,180 @@ class Turns:
         return self._queue[0] if self._queue else None
 
     @property
-    def overdue(self) -> bool:
-        """Whether what the agent says now is of a turn that is over for everybody else.
-
-        Also behind its answer, if the turn was cancelled, until the next prompt is sent (spec v1,
-        prompt turn, "Cancellation": what it still has to say comes before the answer).
-        """
-        return self._hushed if self._at_agent is None else self._at_agent.over
-
-    @property
-    def cancelling(self) -> bool:
+    def is_cancelling(self) -> bool:
         """Whether the agent is at a turn that was cancelled."""
-        return self._at_agent is not None and self._at_agent.cancelled
+        turn = self._last_sent
+        return turn is not None and turn.is_at_agent and turn.stage is not Stage.RUNNING
 
-    async def prompt(self, params: bytes, author: Attachment) -> Ended:
-        """Run one turn to its end; `params` hold a `prompt`.
+    async def prompt(self, turn: Turn) -> None:
+        """Run one turn to its end; its `reply` answers the client.
 
-        Raises JournalError when it cannot be kept. Cancelling this call cancels the turn; its end
-        is journalled all the same.
+        Cancelling this call cancels the turn; its end is journalled all the same.
         """
-        turn = Turn(author, members(params)["prompt"])
         self._queue.append(turn)
         self._session.wake()
         try:
             async with self._one_at_a_time:
-                await self._begin(turn, params)
-                return await turn.ended()
+                await self._start(turn)
+                await turn.over()
         except asyncio.CancelledError:
             self._wind_down(self._abandon(turn))
             raise
 
-    def _conclude(self, turn: Turn, end: Ended | AcpholdError) -> None:
-        turn.end(end)
-        self._queue.remove(turn)
-        if not self._queue:
-            self._session.turn_over()
-
     # -- the beginning --------------------------------------------------------------------
 
-    async def _begin(self, turn: Turn, params: bytes) -> None:
+    async def _start(self, turn: Turn) -> None:
         before = self._session.last_seq
-        if turn.cancelled or self._at_agent is not None or not self._backing.is_at_once:
-            await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
+        if turn.stage is Stage.QUEUED:
+            turn.stage = Stage.STARTING
         try:
-            if not turn.cancelled:
-                await self._agent_is_free()
-                await self._backing.ready()
-                params = await self._backing.outgoing(params, before)
+            if turn.is_cancelled or self._agents_turn is not None or not self._can_send_at_once:
+                await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
+                await self._make_ready(turn)
+            if turn.stage is Stage.STARTING:
+                await self._session.verify()
+                params = await self._restoration.outgoing(turn.params, before)
+                if not turn.is_cancelled:
+                    self._send(turn, params)
         except AcpholdError as exc:
             await self._end(turn, exc)
-        if turn.cancelled:
+        if turn.is_cancelled and not turn.is_at_agent:
             await self._end(turn, CANCELLED)
-        if turn.over:
-            return
-        try:
-            self._send(turn, params)
-        except AcpholdError as exc:
-            await self._end(turn, exc)
-            return
         # The agent thinks while the prompt is committed; nothing it answers is looked at before.
         await self._record(turn)
 
-    def _send(self, turn: Turn, params: bytes) -> None:
-        async def answered(answer: Answer) -> None:
-            if self._at_agent is turn:
-                self._at_agent = None
-            turn.left_agent.set()
-            self._hushed = turn.cancelled
-            try:
-                if isinstance(answer, bytes):
-                    await self._backing.understood()
-                await self._end(turn, answer)
-            except Exception as exc:  # whatever went wrong, a client that waits is answered
-                if not turn.over:
-                    self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
+    @property
+    def _can_send_at_once(self) -> bool:
+        return self._restoration.is_needless
 
-        self._backing.agent.begin(PROMPT.name, params, answered)
-        self._at_agent = turn
-        self._hushed = False
+    @property
+    def _agents_turn(self) -> asyncio.Event | None:
+        return self._routes.unended_turn(self._side.id)
+
+    async def _make_ready(self, turn: Turn) -> None:
+        """Have the agent ready for the prompt; a cancellation ends the wait."""
+        try:
+            async with asyncio.timeout(None) as turn.starting:
+                if turn.stage is Stage.STARTING:
+                    await self._agent_is_free()
+                    await self._restoration.ready()
+                    await self._agent_is_free()  # opened under the id it was at work under
+        except TimeoutError:
+            pass  # cancelled: its stage says so
+        finally:
+            turn.starting = None
+
+    def _send(self, turn: Turn, params: bytes) -> None:
+        self._side.agent.send(PromptCall(self, turn, params))
+        assert self._side.id is not None
+        turn.left_agent = self._routes.begin_turn(self._side.id)
+        turn.stage = Stage.RUNNING
+        self._last_sent = turn
+        self._side.voice = Voice.COUNTS
 
     async def _record(self, turn: Turn) -> None:
         """Commit the prompt; show it to the other clients."""
-        if turn.recorded:
+        if turn.is_recorded or turn.is_over:
             return
-        turn.recorded = True
+        turn.is_recorded = True
         try:
-            await self.mend()
+            await self.record_failure()
             await self._session.publish("prompt", [turn.prompt], turn.author)
             await self._session.prompted(title=first_line(turn.prompt))
         except JournalError as exc:
             await self.fail(exc)
         except asyncio.CancelledError:
-            turn.recorded = False  # its end is recorded all the same, and the prompt before it
+            turn.is_recorded = False  # its end is recorded all the same, and the prompt before it
             raise
 
     async def _agent_is_free(self) -> None:
         """Wait for the end of an earlier turn that was answered for; else start the agent anew."""
-        if self._at_agent is None:
+        ended = self._agents_turn
+        if ended is None:
             return
         try:
             async with asyncio.timeout(self._cancel_grace):
-                await self._at_agent.left_agent.wait()
+                await ended.wait()
         except TimeoutError:
-            if not self._backing.alone():
+            if self._routes.is_at_work_elsewhere(self._side.id):
                 raise AgentBusyError(
                     "the agent is still at work on a cancelled turn and serves another session; "
                     "try again later"
                 ) from None
             log.warning("session %s: the agent does not end its turn; restarted", self._session.id)
-            await self._backing.agent.restart()
-        self._at_agent = None
+            await self._side.agent.restart()
 
     # -- the end --------------------------------------------------------------------------
 
+    async def answered(self, turn: Turn, answer: Answer) -> None:
+        """The agent has answered the prompt; called in the order of the wire."""
+        if turn.left_agent is not None:
+            turn.left_agent.set()
+        if turn.stage is not Stage.RUNNING:
+            self._side.voice = Voice.STALE
+        try:
+            if isinstance(answer, bytes):
+                await self._restoration.understood()
+            await self._end(turn, answer)
+        except Exception as exc:  # whatever went wrong, a client that waits is answered
+            self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
+
     async def _end(self, turn: Turn, answer: Answer) -> None:
-        """Journal how it ended, then let its client know; called in the order of the wire."""
-        if turn.over:
+        """Journal how it ended, then let its client know."""
+        if turn.is_over:
             return  # answered for already
         await self._record(turn)
-        if turn.over:
+        if turn.is_over:
             return  # it could not even be recorded
         try:
             if isinstance(answer, bytes):
                 await self._end_well(turn, answer)
-            elif turn.cancelled:
+            elif turn.is_cancelled:
                 # An error after a cancellation is one (spec v1, prompt turn, "Cancellation").
                 log.info("session %s: a cancelled turn failed: %s", self._session.id, answer)
-                await self._gone(turn, answer)
+                await self._agent_is_gone(turn, answer)
                 await self._end_well(turn, CANCELLED)
             else:
-                await self._end_badly(turn, answer)
+                await self._agent_is_gone(turn, answer)
+                await self._give_title(turn)
+                await self._finish(turn, _error_entry(answer), answer)
         except JournalError as exc:
-            if not turn.over:
-                self._conclude(turn, exc)
+            self._conclude(turn, exc)
 
     async def _end_well(self, turn: Turn, result: bytes) -> None:
         if not result.startswith(b"{"):
             result = ENDED
-        if turn.cancelled:
+        if turn.is_cancelled:
             result = splice(result, {"stopReason": b'"cancelled"'})
             await self._close_tools("cancelled")
         await self._give_title(turn)
         await self._finish(turn, result, result)
 
-    async def _end_badly(self, turn: Turn, error: AcpholdError) -> None:
-        await self._gone(turn, error)
-        await self._give_title(turn)
-        await self._finish(turn, _error_entry(error), error)
+    async def _finish(self, turn: Turn, entry: bytes, answer: Answer) -> None:
+        if turn.is_over:
+            return
+        await self._session.publish(
+            "turn_end", [entry], turn.author, then=lambda: turn.reply(answer)
+        )
+        self._leave_queue(turn)
 
-    async def _finish(self, turn: Turn, entry: bytes, outcome: Answer) -> None:
-        segment = await self._session.publish("turn_end", [entry])
-        if not turn.over:
-            self._conclude(turn, Ended(segment.last_seq, outcome))
+    def _conclude(self, turn: Turn, error: AcpholdError) -> None:
+        """It is over without an end in the journal."""
+        if not turn.is_over:
+            turn.reply(error)
+            self._leave_queue(turn)
 
-    async def _gone(self, turn: Turn, error: AcpholdError) -> None:
+    def _leave_queue(self, turn: Turn) -> None:
+        turn.conclude()
+        self._queue.remove(turn)
+        if not self._queue:
+            self._session.turn_over()
+
+    async def _agent_is_gone(self, turn: Turn, error: AcpholdError) -> None:
         """If the agent itself has ended, what it asked and what it worked at is over."""
         if isinstance(error, AgentError):
-            self._backing.cut_off = turn.left_agent.is_set()
-            self._session.questions.abandon(error)
+            self._restoration.cut_off = turn.left_agent is not None and turn.left_agent.is_set()
+            self._questions.abandon(error)
             await self._close_tools(str(error))
 
     async def _close_tools(self, why: str) -> None:
@@ -272,66 +326,76 @@ class Turns:
 
     async def _give_title(self, turn: Turn) -> None:
         """After its first turn a session has a title: the agent's own, else the first line."""
-        session = self._session
-        if session.untitled and (title := first_line(turn.prompt)) is not None:
-            await session.publish("update", [title_update(title)])
+        if self._session.untitled and (title := first_line(turn.prompt)) is not None:
+            await self._session.publish("update", [title_update(title)])
 
     # -- cut short ------------------------------------------------------------------------
 
     async def cancel(self) -> None:
         """End the running turn and those that wait, as `session/cancel` asks."""
-        self._session.questions.cancel()
+        self._questions.cancel()
         for turn in tuple(self._queue):
             await self._cancel(turn)
 
     async def _cancel(self, turn: Turn) -> None:
-        if turn.over or turn.cancelled:
+        if turn.stage in (Stage.CANCELLED, Stage.OVER):
             return
-        turn.cancelled = True
-        if turn is self._at_agent:
+        turn.stage = Stage.CANCELLED
+        if turn.is_at_agent:
             await self._stop_agent()
             self._wind_down(self._answer_for(turn))
-        elif turn is self.running:
-            await self._end(turn, CANCELLED)  # it has not reached the agent yet
+        elif turn.starting is not None:
+            turn.starting.reschedule(asyncio.get_running_loop().time())
         # Those that wait end when it is their turn: the journal keeps the order of the prompts.
 
     async def _abandon(self, turn: Turn) -> None:
         """Nobody waits for the answer any more."""
         await self._cancel(turn)
-        if turn is not self._at_agent:
+        if not turn.is_at_agent:
             async with self._one_at_a_time:
                 await self._end(turn, CANCELLED)
 
     async def fail(self, error: AcpholdError) -> None:
         """The promise behind the running turn no longer holds: it ends with this, at once."""
         turn = self.running
-        if turn is None or turn.over:
+        if turn is None:
             return
-        turn.cancelled = True
-        self._failed = error
+        self._unrecorded = error
         self._conclude(turn, error)
-        self._session.questions.cancel()
-        await self._stop_agent()
+        self._questions.cancel()
+        if turn.is_at_agent:
+            self._side.voice = Voice.STALE
+            await self._stop_agent()
 
-    async def mend(self) -> None:
+    def lose(self, error: AcpholdError) -> None:
+        """The session is not ours any more: no turn of it goes on here."""
+        for turn in tuple(self._queue):
+            if turn.starting is not None:
+                turn.starting.reschedule(asyncio.get_running_loop().time())
+            self._conclude(turn, error)
+        if self._last_sent is not None and self._last_sent.is_at_agent:
+            self._wind_down(self._stop_agent())
+
+    async def record_failure(self) -> None:
         """Journal the end of a turn that failed while the journal could not be written."""
-        if (error := self._failed) is None:
+        if (error := self._unrecorded) is None:
             return
         await self._close_tools(str(error))
         await self._session.publish("turn_end", [_error_entry(error)])
-        self._failed = None
+        self._unrecorded = None
 
     async def _stop_agent(self) -> None:
-        params = encode({"sessionId": self._backing.agent_session})
-        await self._backing.agent.tell(CANCEL.name, params)
+        await self._side.agent.tell(CANCEL.name, self._side.under_its_id(b"{}"))
 
     async def _answer_for(self, turn: Turn) -> None:
         """Give the agent its grace; then the turn is over, whatever it still does."""
+        assert turn.left_agent is not None
         try:
             async with asyncio.timeout(self._cancel_grace):
                 await turn.left_agent.wait()
         except TimeoutError:
             log.warning("session %s: a cancelled turn was answered for", self._session.id)
+            self._side.voice = Voice.STALE
             await self._end(turn, CANCELLED)
 
     def _wind_down(self, work: Coroutine[None, None, None]) -> None:
@@ -344,7 +408,7 @@ class Turns:
         await self.cancel()
         if self._queue:
             grace = min(self._cancel_grace, CLOSE_GRACE)
-            ends = [asyncio.ensure_future(turn.ended()) for turn in self._queue]
+            ends = [asyncio.ensure_future(turn.over()) for turn in self._queue]
             await asyncio.wait(ends, timeout=grace)
             for end in ends:
                 end.cancel()

@@ -25,7 +25,7 @@ from acphold.schema import (
     SessionMode,
     UnstructuredCommandInput,
 )
-from acphold.server.serving import serve, stop_at_signals
+from acphold.server.service import serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
 

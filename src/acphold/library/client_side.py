@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from acphold.agents.interface import Asked, Notified
 from acphold.errors import (
     METHOD_NOT_FOUND,
     ConnectionLostError,
     MethodNotFoundError,
     RemoteError,
 )
-from acphold.rpc import NotificationReceived
 from acphold.schema import Method, decode, encode
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ClientSide:
     async def ask_raw(self, method: str, params: bytes) -> bytes:
         """Like `ask`, JSON in and out."""
         try:
-            return await self._listener.on_request(method, params)
+            return await self._listener.answer(Asked(method, params))
         except RemoteError as exc:
             if exc.code == METHOD_NOT_FOUND:
                 raise MethodNotFoundError(method) from exc
@@ -61,4 +61,4 @@ class ClientSide:
 
     async def notify(self, method: str, params: bytes) -> None:
         """Send a notification that is no update."""
-        await self._listener.on_notification(NotificationReceived(method, params))
+        await self._listener.hear(Notified(method, params))

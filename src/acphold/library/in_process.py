@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from acphold.agents.interface import Answered, Asked
 from acphold.errors import (
     AcpholdError,
     DeclarationError,
@@ -25,7 +26,7 @@ from acphold.library.slash_commands import SlashCommands
 from acphold.library.store import History
 from acphold.library.turn_task import TurnTask
 from acphold.mcp.servers import MCP_MESSAGE
-from acphold.rpc.incidents import as_remote, guarded
+from acphold.rpc.incidents import as_remote, guarded, incident
 from acphold.schema import (
     AUTHENTICATE,
     CANCEL,
@@ -49,12 +50,12 @@ from acphold.schema import (
 from acphold.schema.splice import members, splice
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
+    from acphold.agents.interface import Call, Listener
     from acphold.journal import Journal
     from acphold.library.definition import Definition, SessionHook
     from acphold.library.session_servers import SessionServers
     from acphold.mcp import Channel
-    from acphold.rpc.peer import OnAnswer
+    from acphold.rpc.peer import Answer
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class InProcessAgent:
     ) -> None:
         self.definition = definition
         self.key = definition.name
+        self.has_sign_in = bool(definition.auth_methods)
         self.reads_journal = True
         self.generation = 1
         self.capabilities = capabilities_of(definition)
@@ -94,9 +96,12 @@ class InProcessAgent:
         self._turns: dict[str, TurnTask] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._channel: Channel | None = None
-        self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+        self._replying: dict[Call, asyncio.Task[None]] = {}
+        self._openers: dict[str, Callable[[bytes], Awaitable[tuple[OpenSession, bytes]]]] = {
             NEW_SESSION.name: self._new,
             RESUME_SESSION.name: self._resume,
+        }
+        self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             CLOSE_SESSION.name: self._close,
             SET_SESSION_MODE.name: self._set_mode,
             SET_SESSION_CONFIG_OPTION.name: self._set_option,
@@ -126,22 +131,35 @@ class InProcessAgent:
             await self._leave(opened)
         self.generation += 1
 
-    async def ask(self, method: str, params: bytes, on_answer: OnAnswer | None = None) -> bytes:
-        try:
-            result = await self._answer(method, params)
-        except AcpholdError as exc:
-            error = as_remote(exc)
-            if on_answer is not None:
-                await on_answer(error)
-            raise error from exc
-        if on_answer is not None:
-            await on_answer(result)
-        return result
+    def send(self, call: Call) -> None:
+        if call.method == PROMPT.name:
+            self._begin_turn(call)
+            return
+        task = self._replying[call] = asyncio.create_task(self._reply(call), name=call.method)
+        task.add_done_callback(lambda _: self._replying.pop(call, None))
 
-    def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> None:
-        if method != PROMPT.name:
-            raise MethodNotFoundError(method)
-        request = decode(PromptRequest, params).value
+    def withdraw(self, call: Call) -> None:
+        if (task := self._replying.pop(call, None)) is not None:
+            task.cancel()
+
+    async def _reply(self, call: Call) -> None:
+        opened: OpenSession | None = None
+        answer: Answer
+        try:
+            if call.method in self._openers:
+                opened, answer = await self._openers[call.method](call.params)
+            else:
+                answer = await self._answer(call.method, call.params)
+        except AcpholdError as exc:
+            answer = as_remote(exc)
+        except Exception as exc:  # whatever went wrong, who asked is answered
+            answer = as_remote(incident(exc))
+        await self._listener.hear(Answered(call, answer))
+        if opened is not None:  # it is known by now: what it said meanwhile comes behind
+            opened.outbox.open()
+
+    def _begin_turn(self, call: Call) -> None:
+        request = decode(PromptRequest, call.params).value
         opened = self._held(request.session_id)
         turn = TurnTask(self.definition, opened, request.prompt)
 
@@ -151,7 +169,7 @@ class InProcessAgent:
                 del self._turns[opened.id]
             if turn.wants_sign_in:
                 self._sign_in.lost()
-            await on_answer(answer)
+            await self._listener.hear(Answered(call, answer))
 
         self._turns[opened.id] = turn
         turn.start(answered())
@@ -176,7 +194,8 @@ class InProcessAgent:
             turn.cancel()
         if turns:
             await asyncio.wait([turn.task for turn in turns], timeout=CLOSE_SECONDS)
-        for task in (*(turn.task for turn in self._turns.values()), *self._telling):
+        unended = [turn.task for turn in self._turns.values()]
+        for task in (*unended, *self._telling, *self._replying.values()):
             task.cancel()
         await asyncio.gather(*map(self._end_session, tuple(self._sessions.values())))
 
@@ -195,13 +214,13 @@ class InProcessAgent:
 
         return await guarded(answer())
 
-    async def _new(self, params: bytes) -> bytes:
+    async def _new(self, params: bytes) -> tuple[OpenSession, bytes]:
         await self._sign_in.require()
         opened = self._session(fresh_id("sess"), params)
         answer = await self._open(opened, self.definition.new_hooks)
-        return splice(answer, {"sessionId": encode(opened.id)})
+        return opened, splice(answer, {"sessionId": encode(opened.id)})
 
-    async def _resume(self, params: bytes) -> bytes:
+    async def _resume(self, params: bytes) -> tuple[OpenSession, bytes]:
         await self._sign_in.require()
         session_id = decode(_SessionParams, params).value.session_id
         if await self._journal.session_of(self.key, session_id) != session_id:
@@ -210,7 +229,7 @@ class InProcessAgent:
             await self._leave(known)
         opened = self._session(session_id, params)
         await opened.restore()
-        return await self._open(opened, self.definition.load_hooks)
+        return opened, await self._open(opened, self.definition.load_hooks)
 
     def _session(self, session_id: str, params: bytes) -> OpenSession:
         """A session as these params of session/new or resume describe it; not open yet."""
@@ -238,7 +257,7 @@ class InProcessAgent:
         from acphold.mcp import Channel, named_servers
 
         if self._channel is None:  # one for all sessions: its requests are told apart by their ids
-            self._channel = Channel(self._listener.on_request)
+            self._channel = Channel(self._ask_client)
 
         def failed(name: str, why: str) -> None:
             opened.notice(f"MCP server {name!r} is not available", why, "warning")
@@ -255,6 +274,9 @@ class InProcessAgent:
             on_failure=failed,
         )
 
+    async def _ask_client(self, method: str, params: bytes) -> bytes:
+        return await self._listener.answer(Asked(method, params))
+
     async def _open(self, opened: OpenSession, hooks: list[SessionHook]) -> bytes:
         """Hold it from now on; what it says meanwhile is told behind the answer."""
         self._sessions[opened.id] = opened
@@ -268,8 +290,6 @@ class InProcessAgent:
             await self._leave(opened)
             raise
         opened.slash.offer()
-        # The hub binds the session in this same step of the event loop, once it has the answer.
-        asyncio.get_running_loop().call_soon(opened.outbox.open)
         return opened.selection.answer()
 
     async def _close(self, params: bytes) -> bytes:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
+from acphold.agents.interface import Updates
 from acphold.errors import AcpholdError, DeclarationError
 from acphold.schema import encode
 
@@ -130,7 +131,7 @@ class Outbox:
         try:
             while self._holds_any:
                 for kind, raws in self._take():
-                    await self._listener.on_updates(self._session_id, kind, raws)
+                    await self._listener.hear(Updates(self._session_id, kind, raws))
         except AcpholdError as exc:
             self._failure = exc
         finally:

@@ -24,6 +24,7 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
     RequestCancelledError,
+    TooManyRequestsError,
 )
 from acphold.rpc.events import (
     Event,
@@ -47,7 +48,13 @@ HIGH_WATER = 256 * 1024
 """Bytes buffered towards a peer above which callers wait before they send more."""
 
 UNREAD = 16 * 1024 * 1024
-"""Bytes buffered towards a peer above which nothing more is read from it: it does not listen."""
+"""Bytes buffered towards a client above which nothing more is read from it: it does not listen.
+
+Never towards an agent: one that writes to the end before it reads would stand still for ever.
+"""
+
+UNANSWERED = 16 * 1024 * 1024
+"""Bytes of requests from a peer that may wait for their answers; what comes beyond is refused."""
 
 Answer = bytes | AcpholdError
 """The result of a call as JSON bytes; or RemoteError, or ConnectionLostError."""
@@ -56,11 +63,42 @@ OnAnswer = Callable[[Answer], Awaitable[None]]
 """Called in the inbound lane with the answer of a call, before anything that came behind it."""
 
 
+class Request:
+    """A request of the other side, until it is answered.
+
+    `params` is JSON bytes, b"" when absent.
+    """
+
+    __slots__ = ("_id", "_is_open", "_send", "method", "params")
+
+    def __init__(self, received: RequestReceived, send: Callable[[bytes], None]) -> None:
+        self.method = received.method
+        self.params = received.params
+        self._id = received.id
+        self._send = send
+        self._is_open = True
+
+    def answer(self, result: bytes) -> None:
+        """Send the result, JSON bytes, now: what is sent next comes behind it. Only once."""
+        if self._is_open:
+            self._is_open = False
+            self._send(Protocol.result(self._id, result))
+
+    def refuse(self, error: Exception) -> None:
+        """Send an error instead of a result; does nothing when it is answered already."""
+        if self._is_open:
+            self._is_open = False
+            self._send(Protocol.error(self._id, to_wire(error)))
+
+
 class Receiver(Interface):
     """Who answers what the other side asks and hears what it tells."""
 
-    async def on_request(self, request: RequestReceived) -> bytes:
-        """The result as JSON bytes. A AcpholdError becomes the error with its code."""
+    async def on_request(self, request: Request) -> bytes | None:
+        """The result as JSON bytes; None when `request` has been answered already.
+
+        An AcpholdError becomes the error with its code.
+        """
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         """All notifications that came in a row in one read; called in the inbound lane."""
@@ -76,17 +114,18 @@ class Peer:
         *,
         name: str = "peer",
         limit: int = MAX_MESSAGE,
-        reply_to_garbage: bool = True,
+        is_agent: bool = False,
     ) -> None:
         self.name = name
         self._transport = transport
         self._receiver = receiver
         self._protocol = Protocol(limit)
-        # A program that prints by accident is not helped by error lines on its stdin; a request
-        # that cannot be read is refused in any case.
-        self._reply_to_garbage = reply_to_garbage
+        # An agent that prints by accident is not helped by error lines on its stdin (a request
+        # that cannot be read is refused in any case), and it is read whatever it reads itself.
+        self._is_agent = is_agent
         self._calls: dict[int, OnAnswer] = {}
-        self._running: dict[asyncio.Task[None], bytes] = {}
+        self._running: dict[asyncio.Task[None], RequestReceived] = {}
+        self._unanswered = 0  # bytes of the requests in `_running`
         self._starting = 0
         self._cancelled: set[asyncio.Task[None]] = set()
         self._ended = False
@@ -102,21 +141,14 @@ class Peer:
         """Tell; waits only for room to write, never for an answer."""
         await self.notify_raw(notification.name, encode(params))
 
-    async def call_raw(
-        self, method: str, params: bytes, on_answer: OnAnswer | None = None
-    ) -> bytes:
-        """Like `call`, JSON bytes in and out. `on_answer` sees the answer in the order of the wire.
+    async def call_raw(self, method: str, params: bytes) -> bytes:
+        """Like `call`, JSON bytes in and out.
 
         Cancelling it sends `$/cancel_request` (spec v1, cancellation) and does not wait.
         """
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         async def settle(outcome: Answer) -> None:
-            if on_answer is not None:
-                try:
-                    await on_answer(outcome)
-                except AcpholdError as exc:
-                    outcome = exc
             if answer.done():
                 return
             if isinstance(outcome, bytes):
@@ -131,8 +163,7 @@ class Peer:
         finally:
             if answer.done() and not answer.cancelled():
                 answer.exception()  # seen: also when there was no room to wait for it
-            if self._calls.pop(id_, None) is not None:
-                self.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
+            self.withdraw(id_)
 
     def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> int:
         """Send a request and return its id; `on_answer` is called once, in the inbound lane.
@@ -146,6 +177,11 @@ class Peer:
         self._transport.send(line)
         return id_
 
+    def withdraw(self, id_: int) -> None:
+        """Nobody waits for the answer to this request any more: tell the other side, if it does."""
+        if self._calls.pop(id_, None) is not None:
+            self.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
+
     async def notify_raw(self, method: str, params: bytes) -> None:
         """Like `notify`, JSON bytes; waits for room to write."""
         self.tell(method, params)
@@ -158,6 +194,11 @@ class Peer:
     def send(self, lines: bytes) -> None:
         """Queue lines that are framed already; who sends many watches `buffered`."""
         self._transport.send(lines)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the other side has gone."""
+        return self._ended
 
     @property
     def buffered(self) -> int:
@@ -179,7 +220,7 @@ class Peer:
         try:
             while chunk := await self._transport.receive():
                 await self._take(self._protocol.feed(chunk))
-                if self._transport.buffered > UNREAD:
+                if self._transport.buffered > UNREAD and not self._is_agent:
                     await self._transport.drain()
         except ConnectionLostError:
             pass  # while it was waited for: the same end
@@ -218,7 +259,7 @@ class Peer:
             first, more = garbage[0], len(garbage) - 1
             behind = f", and {more} more such lines" if more else ""
             # What a client says may hold the secrets of an MCP server: that is not written down.
-            said = "" if self._reply_to_garbage else f": {first.excerpt!r}"
+            said = f": {first.excerpt!r}" if self._is_agent else ""
             log.warning("from the %s: %s%s%s", self.name, first.problem, said, behind)
 
     async def _hear(self, batch: list[NotificationReceived]) -> None:
@@ -244,36 +285,44 @@ class Peer:
             log.exception("an answer from the %s could not be handled", self.name)
 
     def _complain(self, event: MalformedReceived) -> None:
-        listens = self._reply_to_garbage and self._transport.buffered < HIGH_WATER
+        listens = not self._is_agent and self._transport.buffered < HIGH_WATER
         if event.reply and (event.asked or listens):
             self._transport.send(event.reply)
 
     # -- what the other side asks ---------------------------------------------------------
 
-    def _start(self, request: RequestReceived) -> None:
-        task = asyncio.create_task(self._answer(request), name=f"{self.name} {request.method}")
-        self._running[task] = request.id
+    def _start(self, received: RequestReceived) -> None:
+        if self._unanswered > UNANSWERED:
+            waiting = f"{self._unanswered} bytes of earlier requests wait for their answers"
+            error = to_wire(TooManyRequestsError(f"{received.method}: {waiting}; try again later"))
+            self._transport.send(self._protocol.error(received.id, error))
+            return
+        task = asyncio.create_task(self._answer(received), name=f"{self.name} {received.method}")
+        self._running[task] = received
+        self._unanswered += len(received.params)
         task.add_done_callback(self._finished)
         self._starting += 1
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        del self._running[task]
+        self._unanswered -= len(self._running.pop(task).params)
         self._cancelled.discard(task)
 
-    async def _answer(self, request: RequestReceived) -> None:
+    async def _answer(self, received: RequestReceived) -> None:
         self._starting -= 1
+        request = Request(received, self._transport.send)
         try:
-            line = self._protocol.result(request.id, await self._receiver.on_request(request))
+            result = await self._receiver.on_request(request)
+            if result is not None:
+                request.answer(result)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
             if task.cancelling() and task not in self._cancelled:
                 raise
             # As it was asked for; or something that the handler waited for was cancelled.
-            line = self._protocol.error(request.id, to_wire(RequestCancelledError("cancelled")))
+            request.refuse(RequestCancelledError("cancelled"))
         except Exception as exc:  # the one place where a handler's failure becomes an answer
-            line = self._protocol.error(request.id, to_wire(exc))
-        self._transport.send(line)
+            request.refuse(exc)
 
     def _cancel(self, event: NotificationReceived) -> None:
         try:
@@ -281,8 +330,8 @@ class Peer:
         except msgspec.MsgspecError:
             log.warning("from the %s: $/cancel_request without a requestId", self.name)
             return
-        for task, id_ in self._running.items():
-            if id_ == request_id and not task.done():
+        for task, received in self._running.items():
+            if received.id == request_id and not task.done():
                 self._cancelled.add(task)
                 task.cancel()
 

@@ -6,7 +6,7 @@ survive byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import DecodeError, Raw, ValidationError
 from msgspec.json import Decoder, encode
@@ -40,6 +40,11 @@ def items(raw: bytes) -> list[bytes]:
         from acphold.schema.surrogates import scan_items
 
         return scan_items(raw)
+
+
+def array(items: Sequence[bytes]) -> bytes:
+    """A JSON array of items that are JSON already."""
+    return b"[" + b",".join(items) + b"]"
 
 
 def splice(raw: bytes, replacements: Mapping[str, bytes | None]) -> bytes:

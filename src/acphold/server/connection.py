@@ -10,18 +10,20 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from acphold.errors import AcpholdError, AgentError, InvalidParamsError, InvalidRequestError
-from acphold.hub import Attachment, Hub, Session, Setup
-from acphold.hub.choices import opened_result, set_config_option, set_mode
-from acphold.hub.options import without_booleans
+from acphold.hub import Attachment, Conversation, Hub, Setup
+from acphold.hub.choices import without_booleans
 from acphold.mcp.servers import provided_ids
-from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, RequestReceived, Transport
+from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
+from acphold.rpc.peer import Answer, Request
 from acphold.schema import (
+    AUTHENTICATE,
     CANCEL,
     CLOSE_SESSION,
     DELETE_SESSION,
     INITIALIZE,
     LIST_SESSIONS,
     LOAD_SESSION,
+    LOGOUT,
     NEW_SESSION,
     PROMPT,
     RESUME_SESSION,
@@ -36,25 +38,28 @@ from acphold.schema import (
     NewSessionRequest,
     ResumeSessionRequest,
     decode,
-    encode,
 )
-from acphold.schema.splice import members, splice
-from acphold.server.capabilities import with_ours
-from acphold.server.setup import OpenRequest, checked_setup
+from acphold.schema.splice import members
+from acphold.server.initialization import with_ours
+from acphold.server.session_setup import OpenRequest, checked_setup
 
 log = logging.getLogger(__name__)
 
 
 class Connection:
-    """A client from its `initialize` to its end; also what the hub sees of it (hub.Client)."""
+    """A client from its `initialize` to its end; also what the hub sees of it (hub.Client).
+
+    A handler answers its request itself where something has to follow right behind the answer;
+    else it returns the result.
+    """
 
     def __init__(self, hub: Hub, transport: Transport, *, limit: int = MAX_MESSAGE) -> None:
         self.capabilities = ClientCapabilities()
         self.peer = Peer(transport, self, name="client", limit=limit)
         self._hub = hub
         self._initialized = False
-        self._opened: dict[str, asyncio.Event] = {}
-        self._handlers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+        self._opening: dict[str, Opening] = {}
+        self._handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
             NEW_SESSION.name: self._new,
             LOAD_SESSION.name: self._load,
             RESUME_SESSION.name: self._resume,
@@ -86,15 +91,17 @@ class Connection:
 
     # -- as the client sees it ------------------------------------------------------------
 
-    async def on_request(self, request: RequestReceived) -> bytes:
+    async def on_request(self, request: Request) -> bytes | None:
         if request.method == INITIALIZE.name:
             return await self._initialize(request.params)
         if not self._initialized:
             raise InvalidRequestError(f"{request.method} before initialize; initialize first")
         handler = self._handlers.get(request.method)
         if handler is None:
-            return await self._relay(request.method, request.params)
-        return await handler(request.params or b"{}")
+            await self._relay(request)
+            return None
+        request.params = request.params or b"{}"
+        return await handler(request)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
@@ -103,8 +110,8 @@ class Connection:
             elif notification.method == CANCEL.name:
                 await self._cancel(notification.params)
             else:
-                params = await self._for_agent(notification.params)
-                await self._hub.agent.tell(notification.method, params)
+                params = notification.params
+                await self._hub.tell(notification.method, params, _about(params))
 
     async def _initialize(self, params: bytes) -> bytes:
         if self._initialized:
@@ -117,105 +124,131 @@ class Connection:
             raise
         if not self._initialized:
             self._initialized = True
-            self._hub.clients.append(self)
+            self._hub.router.clients.append(self)
         return with_ours(answer)
 
-    async def _new(self, params: bytes) -> bytes:
-        setup = self._setup(NewSessionRequest, params)
-        session, result = await self._hub.new(setup)
-        self._open_behind_answer(await session.attach(self, after=0, live=False))
-        return self._shown(result)
+    # -- opening --------------------------------------------------------------------------
 
-    async def _load(self, params: bytes) -> bytes:
-        setup = self._setup(LoadSessionRequest, params)
-        with self._opening(session_id := _session_id(params)):
-            attachment = await self._hub.load(self, session_id, setup)
-        self._open_behind_answer(attachment)
-        return self._shown(opened_result(attachment.session))
+    async def _new(self, request: Request) -> None:
+        setup = self._setup(NewSessionRequest, request.params)
+        conversation, result = await self._hub.new(setup)
+        attachment = conversation.session.attach(self, after=0, news_after=0)
+        request.answer(self._shown(result))
+        conversation.open_to(attachment)
 
-    async def _resume(self, params: bytes) -> bytes:
-        setup = self._setup(ResumeSessionRequest, params)
-        with self._opening(session_id := _session_id(params)):
-            attachment = await self._hub.resume(self, session_id, setup)
-        self._open_behind_answer(attachment)
-        return self._shown(opened_result(attachment.session))
+    async def _load(self, request: Request) -> None:
+        setup = self._setup(LoadSessionRequest, request.params)
+        await self._open(request, setup, self._hub.load)
+
+    async def _resume(self, request: Request) -> None:
+        setup = self._setup(ResumeSessionRequest, request.params)
+        await self._open(request, setup, self._hub.resume)
+
+    async def _open(
+        self,
+        request: Request,
+        setup: Setup,
+        open_: Callable[[Connection, str, Setup], Awaitable[tuple[Conversation, Attachment]]],
+    ) -> None:
+        session_id = _session_id(request.params)
+        with self._waiting_for(session_id):
+            conversation, attachment = await open_(self, session_id, setup)
+            request.answer(self._shown(conversation.opened_result))
+            conversation.open_to(attachment)
+
+    @contextmanager
+    def _waiting_for(self, session_id: str) -> Iterator[None]:
+        """What comes for a session right behind the request that opens it waits for that."""
+        opening = self._opening[session_id] = Opening()
+        try:
+            yield
+        finally:
+            opening.done.set()
+            if self._opening.get(session_id) is opening:
+                del self._opening[session_id]
 
     def _setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
         setup = checked_setup(kind, params, self._hub.agent.capabilities)
         for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
-            self._hub.providers[server_id] = self
+            self._hub.router.providers[server_id] = self
         return setup
 
-    async def _list(self, params: bytes) -> bytes:
-        request = decode(ListSessionsRequest, params).value
-        if request.cwd is not None and not request.cwd.startswith("/"):
-            raise InvalidParamsError(f"cwd: {request.cwd!r} is not an absolute path", field="cwd")
-        return await self._hub.listing.page(request.cwd, request.cursor, self._hub.held_ids)
+    # -- in a session ---------------------------------------------------------------------
 
-    async def _prompt(self, params: bytes) -> bytes:
-        session = await self._held(params)
-        if not members(params).get("prompt", b"").startswith(b"["):
+    async def _prompt(self, request: Request) -> None:
+        if not members(request.params).get("prompt", b"").startswith(b"["):
             raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
-        ended = await session.turns.prompt(params, session.attachment_of(self))
-        # Answered only behind every update of the turn.
-        await session.delivered(self, ended.seq)
-        return ended.result()
+        opening = self._opening.get(_session_id(request.params))
+        cancelled = False if opening is None else await opening.over(request)
+        conversation = self._hub.held(_session_id(request.params))
+
+        def reply(answer: Answer) -> None:
+            if isinstance(answer, bytes):
+                request.answer(answer)
+            else:
+                request.refuse(answer)
+
+        await conversation.prompt(
+            request.params, conversation.session.attachment_of(self), reply, is_cancelled=cancelled
+        )
 
     async def _cancel(self, params: bytes) -> None:
         try:
-            session = self._hub.held(_session_id(params))
+            session_id = _session_id(params)
+            if (opening := self._opening.get(session_id)) is not None:
+                opening.cancel()
+            else:
+                await self._hub.held(session_id).turns.cancel()
         except AcpholdError as exc:
             log.warning("session/cancel was ignored: %s", exc)
-            return
-        await session.turns.cancel()
 
-    async def _close(self, params: bytes) -> bytes:
-        await self._hub.close(decode(CloseSessionRequest, params).value.session_id)
-        return b"{}"
+    async def _set_mode(self, request: Request) -> None:
+        conversation = await self._held(request)
+        author = conversation.session.attachment_of(self)
+        await conversation.set_mode(request.params, author, request.answer)
 
-    async def _delete(self, params: bytes) -> bytes:
-        await self._hub.delete(decode(DeleteSessionRequest, params).value.session_id)
-        return b"{}"
+    async def _set_config_option(self, request: Request) -> None:
+        conversation = await self._held(request)
+        author = conversation.session.attachment_of(self)
+        await conversation.set_config_option(
+            request.params, author, lambda answer: request.answer(self._shown(answer))
+        )
 
-    async def _set_mode(self, params: bytes) -> bytes:
-        session = await self._held(params)
-        return await set_mode(session, params, session.attachment_of(self))
-
-    async def _set_config_option(self, params: bytes) -> bytes:
-        session = await self._held(params)
-        return self._shown(await set_config_option(session, params, session.attachment_of(self)))
-
-    async def _relay(self, method: str, params: bytes) -> bytes:
-        """An extension's method, or one newer than this release: the agent's own business."""
-        await self._hub.ready(_about(params))
-        result = await self._hub.agent.ask(method, await self._for_agent(params))
-        # Known to have an object as its result, `null` or not.
-        return b"{}" if result == b"null" and method in _EMPTY_RESULTS else result
-
-    async def _for_agent(self, params: bytes) -> bytes:
-        """Params with the agent's own id for a session of ours."""
-        session_id = _about(params)
-        agent_session = session_id and await self._hub.agent_session(session_id)
-        if not agent_session or agent_session == session_id:
-            return params
-        return splice(params, {"sessionId": encode(agent_session)})
-
-    @contextmanager
-    def _opening(self, session_id: str) -> Iterator[None]:
-        done = self._opened[session_id] = asyncio.Event()
-        try:
-            yield
-        finally:
-            done.set()
-            if self._opened.get(session_id) is done:
-                del self._opened[session_id]
-
-    async def _held(self, params: bytes) -> Session:
+    async def _held(self, request: Request) -> Conversation:
         """The open session of a request that may have come right behind the one that opens it."""
-        session_id = _session_id(params)
-        if (opened := self._opened.get(session_id)) is not None:
-            await opened.wait()
+        session_id = _session_id(request.params)
+        if (opening := self._opening.get(session_id)) is not None:
+            await opening.done.wait()
         return self._hub.held(session_id)
+
+    # -- others ---------------------------------------------------------------------------
+
+    async def _list(self, request: Request) -> bytes:
+        asked = decode(ListSessionsRequest, request.params).value
+        if asked.cwd is not None and not asked.cwd.startswith("/"):
+            raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
+        return await self._hub.sessions.page(asked.cwd, asked.cursor, self._hub.held_ids)
+
+    async def _close(self, request: Request) -> bytes:
+        await self._hub.close(decode(CloseSessionRequest, request.params).value.session_id)
+        return b"{}"
+
+    async def _delete(self, request: Request) -> bytes:
+        await self._hub.delete(decode(DeleteSessionRequest, request.params).value.session_id)
+        return b"{}"
+
+    async def _relay(self, request: Request) -> None:
+        """An extension's method, or one newer than this release: the agent's own business."""
+        method = request.method
+
+        def reply(result: bytes) -> None:
+            if method in SIGN_IN:
+                self._hub.sign_in_changed()
+                # Known to have an object as its result, `null` or not.
+                result = b"{}" if result == b"null" else result
+            request.answer(result)
+
+        await self._hub.relay(method, request.params, _about(request.params), self, reply)
 
     # -- answers --------------------------------------------------------------------------
 
@@ -226,23 +259,38 @@ class Connection:
             return result
         return without_booleans(result)
 
-    def _open_behind_answer(self, attachment: Attachment) -> None:
-        """What happens in a session is told behind the answer that opens it."""
-        # Called last: the answer is sent in this same step of the event loop, the callback runs
-        # in the next.
-        asyncio.get_running_loop().call_soon(attachment.session.open_to, attachment)
-
-    async def leave(self) -> None:
+    def leave(self) -> None:
         """The client is gone: it is attached to nothing any more."""
-        if self in self._hub.clients:
-            self._hub.clients.remove(self)
-        for server_id, provider in tuple(self._hub.providers.items()):
+        router = self._hub.router
+        if self in router.clients:
+            router.clients.remove(self)
+        for server_id, provider in tuple(router.providers.items()):
             if provider is self:
-                del self._hub.providers[server_id]
-        await self._hub.detach(self)
+                del router.providers[server_id]
+        self._hub.leave(self)
 
 
-_EMPTY_RESULTS = frozenset({"authenticate", "logout"})
+class Opening:
+    """A session that a client has asked to open, and the prompts that came right behind."""
+
+    def __init__(self) -> None:
+        self.done = asyncio.Event()
+        self._waiting: set[Request] = set()
+        self._cancelled: set[Request] = set()
+
+    async def over(self, prompt: Request) -> bool:
+        """Wait until the session is open, or could not be; whether the prompt was cancelled."""
+        self._waiting.add(prompt)
+        await self.done.wait()
+        return prompt in self._cancelled
+
+    def cancel(self) -> None:
+        """`session/cancel` came: for the prompts before it."""
+        self._cancelled |= self._waiting
+
+
+SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
+"""Methods after which an agent may let a person use its sessions, or no longer."""
 
 
 def _about(params: bytes) -> str | None:

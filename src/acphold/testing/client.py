@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from acphold.errors import UnknownSessionError
-from acphold.rpc import NotificationReceived, Peer, RequestReceived, connected
+from acphold.rpc import NotificationReceived, Peer, connected
+from acphold.rpc.peer import Request
 from acphold.schema import (
     CANCEL,
     CLOSE_SESSION,
@@ -214,7 +215,7 @@ class Client:
                 self.notified.append((notification.method, params))
         await self._tell_news()
 
-    async def on_request(self, request: RequestReceived) -> bytes:
+    async def on_request(self, request: Request) -> bytes:
         """Called by the Peer."""
         self.asked.append((request.method, msgspec.json.decode(request.params or b"null")))
         self._person.hear(request.method, request.params)

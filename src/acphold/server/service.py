@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
-import socket
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from acphold.errors import AcpholdError
 from acphold.hub import CANCEL_GRACE, Hub
+from acphold.hub.adoption import owner_name
 from acphold.journal import SqliteJournal
 from acphold.rpc import (
     MAX_MESSAGE,
     NotificationReceived,
     Peer,
-    RequestReceived,
     Transport,
     connected,
 )
+from acphold.rpc.peer import Request
 from acphold.server.connection import Connection
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ async def serve(
         hub = Hub(
             journal,
             lambda listener: make_agent(listener, journal),
-            owner=f"{socket.gethostname()}:{os.getpid()}",
+            owner=owner_name(),
             cancel_grace=cancel_grace,
         )
         async with hub.open():
@@ -95,7 +94,7 @@ class _Refusal:
     def __init__(self, error: AcpholdError) -> None:
         self._error = error
 
-    async def on_request(self, request: RequestReceived) -> bytes:
+    async def on_request(self, request: Request) -> bytes:
         raise self._error
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from acphold.hub.options import array
 from acphold.journal import Message, SessionState
+from acphold.schema.splice import array
 
 TITLE_LENGTH = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""

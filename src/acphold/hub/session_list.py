@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 from msgspec import Raw, Struct
 
-from acphold.agents import Agent
+from acphold.agents import Agent, ask
 from acphold.errors import AcpholdError, InvalidParamsError
-from acphold.hub.marks import iso_time
-from acphold.hub.options import array
+from acphold.hub.annotations import iso_time
 from acphold.journal import Journal, ListFilter, ListKey, SessionRow
 from acphold.journal import cursor as cursors
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
-from acphold.schema.splice import splice
+from acphold.schema.splice import array, splice
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +37,20 @@ FILTERS = 8
 """For how many folders the agent's own sessions are kept at once."""
 
 
-class _Place(Struct, frozen=True):
+class Line(Struct, frozen=True):
     """One line of the list, where it stands, and its JSON."""
 
     key: ListKey
     info: SessionInfo
     raw: bytes
 
+    @property
+    def updated_at(self) -> int | None:
+        """When it went on last, in ms since the epoch; None when nobody said so."""
+        return self.key.updated_at or None
 
-class Listing:
+
+class SessionList:
     """Pages of the list for one agent.
 
     The agent's own sessions are fetched with every first page and kept for the pages after it.
@@ -54,7 +59,7 @@ class Listing:
     def __init__(self, journal: Journal, agent: Agent) -> None:
         self._journal = journal
         self._agent = agent
-        self._agents_own: dict[str | None, list[_Place]] = {}
+        self._agents_own: dict[str | None, list[Line]] = {}
 
     async def page(self, cwd: str | None, cursor: str | None, held: frozenset[str]) -> bytes:
         """One page, newest first: the result of `session/list`. Raises CursorError."""
@@ -65,43 +70,45 @@ class Listing:
         if after is None or cwd not in self._agents_own:
             await self._ask_agent(cwd)
         rows = await self._journal.page(filter, after, PAGE_SIZE + 1)
-        places = [_place(row) for row in rows]
-        places += [
-            place
-            for place in await self._strangers(cwd, held)
-            if after is None or after < place.key
+        lines = [_line(row) for row in rows]
+        lines += [
+            line for line in await self._strangers(cwd, held) if after is None or after < line.key
         ]
-        places.sort(key=lambda place: (-place.key.updated_at, _backwards(place.key.session_id)))
-        shown, more = places[:PAGE_SIZE], len(places) > PAGE_SIZE
-        page = {"sessions": array([place.raw for place in shown])}
+        lines.sort(key=lambda line: (-line.key.updated_at, _backwards(line.key.session_id)))
+        shown, more = lines[:PAGE_SIZE], len(lines) > PAGE_SIZE
+        page = {"sessions": array([line.raw for line in shown])}
         if more:
             next_cursor = cursors.encode(shown[-1].key, filter, self._journal.cursor_secret)
             page["nextCursor"] = encode(next_cursor)
         return splice(b"{}", page)
 
-    def agents_own(self, session_id: str) -> SessionInfo | None:
+    def agents_own(self, session_id: str) -> Line | None:
         """What the agent said of a session of its own when it was last asked."""
-        for places in self._agents_own.values():
-            for place in places:
-                if place.info.session_id == session_id:
-                    return place.info
+        for lines in self._agents_own.values():
+            for line in lines:
+                if line.info.session_id == session_id:
+                    return line
         return None
 
-    async def _strangers(self, cwd: str | None, held: frozenset[str]) -> list[_Place]:
+    async def look_up(self, session_id: str) -> Line | None:
+        """What the agent says of a session of its own; it is asked, unless it has been."""
+        if self.agents_own(session_id) is None:
+            await self._ask_agent(None)
+        return self.agents_own(session_id)
+
+    async def _strangers(self, cwd: str | None, held: frozenset[str]) -> list[Line]:
         """The agent's own sessions that the journal does not know."""
-        places = self._agents_own.get(cwd, [])
-        ours = await self._journal.linked(
-            self._agent.key, [place.info.session_id for place in places]
-        )
+        lines = self._agents_own.get(cwd, [])
+        ours = await self._journal.linked(self._agent.key, [line.info.session_id for line in lines])
         return [
-            place
-            for place in places
-            if place.info.session_id not in ours | held and cwd in (None, place.info.cwd)
+            line
+            for line in lines
+            if line.info.session_id not in ours | held and cwd in (None, line.info.cwd)
         ]
 
     async def _ask_agent(self, cwd: str | None) -> None:
         """Fetch what the agent lists; its failure never fails ours."""
-        found: dict[str, _Place] = {}
+        found: dict[str, Line] = {}
         self._agents_own.pop(cwd, None)
         while len(self._agents_own) >= FILTERS:
             del self._agents_own[next(iter(self._agents_own))]
@@ -117,11 +124,11 @@ class Listing:
             log.warning("the agent could not list its sessions: %s", exc)
         self._agents_own[cwd] = list(found.values())
 
-    async def _collect(self, cwd: str | None, found: dict[str, _Place]) -> None:
+    async def _collect(self, cwd: str | None, found: dict[str, Line]) -> None:
         params: dict[str, str] = {} if cwd is None else {"cwd": cwd}
         seen_cursors: set[str] = set()
         while len(found) < AGENT_SESSIONS:
-            raw = await self._agent.ask(LIST_SESSIONS.name, msgspec.json.encode(params))
+            raw = await ask(self._agent, LIST_SESSIONS.name, msgspec.json.encode(params))
             page = decode(_AgentsPage, raw).value
             for line in page.sessions:
                 with suppress(InvalidParamsError):  # one line that nobody can read
@@ -129,7 +136,7 @@ class Listing:
                     info = read.value
                     key = ListKey(milliseconds(info.updated_at), info.session_id)
                     raw = encode(info) if read.flaws else bytes(line)
-                    found[info.session_id] = _Place(key, info, raw)
+                    found[info.session_id] = Line(key, info, raw)
             cursor = page.next_cursor
             if cursor is None or cursor in seen_cursors:
                 return
@@ -144,7 +151,7 @@ class _AgentsPage(Struct, rename="camel"):
     next_cursor: str | None = None
 
 
-def _place(row: SessionRow) -> _Place:
+def _line(row: SessionRow) -> Line:
     info = SessionInfo(
         session_id=row.session_id,
         cwd=row.cwd,
@@ -153,15 +160,26 @@ def _place(row: SessionRow) -> _Place:
         updated_at=iso_time(row.updated_at),
         meta={"acphold/messageCount": row.message_count},
     )
-    return _Place(row.key, info, encode(info))
+    return Line(row.key, info, encode(info))
 
 
 def milliseconds(updated_at: str | None) -> int:
-    """An ISO 8601 time as the journal counts; 0, the end of the list, when there is none."""
+    """An ISO 8601 time as the journal counts; 0, the end of the list, when there is none.
+
+    A time before 1970 is none: Go writes an unset one as that of the year 1.
+    """
     try:
-        return int(datetime.fromisoformat(updated_at or "").timestamp() * 1000)
-    except ValueError:
+        return max(0, int(datetime.fromisoformat(updated_at or "").timestamp() * 1000))
+    except (ValueError, OverflowError):
         return 0
+
+
+def check_folder(known: str, asked: str) -> None:
+    """A session keeps its working directory (spec v1, session setup); InvalidParamsError."""
+    if known != asked and os.path.realpath(known) != os.path.realpath(asked):
+        raise InvalidParamsError(
+            f"cwd: this session belongs to {known!r}, not to {asked!r}", field="cwd"
+        )
 
 
 def _backwards(text: str) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acphold.hub import listing
+from acphold.hub import session_list
 from tests.editor import received, wrapped
 from tests.hub.shared import shared
 
@@ -15,7 +15,7 @@ from tests.hub.shared import shared
 async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_ours(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "AGENT_DEADLINE", 0.05)
+    monkeypatch.setattr(session_list, "AGENT_DEADLINE", 0.05)
     async with shared(journal) as house:
         house.agent.can("list")
         client = await house.client()

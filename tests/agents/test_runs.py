@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.agents.updates import Run, runs
+from acphold.agents import Notified, Updates
+from acphold.agents.runs import runs
 from acphold.rpc import NotificationReceived
 
 
@@ -25,33 +26,33 @@ def update(session: str, number: int, **more: Any) -> NotificationReceived:
 def test_updates_of_one_session_in_a_row_are_one_run() -> None:
     batch = [update("a", 1), update("a", 2), update("b", 3), update("a", 4)]
     assert list(runs(batch)) == [
-        Run("a", "update", [b'{"n": 1}', b'{"n": 2}']),
-        Run("b", "update", [b'{"n": 3}']),
-        Run("a", "update", [b'{"n": 4}']),
+        Updates("a", "update", [b'{"n": 1}', b'{"n": 2}']),
+        Updates("b", "update", [b'{"n": 3}']),
+        Updates("a", "update", [b'{"n": 4}']),
     ]
 
 
 def test_another_notification_keeps_its_place_between_updates() -> None:
     other = told("_x/y", {"sessionId": "a"})
     assert list(runs([update("a", 1), other, update("a", 2)])) == [
-        Run("a", "update", [b'{"n": 1}']),
-        other,
-        Run("a", "update", [b'{"n": 2}']),
+        Updates("a", "update", [b'{"n": 1}']),
+        Notified(other.method, other.params),
+        Updates("a", "update", [b'{"n": 2}']),
     ]
 
 
 def test_params_that_carry_more_stay_whole() -> None:
     more = update("a", 1, _meta={"x": 1.0})
     assert list(runs([more, update("a", 2)])) == [
-        Run("a", "params", [more.params]),
-        Run("a", "update", [b'{"n": 2}']),
+        Updates("a", "params", [more.params]),
+        Updates("a", "update", [b'{"n": 2}']),
     ]
 
 
 def test_bytes_that_the_decoder_refuses_are_kept_as_they_are() -> None:
     raw = rb'{"text":"\ud83d","text":"again" , "x":1.50}'
     (run,) = runs([told("session/update", b'{"sessionId":"a","update":' + raw + b"}")])
-    assert run == Run("a", "update", [raw])
+    assert run == Updates("a", "update", [raw])
 
 
 def test_what_holds_no_update_is_left_out_and_nothing_else() -> None:
@@ -66,7 +67,7 @@ def test_what_holds_no_update_is_left_out_and_nothing_else() -> None:
         b'{"update":{}}',
     ]
     batch = [update("a", 1), *(told("session/update", raw) for raw in broken), update("a", 2)]
-    assert list(runs(batch)) == [Run("a", "update", [b'{"n": 1}', b'{"n": 2}'])]
+    assert list(runs(batch)) == [Updates("a", "update", [b'{"n": 1}', b'{"n": 2}'])]
 
 
 @given(
@@ -88,5 +89,5 @@ def test_every_update_comes_out_once_and_in_order(kinds: list[tuple[str, bool]])
             expected.append(batch[-1].params if whole else b'{"n": %d}' % number)
     found: list[bytes] = []
     for item in runs(batch):
-        found += item.raws if isinstance(item, Run) else [item.params]
+        found += item.raws if isinstance(item, Updates) else [item.params]
     assert found == expected

@@ -17,22 +17,19 @@ CONTEXT_BYTES = 96 * 1024
 TOOL_BYTES = 2 * 1024
 """Bytes of one tool's output in it: enough to see what came of it."""
 
-URI = "acphold://session/"
-"""How the URI of an earlier conversation begins."""
+HEADING = "\n\n# Earlier in this conversation\n\n"
+"""What separates it from the person's own words, which stand before it."""
 
-BEGINNING = (
-    "This is the earlier part of the same conversation, restored from a journal because you have "
-    "no memory of it"
-)
+BEGINNING = "You have no memory of this conversation. Its earlier part, from a journal"
 """How its text begins."""
 
 CUT_OFF = (
-    "Your last turn was cut off by a crash. From the journal, this is what the user had asked and "
-    "been shown of it"
+    "Your last turn was cut off by a crash. From a journal, what the user had asked and been shown "
+    "of it"
 )
 """How the text begins for an agent that only lacks that turn."""
 
-ENDING = "Go on from here; do not answer it again."
+ENDING = "It is for you to know, and has been answered already:"
 """How it goes on before it quotes."""
 
 SPEAKERS = {"user": "User", "agent": "Assistant"}
@@ -47,31 +44,32 @@ class Context(Struct, frozen=True):
     description: str
 
 
-def earlier_conversation(state: SessionState, session_id: str, *, embedded: bool) -> Context | None:
+def earlier_conversation(state: SessionState) -> Context | None:
     """The conversation in `state`; None when nothing was said.
 
-    An embedded resource where the agent takes them (spec v1, content), else a text block.
+    Plain text: agents do not show a model every embedded resource they are sent, and some forget
+    it at their next restart.
     """
     kept, left_out = _newest(state.timeline)
     if not kept:
         return None
     omitted = f" The oldest {left_out} items are left out." if left_out else ""
     return Context(
-        _block(f"{BEGINNING}.{omitted} {ENDING}", kept, session_id, embedded=embedded),
+        _block(f"{BEGINNING}.{omitted} {ENDING}", kept),
         "The agent lost this conversation and was given it to read",
         f"{len(kept)} earlier messages and tool calls were handed over with your prompt"
         + (f", {left_out} older ones were left out." if left_out else "."),
     )
 
 
-def cut_off_turn(state: SessionState, session_id: str, *, embedded: bool) -> Context | None:
+def cut_off_turn(state: SessionState) -> Context | None:
     """The last turn in `state`, which a crash cut off: an agent that restored the rest lacks it."""
     prompts = [place for place, item in enumerate(state.timeline) if _is_prompt(item)]
     kept, _ = _newest(state.timeline[prompts[-1] :] if prompts else ())
     if not kept:
         return None
     return Context(
-        _block(f"{CUT_OFF} {ENDING}", kept, session_id, embedded=embedded),
+        _block(f"{CUT_OFF}. {ENDING}", kept),
         "The agent was told of the turn that was cut off",
         "It may have lost what it had said and done in it.",
     )
@@ -92,14 +90,9 @@ def _newest(timeline: Sequence[Message | ToolCall]) -> tuple[list[str], int]:
 
 def is_context(block: bytes) -> bool:
     """Whether this content block is an earlier conversation: some agents send prompts back."""
-    if not any(mark.encode() in block for mark in (URI, BEGINNING, CUT_OFF)):
+    if BEGINNING.encode() not in block and CUT_OFF.encode() not in block:
         return False
-    try:
-        found = msgspec.json.decode(block, type=_Block)
-    except msgspec.MsgspecError:
-        return False
-    uri = found.uri if found.resource is None else found.resource.uri
-    return uri.startswith(URI) or found.text.startswith((BEGINNING, CUT_OFF))
+    return _text(block).startswith((HEADING + BEGINNING, HEADING + CUT_OFF))
 
 
 def _is_prompt(item: Message | ToolCall) -> bool:
@@ -153,13 +146,6 @@ class _Block(Struct):
     resource: _Resource | None = None
 
 
-def _block(preface: str, parts: Sequence[str], session_id: str, *, embedded: bool) -> bytes:
-    text = "\n\n".join((preface, *parts)) + "\n"
-    if not embedded:
-        return msgspec.json.encode({"type": "text", "text": text})
-    resource = {
-        "uri": f"{URI}{session_id}/earlier",
-        "mimeType": "text/plain",
-        "text": text,
-    }
-    return msgspec.json.encode({"type": "resource", "resource": resource})
+def _block(preface: str, parts: Sequence[str]) -> bytes:
+    text = HEADING + "\n\n".join((preface, *parts)) + "\n"
+    return msgspec.json.encode({"type": "text", "text": text})

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
+from acphold.agents.interface import Notified, Updates
 from acphold.errors import InvalidParamsError
 from acphold.rpc import NotificationReceived
 from acphold.schema import UPDATE
@@ -29,40 +30,30 @@ class _UpdateParams(Struct, forbid_unknown_fields=True, gc=False, rename="camel"
 _decode = msgspec.json.Decoder(_UpdateParams).decode
 
 
-class Run(Struct, frozen=True, gc=False):
-    """Updates of one session in a row; `kind` as in Listener.on_updates."""
-
-    session_id: str
-    kind: str
-    raws: list[bytes]
-
-
-def runs(batch: Sequence[NotificationReceived]) -> Iterator[Run | NotificationReceived]:
+def runs(batch: Sequence[NotificationReceived]) -> Iterator[Updates | Notified]:
     """The batch in order: runs of updates, and the notifications that are something else.
 
     A `session/update` without an update is left out: no client could read it either.
     """
-    run: Run | None = None
+    session_id, kind, raws = "", "", list[bytes]()
     for notification in batch:
-        if notification.method != UPDATE.name:
-            if run is not None:
-                yield run
-                run = None
-            yield notification
+        is_update = notification.method == UPDATE.name
+        found = _update(notification.params) if is_update else None
+        if found is not None and found[:2] == (session_id, kind):
+            raws.append(found[2])
             continue
-        found = _update(notification.params)
-        if found is None:
+        if raws and (found is not None or not is_update):
+            yield Updates(session_id, kind, raws)
+            raws = []
+        if found is not None:
+            session_id, kind, raws = found[0], found[1], [found[2]]
+        elif is_update:
             log.warning("no update: %r", notification.params[:EXCERPT])
-            continue
-        session_id, kind, raw = found
-        if run is not None and run.session_id == session_id and run.kind == kind:
-            run.raws.append(raw)
-            continue
-        if run is not None:
-            yield run
-        run = Run(session_id, kind, [raw])
-    if run is not None:
-        yield run
+        else:
+            session_id = kind = ""
+            yield Notified(notification.method, notification.params)
+    if raws:
+        yield Updates(session_id, kind, raws)
 
 
 def _update(params: bytes) -> tuple[str, str, bytes] | None:

@@ -1,0 +1,183 @@
+"""Sessions that only the agent knows: taken into the journal when they are first opened here.
+
+Adopting is done once the agent's replay is in the journal whole; until then the session is in no
+list, and whatever goes wrong leaves nothing behind: the agent still has it, so it can be opened
+again. What is removed is removed under our own lease only, and never once it is linked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+
+from acphold.agents import Agent
+from acphold.errors import (
+    AUTH_REQUIRED,
+    LeaseLostError,
+    RemoteError,
+    SessionExistsError,
+    UnknownSessionError,
+)
+from acphold.hub.agent_session import Setup
+from acphold.hub.annotations import first_words
+from acphold.hub.choices import settings_in
+from acphold.hub.conversation import Conversation
+from acphold.hub.session import now
+from acphold.hub.session_list import SessionList, check_folder
+from acphold.journal import Journal, Lease, NewSession
+from acphold.schema import LOAD_SESSION, RESUME_SESSION
+
+log = logging.getLogger(__name__)
+
+ADOPT_SECONDS = 120.0
+"""What an agent has to replay a session of its own: some read a long history for many seconds."""
+
+ELSEWHERE_SECONDS = 30.0
+"""How long another process may be at adopting the same session before we give up."""
+
+LOOK_SECONDS = 0.1
+"""How often is looked whether another process has adopted it: it cannot call us."""
+
+
+class Adoption:
+    """Adopts sessions of one agent. `enter` makes a live conversation of a lease."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        agent: Agent,
+        session_list: SessionList,
+        owner: str,
+        enter: Callable[[Lease, Setup], Awaitable[Conversation]],
+        drop: Callable[[Conversation], None],
+    ) -> None:
+        self._journal = journal
+        self._agent = agent
+        self._list = session_list
+        self._owner = owner
+        self._enter = enter
+        self._drop = drop
+
+    async def is_known(self, session_id: str) -> bool:
+        """Whether the journal has this session whole; a half-adopted one is none."""
+        try:
+            row = await self._journal.session(session_id)
+        except UnknownSessionError:
+            return False
+        if row.prompted or await self._journal.downstream(session_id) is not None:
+            return True
+        # An adopted session has its "settings" entry last, any other has it first.
+        first = await self._journal.read(session_id, 0, 1)
+        return bool(first) and first[0].kind == "settings"
+
+    async def adopt(self, session_id: str, setup: Setup) -> Conversation:
+        """Take it into the journal, by the agent's own replay.
+
+        Raises UnknownSessionError when the agent has no such session, or it was deleted here;
+        InvalidParamsError for another working directory than the agent lists; RemoteError when
+        the agent wants the person to sign in; AgentError.
+        """
+        method = await self._method(session_id, setup)
+        lease = await self._claim(session_id, setup)
+        conversation = await self._enter(lease, setup)
+        try:
+            await self._take_replay(conversation, method)
+        except BaseException as exc:
+            self._drop(conversation)
+            await self._undo(conversation, lease)
+            if isinstance(exc, RemoteError) and exc.code != AUTH_REQUIRED:
+                raise UnknownSessionError(
+                    session_id, f"no session {session_id!r} here, nor at the agent: {exc}"
+                ) from exc
+            raise
+        return conversation
+
+    async def _method(self, session_id: str, setup: Setup) -> str:
+        can = self._agent.capabilities
+        if not can.load_session and can.session_capabilities.resume is None:
+            raise UnknownSessionError(session_id)
+        if await self._journal.is_forgotten(self._agent.key, session_id):
+            raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+        if await self._journal.session_of(self._agent.key, session_id) is not None:
+            raise UnknownSessionError(session_id)  # that is one of ours, under another id
+        listed = await self._list.look_up(session_id)
+        if listed is not None:
+            check_folder(listed.info.cwd, setup.cwd)
+        return (LOAD_SESSION if can.load_session else RESUME_SESSION).name
+
+    async def _claim(self, session_id: str, setup: Setup) -> Lease:
+        """A lease of a session without entries; what an adoption left half done is removed."""
+        new = NewSession(session_id, self._agent.key, setup.cwd, setup.additional_directories)
+        try:
+            return await self._journal.create(new, self._owner)
+        except SessionExistsError:
+            await self._until_nobody_is_at_it(session_id)
+            left = await self._journal.acquire(session_id, self._owner)
+            await self._journal.abandon(left)
+            return await self._journal.create(new, self._owner)
+
+    async def _until_nobody_is_at_it(self, session_id: str) -> None:
+        """Wait for another process that lives and adopts it; SessionExistsError if it is done."""
+        try:
+            async with asyncio.timeout(ELSEWHERE_SECONDS):
+                while not await self.is_known(session_id):
+                    holder = await self._journal.holder(session_id)
+                    if not lives(holder.owner) or holder.expires_at < now():
+                        return
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            return
+        raise SessionExistsError(f"session {session_id!r} was adopted by another process")
+
+    async def _take_replay(self, conversation: Conversation, method: str) -> None:
+        side, session = conversation.side, conversation.session
+        early = side.bind(session.id)
+        for updates in early:
+            await conversation.hear(updates)
+        exchange = side.exchange(method, side.setup.params, ADOPT_SECONDS)
+        async with exchange as answer:
+            side.opened(answer)
+            await session.publish("settings", [settings_in(answer)])
+            await self._describe(conversation)
+            await session.link(self._agent.key, session.id)
+        session.rest()
+
+    async def _describe(self, conversation: Conversation) -> None:
+        session = conversation.session
+        listed = self._list.agents_own(session.id)
+        title = None if listed is None else listed.info.title
+        if title is None:
+            title = first_words(await session.state(through=session.last_seq))
+        if title is not None and session.standing.title is None:
+            await self._journal.set_title(session.id, title)
+        session.untitled = False
+        await session.prompted(None if listed is None else listed.updated_at)
+
+    async def _undo(self, conversation: Conversation, lease: Lease) -> None:
+        conversation.lose(LeaseLostError(conversation.id, deleted=True))
+        try:
+            await self._journal.abandon(lease)
+        except LeaseLostError:
+            log.info("session %s: another process adopts it", conversation.id)
+
+
+def owner_name() -> str:
+    """How this process is named in a lease."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def lives(owner: str) -> bool:
+    """Whether the process of this name may still be there; True for one on another machine."""
+    host, _, pid = owner.rpartition(":")
+    if host != socket.gethostname() or not pid.isdigit():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,204 @@
+"""The agent's side of a session: its id there, how it was opened, and whether its words count now.
+
+Nobody else knows the agent's id of a session. It is opened (`session/new`, or adopted), lost with
+the agent's process, and opened again when it is needed: see `hub.restoration`.
+
+What the agent says of the session counts or not, by its `Voice`:
+
+    what happened                                   voice
+    ----------------------------------------------  -------
+    a new or adopted session was opened             COUNTS
+    it is being restored                            REPEATS
+    it was restored by the agent's `session/resume` COUNTS
+    it was restored by a replay, or anew            STALE
+    a prompt was sent                               COUNTS
+    a turn was cancelled and answered, or answered
+    for by us                                       STALE
+
+COUNTS: all of it is part of the session. REPEATS: it is in the journal already; what differs in the
+settings is kept for the end of the restoring. STALE: only what says how the session stands counts;
+some agents go on with a replay behind its answer, or with a turn behind its cancellation.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+from msgspec import Struct
+
+from acphold.agents import Agent, Exchange, Updates
+from acphold.agents.interface import ANSWER_SECONDS
+from acphold.errors import INTERNAL_ERROR, AcpholdError, InvalidParamsError, RemoteError
+from acphold.hub.routes import Routes
+from acphold.journal.raw_update import update_kind
+from acphold.journal.standing import Standing, fold_update
+from acphold.schema import encode
+from acphold.schema.splice import members, splice
+
+log = logging.getLogger(__name__)
+
+
+class Setup(Struct, frozen=True):
+    """What a client sends to open a session, checked: `params` as the agent is to get them.
+
+    It holds the credentials of MCP servers: kept in memory only, for when the agent is restarted.
+    """
+
+    cwd: str
+    additional_directories: tuple[str, ...]
+    params: bytes
+
+
+class Voice(Enum):
+    """Whether what the agent says now is part of the session; see the module."""
+
+    COUNTS = "counts"
+    REPEATS = "repeats"
+    STALE = "stale"
+
+
+STATE_KINDS = frozenset(
+    {
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "usage_update",
+    }
+)
+"""Updates that say how a session stands, whenever they come; the others belong to a turn."""
+
+WHOLE_KINDS = frozenset({"available_commands_update", "usage_update"})
+"""Of these, the ones of which the last one says it all."""
+
+CHOSEN_KINDS = frozenset({"current_mode_update", "config_option_update"})
+"""What the person chose: a session that is restored is set as it was, not as the agent tells it."""
+
+
+class AgentSession:
+    """See the module. `answer` is what the agent answered last when it opened the session."""
+
+    def __init__(self, agent: Agent, routes: Routes, session_id: str, setup: Setup) -> None:
+        self.agent = agent
+        self.id: str | None = None
+        self.setup = setup
+        self.answer = b"{}"
+        self.voice = Voice.COUNTS
+        self.repeated: list[bytes] = []
+        self._session_id = session_id
+        self._routes = routes
+        self._generation = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the agent runs and has this session open."""
+        return self.agent.alive and self._generation == self.agent.generation
+
+    # -- opened and closed ----------------------------------------------------------------
+
+    def bind(self, agent_session: str) -> list[Updates]:
+        """From now on the agent's words about this id are for this session; those that were early.
+
+        It is not open before `opened`.
+        """
+        self.id = agent_session
+        return self._routes.bind(agent_session, self._session_id)
+
+    def opened(self, answer: bytes) -> None:
+        """The agent has it open, and answered so."""
+        self._generation = self.agent.generation
+        self.answer = splice(answer, {"sessionId": None}) if answer.startswith(b"{") else b"{}"
+
+    def close(self) -> None:
+        """Nothing the agent says is for this session any more."""
+        self._routes.unbind(self._session_id)
+        self._generation = 0
+
+    def open_with(self, setup: Setup) -> None:
+        """A client opens it with this: what the agent has it open with is no longer right."""
+        if splice(setup.params, {"sessionId": None}) != splice(
+            self.setup.params, {"sessionId": None}
+        ):
+            self._generation = 0
+        self.setup = setup
+
+    def distrust(self) -> None:
+        """Have it opened again before it is used: who is signed in, or what it was opened with,
+        has changed."""
+        self._generation = 0
+
+    # -- talked to ------------------------------------------------------------------------
+
+    def exchange(
+        self, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
+    ) -> Exchange:
+        """A request about this session; `params` may name it by any id."""
+        return Exchange(self.agent, method, self.under_its_id(params), seconds)
+
+    def under_its_id(self, params: bytes) -> bytes:
+        """Params about this session as the agent knows it."""
+        return splice(params, {"sessionId": encode(self.id)})
+
+    def under_our_id(self, params: bytes) -> bytes:
+        """Params about this session as clients know it."""
+        if self.id == self._session_id:
+            return params
+        return splice(params, {"sessionId": encode(self._session_id)})
+
+    # -- heard ----------------------------------------------------------------------------
+
+    def counting(self, updates: Updates) -> Sequence[bytes]:
+        """Those of the updates that are to be published now."""
+        if self.voice is Voice.COUNTS or updates.kind not in ("update", "params"):
+            return updates.raws
+        whole = updates.kind == "params"
+        standing = [
+            raw
+            for raw in updates.raws
+            if update_kind(update_in(raw) if whole else raw) in STATE_KINDS
+        ]
+        if dropped := len(updates.raws) - len(standing):
+            log.info("session %s: %d old updates were dropped", self._session_id, dropped)
+        if self.voice is Voice.STALE:
+            return standing
+        for raw in standing:
+            self._keep_aside(update_in(raw) if whole else raw)
+        return ()
+
+    def _keep_aside(self, raw: bytes) -> None:
+        kind = update_kind(raw)
+        if kind in CHOSEN_KINDS:
+            return
+        if kind in WHOLE_KINDS:
+            self.repeated = [earlier for earlier in self.repeated if update_kind(earlier) != kind]
+        self.repeated.append(raw)
+
+    def news(self, standing: Standing) -> list[bytes]:
+        """What was kept aside and changes this standing, in order; kept no longer."""
+        found: list[bytes] = []
+        for raw in self.repeated:
+            changed = fold_update(standing, update_kind(raw), raw)
+            if changed != standing:
+                found.append(raw)
+                standing = changed
+        self.repeated = []
+        return found
+
+
+def update_in(params: bytes) -> bytes:
+    """The update in the params of a `session/update`; b"" when there is none to be read."""
+    try:
+        return members(params).get("update", b"")
+    except InvalidParamsError:
+        return b""
+
+
+def new_session_id(answer: bytes) -> str:
+    """The id in the answer to `session/new`; RemoteError when there is none."""
+    try:
+        return msgspec.json.decode(members(answer)["sessionId"], type=str)
+    except (KeyError, AcpholdError, msgspec.MsgspecError):
+        raise RemoteError(INTERNAL_ERROR, "the agent made a session without an id") from None

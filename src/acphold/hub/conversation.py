@@ -1,0 +1,303 @@
+"""A live session with all that belongs to it: its turns, its open questions, its agent's side.
+
+Here is decided what becomes of what the agent says and asks in a session, and of what a client
+does in it besides prompting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from acphold.agents import Agent, Asked, Updates
+from acphold.errors import (
+    AcpholdError,
+    InvalidParamsError,
+    JournalError,
+    MethodNotFoundError,
+)
+from acphold.hub.agent_session import AgentSession, Setup, update_in
+from acphold.hub.annotations import failed_tool, first_words, interrupted_update, title_update
+from acphold.hub.attachment import Attachment, Client
+from acphold.hub.choices import (
+    in_step,
+    mode_behind_option,
+    mode_update,
+    opened_result,
+    option_behind_mode,
+    option_list,
+    options_update,
+    with_all_options,
+)
+from acphold.hub.handover import is_context
+from acphold.hub.questions import CANCELLED, Audience, Questions
+from acphold.hub.restoration import Restoration
+from acphold.hub.routes import Routes
+from acphold.hub.session import Session
+from acphold.hub.turns import Stage, Turn, Turns
+from acphold.journal import Journal
+from acphold.journal.raw_update import update_kind
+from acphold.rpc.peer import Answer
+from acphold.schema import (
+    CREATE_ELICITATION,
+    READ_TEXT_FILE,
+    REQUEST_PERMISSION,
+    SET_SESSION_CONFIG_OPTION,
+    SET_SESSION_MODE,
+    WRITE_TEXT_FILE,
+)
+from acphold.schema.splice import array, items, members
+
+log = logging.getLogger(__name__)
+
+DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
+"""What any person attached may answer; everything else is for the client that prompted."""
+
+
+class Conversation:
+    """See the module."""
+
+    def __init__(
+        self,
+        session: Session,
+        agent: Agent,
+        journal: Journal,
+        routes: Routes,
+        setup: Setup,
+        *,
+        cancel_grace: float,
+        cut_off: bool = False,
+    ) -> None:
+        self.session = session
+        self.side = AgentSession(agent, routes, session.id, setup)
+        self.questions = Questions()
+        self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
+        self.turns = Turns(
+            session, self.side, self.restoration, self.questions, routes, cancel_grace
+        )
+
+    @property
+    def id(self) -> str:
+        """The id that clients know."""
+        return self.session.id
+
+    # -- what the agent says --------------------------------------------------------------
+
+    async def hear(self, updates: Updates) -> None:
+        """Publish those that count; a failing journal ends the turn with the reason."""
+        raws = self.side.counting(updates)
+        if not raws:
+            return
+        before = self.session.standing
+        try:
+            if any(b'"user_message_chunk"' in raw for raw in raws):
+                await self._publish_user_messages(updates.kind, raws)
+            else:
+                await self.session.publish(updates.kind, raws)
+            if self.session.standing is not before:
+                await self._publish_if_any(in_step(before, self.session.standing))
+        except JournalError as exc:
+            log.error("session %s: %s", self.id, exc)
+            await self.turns.fail(exc)
+
+    async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
+        """Some agents send the prompt back: journalled as an echo, for the prompt is there."""
+        running = self.turns.running
+        for raw in raws:
+            update = update_in(raw) if kind == "params" else raw
+            if update_kind(update) != "user_message_chunk":
+                await self.session.publish(kind, [raw])
+            elif _holds_context(update):
+                log.info("session %s: its context came back and was dropped", self.id)
+            elif running is not None and _repeats_prompt(update, running.prompt):
+                await self.session.publish("echo", [update])
+            else:
+                await self.session.publish(kind, [raw])
+
+    # -- what the agent asks --------------------------------------------------------------
+
+    async def answer(self, asked: Asked) -> bytes:
+        """The answer of a client; raises MethodNotFoundError when none can give one."""
+        if asked.method == REQUEST_PERMISSION.name and self.turns.is_cancelling:
+            return CANCELLED
+        audience = self._audience(asked)
+        attachments = self.session.attachments
+        if attachments and not any(audience(attachment.client) for attachment in attachments):
+            raise MethodNotFoundError(asked.method)
+        here = [attachment.client for attachment in attachments if attachment.is_open]
+        params = self.side.under_our_id(asked.params)
+        return await self.questions.ask(asked.method, params, audience, here)
+
+    def _audience(self, asked: Asked) -> Audience:
+        """Who may answer: everybody for a decision, else the client that prompted."""
+        running = self.turns.running
+        if asked.method in DECISIONS or running is None:
+            return lambda client: can_answer(client, asked)
+        author = running.author.client
+        return lambda client: client is author and can_answer(client, asked)
+
+    # -- what a client does ---------------------------------------------------------------
+
+    def open_to(self, attachment: Attachment) -> None:
+        """Its client has the answer that opens the session: tell it what is new, ask it."""
+        self.session.open_to(attachment)
+        self.questions.put_to(attachment.client)
+
+    def detach(self, attachment: Attachment) -> None:
+        """End one attachment, if it has not been replaced since; the turn goes on."""
+        if attachment in self.session.attachments:
+            self.questions.withdraw(attachment.client)
+            self.session.detach(attachment)
+
+    async def prompt(
+        self,
+        params: bytes,
+        author: Attachment,
+        reply: Callable[[Answer], None],
+        *,
+        is_cancelled: bool = False,
+    ) -> None:
+        """Run one turn to its end; `reply` answers the client, behind every update of the turn.
+
+        One that is cancelled already is journalled, and never reaches the agent.
+        """
+        turn = Turn(params, author, reply)
+        if is_cancelled:
+            turn.stage = Stage.CANCELLED
+        await self.turns.prompt(turn)
+
+    async def set_mode(
+        self, params: bytes, author: Attachment, reply: Callable[[bytes], None]
+    ) -> None:
+        """`session/set_mode`; raises RemoteError when the agent refuses."""
+        mode_id = _string(members(params).get("modeId"), "modeId")
+        await self.restoration.ready()
+        async with self.side.exchange(SET_SESSION_MODE.name, params) as answer:
+            if self.session.standing.current_mode_id != mode_id:
+                await self.session.publish("update", [mode_update(mode_id)], author)
+            await self._publish_if_any(option_behind_mode(self.session.standing, mode_id))
+            self._reply(author, reply, answer if answer.startswith(b"{") else b"{}")
+
+    async def set_config_option(
+        self, params: bytes, author: Attachment, reply: Callable[[bytes], None]
+    ) -> None:
+        """`session/set_config_option`; the answer has all options, whatever the agent sent."""
+        option_id = _string(members(params).get("configId"), "configId")
+        value = members(params).get("value", b"null")
+        await self.restoration.ready()
+        async with self.side.exchange(SET_SESSION_CONFIG_OPTION.name, params) as answer:
+            answer = with_all_options(answer, self.session.standing, option_id, value)
+            options = option_list(members(answer)["configOptions"])
+            if array(options) != self.session.standing.config_options:
+                await self.session.publish("update", [options_update(options)], author)
+            await self._publish_if_any(mode_behind_option(self.session.standing, options))
+            self._reply(author, reply, answer)
+
+    async def relay(
+        self, method: str, params: bytes, client: Client, reply: Callable[[bytes], None]
+    ) -> None:
+        """A method that is the agent's own business, about this session."""
+        await self.restoration.ready()
+        async with self.side.exchange(method, params, seconds=None) as answer:
+            for attachment in self.session.attachments:
+                if attachment.client is client:
+                    self._reply(attachment, reply, answer)
+                    return
+            reply(answer)
+
+    def _reply(self, to: Attachment, reply: Callable[[bytes], None], answer: bytes) -> None:
+        """Answer behind what came before it, and before what the agent says behind it."""
+        to.when_reached(self.session.last_seq, lambda: reply(answer))
+
+    async def _publish_if_any(self, update: bytes | None) -> None:
+        if update is not None:
+            await self.session.publish("update", [update])
+
+    @property
+    def opened_result(self) -> bytes:
+        """The result of session/load and resume."""
+        return opened_result(self.side.answer, self.session.standing)
+
+    # -- begun and ended ------------------------------------------------------------------
+
+    async def close_interrupted_turn(self) -> None:
+        """A turn that a crash cut off is marked, and its open tool calls are closed as failed."""
+        session = self.session
+        why = "interrupted: acphold was ended in this turn"
+        marks = [failed_tool(tool, why) for tool in await session.open_tools()]
+        if session.standing.title is None:
+            title = first_words(await session.state(through=session.last_seq))
+            marks += [] if title is None else [title_update(title)]
+        await session.publish("update", [*marks, interrupted_update()])
+        await session.publish("turn_end", [b'{"interrupted":true}'])
+
+    def lose(self, error: AcpholdError) -> None:
+        """Another process owns the session: nothing of it goes on here."""
+        self.turns.lose(error)
+        self._end()
+        self.session.leave()
+
+    async def aclose(self) -> None:
+        """End the turn, detach everybody, let go of the lease."""
+        await self.turns.aclose()
+        self._end()
+        await self.session.aclose()
+
+    def _end(self) -> None:
+        self.restoration.stop()
+        self.questions.close()
+        self.side.close()
+
+
+def can_answer(client: Client, asked: Asked) -> bool:
+    """Whether this client advertised what answering takes (spec v1, initialization)."""
+    can, method = client.capabilities, asked.method
+    if method == READ_TEXT_FILE.name:
+        return can.fs.read_text_file
+    if method == WRITE_TEXT_FILE.name:
+        return can.fs.write_text_file
+    if method.startswith("terminal/"):
+        return can.terminal
+    if method == CREATE_ELICITATION.name:
+        modes = can.elicitation
+        wants_url = members(asked.params).get("mode") == b'"url"'
+        return modes is not None and (modes.url if wants_url else modes.form) is not None
+    return True
+
+
+def _repeats_prompt(update: bytes, prompt: bytes) -> bool:
+    """Whether an update is one block of this prompt, or all of its text, sent back."""
+    try:
+        said = _plain(members(update).get("content", b"null"))
+        blocks = [_plain(block) for block in items(prompt)]
+    except InvalidParamsError:
+        return False
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    joined = "".join(map(str, texts))
+    return said in blocks or (said.get("type") == "text" and said.get("text") == joined)
+
+
+def _holds_context(update: bytes) -> bool:
+    """Whether an update shows the earlier conversation that the agent was handed."""
+    try:
+        return is_context(members(update).get("content", b"null"))
+    except InvalidParamsError:
+        return False
+
+
+def _plain(block: bytes) -> dict[str, object]:
+    """A content block without what programs add or leave out as they like."""
+    try:
+        found = msgspec.json.decode(block, type=dict[str, object])
+    except msgspec.MsgspecError:
+        return {"raw": block}
+    return {name: value for name, value in found.items() if value is not None and name != "_meta"}
+
+
+def _string(raw: bytes | None, field: str) -> str:
+    try:
+        return msgspec.json.decode(raw or b"null", type=str)
+    except msgspec.MsgspecError:
+        raise InvalidParamsError(f"{field}: a string is required", field=field) from None

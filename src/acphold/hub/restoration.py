@@ -1,0 +1,266 @@
+"""Having the agent open a session again: after its own end, or ours.
+
+By the agent's own `session/resume`, else by its own `session/load` with that replay kept from
+everybody, else by a new session at the agent that is handed the earlier conversation with the next
+prompt. Then modes and options are set as the person left them.
+
+What the agent is owed then, with the next prompt:
+
+    how it was restored                    owed
+    -------------------------------------  -----------------------------
+    by its own means, nothing lacks        nothing
+    by its own means, after a crash        the last turn, which no agent seen so far has kept
+    by a new session                       the conversation
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from acphold.agents import Exchange
+from acphold.errors import (
+    AUTH_REQUIRED,
+    AgentExitedError,
+    AgentTimeoutError,
+    RemoteError,
+)
+from acphold.hub.agent_session import AgentSession, Voice, new_session_id
+from acphold.hub.annotations import notice
+from acphold.hub.choices import current_values, is_boolean, option_list, with_mode
+from acphold.hub.handover import cut_off_turn, earlier_conversation
+from acphold.hub.session import Session
+from acphold.journal import Journal
+from acphold.journal.standing import Standing, fold_settings
+from acphold.schema import (
+    LOAD_SESSION,
+    NEW_SESSION,
+    RESUME_SESSION,
+    SET_SESSION_CONFIG_OPTION,
+    SET_SESSION_MODE,
+    encode,
+)
+from acphold.schema.splice import array, items, members, splice
+
+log = logging.getLogger(__name__)
+
+SETTING_SECONDS = 10.0
+"""What an agent has to set one mode or option again; it goes on without."""
+
+ATTEMPTS = 2
+"""How often a session is restored when the agent is started anew in the middle of it."""
+
+Owed = Literal["nothing", "last turn", "conversation"]
+
+
+class Restoration:
+    """See the module. `cut_off` says that the last turn ended in a crash, ours or the agent's."""
+
+    def __init__(
+        self, session: Session, side: AgentSession, journal: Journal, *, cut_off: bool = False
+    ) -> None:
+        self.cut_off = cut_off
+        self._session = session
+        self._side = side
+        self._journal = journal
+        self._owed: Owed = "nothing"
+        self._unlinked: str | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether a prompt can be sent as it is: nothing has to be opened or written out first."""
+        return self._side.is_open and self._owed == "nothing"
+
+    async def ready(self) -> None:
+        """Have the agent run with this session open.
+
+        Raises AgentError, and RemoteError when the agent wants the person to sign in or refuses a
+        new session. One restoring serves all who wait; cancelling a wait ends nobody else's.
+        """
+        if self._side.is_open:
+            return
+        if self._running is None:
+            self._running = asyncio.create_task(self._restore_until_open(), name="restore")
+            self._running.add_done_callback(self._over)
+        await asyncio.shield(self._running)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._running = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("session %s: not restored: %s", self._session.id, error)
+
+    def stop(self) -> None:
+        """The session is closed: whoever waits for it to be restored waits no longer."""
+        if self._running is not None:
+            self._running.cancel()
+
+    async def _restore_until_open(self) -> None:
+        for _ in range(ATTEMPTS):
+            if not self._side.is_open:
+                await self._side.agent.ensure()
+                await self._restore()
+
+    # -- what the agent is told of it -----------------------------------------------------
+
+    async def outgoing(self, params: bytes, before: int) -> bytes:
+        """The params of a prompt as the agent gets them, with what it is owed.
+
+        The conversation it is handed ends with entry `before`. The person's words come first: a
+        title that the agent makes of its first prompt is then about them.
+        """
+        changes: dict[str, bytes | None] = {}
+        if self._owed != "nothing":
+            state = await self._session.state(through=before)
+            write = earlier_conversation if self._owed == "conversation" else cut_off_turn
+            context = write(state)
+            if context is not None:
+                prompt = items(members(params)["prompt"])
+                changes["prompt"] = array([*prompt, context.block])
+                await self._session.publish("update", [notice(context.title, context.description)])
+        return splice(self._side.under_its_id(params), changes)
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether the prompt that the agent is at holds more than the person's own words."""
+        return self._owed != "nothing"
+
+    async def understood(self) -> None:
+        """The agent has answered a prompt: it has what it was owed, and knows the conversation."""
+        self._owed, self.cut_off = "nothing", False
+        if self._unlinked is not None:
+            await self._session.link(self._side.agent.key, self._unlinked)
+            self._unlinked = None
+
+    # -- opened again ---------------------------------------------------------------------
+
+    async def known_as(self) -> str | None:
+        """The id by which the agent has known the conversation; None when it never did."""
+        agent = self._side.agent
+        if agent.reads_journal:
+            return self._session.id
+        known = await self._journal.downstream(self._session.id)
+        if known and await self._journal.session_of(agent.key, known) == self._session.id:
+            return known
+        return None  # another agent's id, or one that this agent has given away again
+
+    async def _restore(self) -> None:
+        self._owed, self._unlinked = "nothing", None
+        wanted = self._session.standing
+        known = await self.known_as()
+        opened = None if known is None else await self._reopen(known)
+        if opened is None:
+            opened = await self._open_new()
+        elif self.cut_off and not self._side.agent.reads_journal:
+            self._owed = "last turn"
+        await self._set_again(wanted, opened)
+
+    async def _reopen(self, known: str) -> bytes | None:
+        """By the agent's own means; None when it has none, or they failed."""
+        can = self._side.agent.capabilities
+        if can.session_capabilities.resume is not None:
+            opened = await self._try(RESUME_SESSION.name, known, Voice.COUNTS)
+            if opened is not None:
+                return opened
+        if can.load_session:
+            # Some replay on behind their answer.
+            return await self._try(LOAD_SESSION.name, known, Voice.STALE)
+        return None
+
+    async def _try(self, method: str, known: str, voice: Voice) -> bytes | None:
+        side = self._side
+        side.voice = Voice.REPEATS
+        try:
+            side.bind(known)
+            async with side.exchange(method, side.setup.params) as answer:
+                side.opened(answer)
+                side.voice = voice
+                if news := side.news(self._session.standing):
+                    await self._session.publish("update", news)
+                return answer
+        except RemoteError as exc:
+            if exc.code == AUTH_REQUIRED:
+                raise
+            log.warning("session %s: the agent refused %s: %s", self._session.id, method, exc)
+        except AgentTimeoutError as exc:
+            log.warning("session %s: %s", self._session.id, exc)
+        except AgentExitedError as exc:
+            log.warning("session %s: %s during %s", self._session.id, exc, method)
+            await side.agent.ensure()
+        finally:
+            side.repeated.clear()
+        side.close()
+        return None
+
+    async def _open_new(self) -> bytes:
+        """A session at the agent that is handed the conversation with the next prompt.
+
+        Until the agent has answered that prompt it does not know the conversation, and its
+        session is neither to be restored nor listed: hence the tombstone.
+        """
+        side = self._side
+        params = splice(side.setup.params, {"sessionId": None})
+        async with Exchange(side.agent, NEW_SESSION.name, params) as answer:
+            agent_session = new_session_id(answer)
+            await self._journal.forget(side.agent.key, agent_session)
+            self._unlinked = agent_session
+            self._owed = "conversation"
+            side.voice = Voice.STALE
+            for early in side.bind(agent_session):
+                if standing := side.counting(early):
+                    await self._session.publish(early.kind, standing)
+            side.opened(answer)
+            return answer
+
+    # -- set as it was --------------------------------------------------------------------
+
+    async def _set_again(self, wanted: Standing, opened: bytes) -> None:
+        """Modes and options as the person left them; what became of them is journalled."""
+        parts = members(opened) if opened.startswith(b"{") else {}
+        modes = parts.get("modes", b"null")
+        if wanted.current_mode_id is not None:
+            modes = await self._set_mode(modes, wanted.current_mode_id)
+        remembered = option_list(wanted.config_options or b"[]")
+        # An agent that says nothing of its options here may have them all the same.
+        options = option_list(parts.get("configOptions", b"null")) or remembered
+        said = options is not remembered
+        for option_id, value in current_values(remembered).items():
+            if not said or current_values(options).get(option_id, value) != value:
+                options = await self._set_option(options, option_id, value)
+        now: dict[str, bytes] = {}
+        if modes != b"null":
+            now["modes"] = modes
+        if options:
+            now["configOptions"] = array(options)
+        entry = splice(b"{}", now)
+        if fold_settings(self._session.standing, entry) != self._session.standing:
+            await self._session.publish("settings", [entry])
+
+    async def _set_mode(self, modes: bytes, wanted: str) -> bytes:
+        said = modes.startswith(b"{")
+        if said and members(modes).get("currentModeId") == encode(wanted):
+            return modes
+        if await self._set(SET_SESSION_MODE.name, {"modeId": wanted}) is None or not said:
+            return modes
+        return with_mode(modes, wanted)
+
+    async def _set_option(self, options: list[bytes], option_id: str, value: bytes) -> list[bytes]:
+        params: dict[str, object] = {"configId": option_id, "value": msgspec.Raw(value)}
+        if is_boolean(options, option_id):
+            params["type"] = "boolean"
+        answer = await self._set(SET_SESSION_CONFIG_OPTION.name, params)
+        if answer is None:
+            return options
+        return option_list(members(answer).get("configOptions", b"null")) or options
+
+    async def _set(self, method: str, params: Mapping[str, object]) -> bytes | None:
+        try:
+            async with self._side.exchange(method, encode(params), SETTING_SECONDS) as answer:
+                return answer
+        except (RemoteError, AgentTimeoutError) as exc:
+            log.warning("session %s: %s after restoring: %s", self._session.id, method, exc)
+            return None

@@ -1,0 +1,133 @@
+"""What the agent reports and asks, carried to the sessions and clients it is meant for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import assert_never
+
+import msgspec
+from msgspec import Struct
+
+from acphold.agents import Answered, Asked, Event, Notified, Updates
+from acphold.errors import ConnectionLostError, InvalidParamsError, MethodNotFoundError
+from acphold.hub.attachment import LAG, Client
+from acphold.hub.conversation import Conversation, can_answer
+from acphold.hub.routes import Routes
+from acphold.mcp.servers import MCP_MESSAGE
+from acphold.schema.splice import members
+
+log = logging.getLogger(__name__)
+
+
+class Router:
+    """The hub's ear at the agent (agents.Listener).
+
+    `clients` are those that are connected; `providers` those of MCP servers over ACP, by
+    `serverId`.
+    """
+
+    def __init__(self, routes: Routes, conversations: Mapping[str, Conversation]) -> None:
+        self.clients: list[Client] = []
+        self.providers: dict[str, Client] = {}
+        self._routes = routes
+        self._conversations = conversations
+
+    async def hear(self, event: Event) -> None:
+        """One event after the other, in the order of the wire."""
+        match event:
+            case Updates():
+                await self._updated(event)
+            case Answered(call=call, answer=answer):
+                await call.settle(answer)
+            case Notified():
+                await self._notified(event)
+            case _:
+                assert_never(event)
+
+    async def _updated(self, updates: Updates) -> None:
+        conversation = self._find(updates.session_id)
+        if conversation is None:
+            self._routes.keep(updates)
+        else:
+            await conversation.hear(updates)
+
+    async def _notified(self, event: Notified) -> None:
+        agent_session = _session_id(event.params)
+        conversation = self._find(agent_session)
+        if conversation is not None:
+            await _make_room([item.client for item in conversation.session.attachments])
+            conversation.session.tell(event.method, conversation.side.under_our_id(event.params))
+        elif self._routes.is_closed(agent_session):
+            log.info("%s for a session that is closed was dropped", event.method)
+        else:
+            await _make_room(self.clients)
+            for client in self.clients:
+                client.tell(event.method, event.params)
+
+    async def answer(self, asked: Asked) -> bytes:
+        """The answer of a client to what the agent asks."""
+        if asked.method == MCP_MESSAGE and (server_id := _server_id(asked.params)) is not None:
+            return await self._ask_provider(server_id, asked)
+        agent_session = _session_id(asked.params)
+        conversation = self._find(agent_session)
+        if conversation is not None:
+            return await conversation.answer(asked)
+        if self._routes.is_closed(agent_session):
+            raise InvalidParamsError(f"session {agent_session!r} is closed", field="sessionId")
+        return await self._ask_anybody(asked)
+
+    async def _ask_provider(self, server_id: str, asked: Asked) -> bytes:
+        if (provider := self.providers.get(server_id)) is None:
+            raise ConnectionLostError(f"no client here provides MCP server {server_id!r}")
+        return await provider.ask(asked.method, asked.params)
+
+    async def _ask_anybody(self, asked: Asked) -> bytes:
+        """A request outside of the sessions we know goes to the client that is here."""
+        for client in self.clients:
+            if can_answer(client, asked):
+                return await client.ask(asked.method, asked.params)
+        raise MethodNotFoundError(asked.method)
+
+    def _find(self, agent_session: str | None) -> Conversation | None:
+        session_id = self._routes.find(agent_session)
+        return None if session_id is None else self._conversations.get(session_id)
+
+
+def _server_id(params: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(params or b"{}", type=_McpParams).serverId
+    except msgspec.MsgspecError:
+        return None
+
+
+class _McpParams(Struct):
+    serverId: str | None = None
+
+
+class _SessionParams(Struct):
+    sessionId: str | None = None
+
+
+def _session_id(params: bytes) -> str | None:
+    """The agent's id of the session these params are about; None when they are about none."""
+    try:
+        return msgspec.json.decode(params or b"{}", type=_SessionParams).sessionId
+    except msgspec.MsgspecError:
+        return _odd_session_id(params)
+
+
+def _odd_session_id(params: bytes) -> str | None:
+    try:
+        raw = members(params).get("sessionId")
+        return None if raw is None else msgspec.json.decode(raw, type=str)
+    except (InvalidParamsError, msgspec.MsgspecError):
+        return None
+
+
+async def _make_room(clients: Sequence[Client]) -> None:
+    """A client that alone is too slow slows the agent; one of several only lags."""
+    if len(clients) == 1 and clients[0].buffered > LAG:
+        with suppress(ConnectionLostError):
+            await clients[0].drain()
