@@ -14,10 +14,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+import acphold
 from acphold.mcp import Connection, OurSide, Server, Servers
-from acphold.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
+from acphold.mcp.bridge import COMMAND, bridge_server
+from acphold.schema import (
+    EnvVariable,
+    HttpHeader,
+    McpServerHttp,
+    McpServerSse,
+    McpServerStdio,
+    decode,
+)
 from tests.mcp.http_faults import FaultyHttp, faulty_http
 from tests.npm import installed, node
 
@@ -29,9 +39,23 @@ VERSION = "2026.8.31"
 SECRET = "sk-c0ffee-very-secret"
 """Given to servers as an environment variable and in a header; must never be seen again."""
 
+BRIDGE = (
+    "import os, sys; from acphold.mcp.bridge import run_bridge; sys.exit(run_bridge(os.environ))"
+)
+
+Remote = McpServerHttp | McpServerSse
+
 Faulty = Callable[..., McpServerStdio]
 Connect = Callable[..., Connection]
 Gather = Callable[..., Servers]
+
+
+def bridged(server: Remote) -> McpServerStdio:
+    """The entry an agent is handed, which starts the code that the command stands for."""
+    entry = decode(McpServerStdio, bridge_server(server)).value
+    assert (entry.command, *entry.args) == COMMAND
+    source = EnvVariable(name="PYTHONPATH", value=str(Path(acphold.__file__).parent.parent))
+    return msgspec.structs.replace(entry, args=("-c", BRIDGE), env=(*entry.env, source))
 
 
 async def until(condition: Callable[[], bool]) -> None:

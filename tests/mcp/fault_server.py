@@ -6,13 +6,44 @@ called by the name of what they do.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+
+
+def content(words: bytes) -> bytes:
+    return b'"result": {"content": [{"type": "text", "text": "%b"}]}' % words
+
+
+UNREADABLE = {
+    "half_surrogate": content(b"cut \\ud83d"),
+    "bad_byte": content(b"cut \xff"),
+    "several_lines": content(b"cut")
+    .replace(b"[{", b"[\n    {\n    ")
+    .replace(b"}]", b"\n    }]\n  "),
+    "line_break": content(b"two\nlines"),
+    "null_result": b'"result": null',
+    "no_result": b'"outcome": {}',
+    "error_without_code": b'"error": {"message": "no"}',
+    "error_text": b'"error": "no"',
+    "deep": b'"result": {"structuredContent": ' + b'{"a": ' * 1000 + b"1" + b"}" * 1001,
+}
+"""Tools whose answers are no messages, or hardly: the members of each behind its id."""
+
+
+def unreadable(tool: str, request: object) -> bytes:
+    """The answer to `request`, as a tool of UNREADABLE has it."""
+    head = b'{\n  "jsonrpc": "2.0",\n  "id": %d,\n  %b\n}'
+    if tool != "several_lines":
+        head = head.replace(b"\n", b"").replace(b"  ", b"")
+    return head % (request, UNREADABLE[tool])
+
 
 TOOLS = ("ok", "die", "hang", "halfclose", "hologram", "scalar", "surroundings", "image", "refuse")
 
@@ -20,6 +51,10 @@ TOOLS = ("ok", "die", "hang", "halfclose", "hologram", "scalar", "surroundings",
 def say(message: object) -> None:
     """Write a message, whole and at once."""
     os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def print_answer(answer: bytes) -> None:
+    os.write(1, answer + b"\n")
 
 
 def chatter() -> None:
@@ -40,6 +75,19 @@ def endless_line() -> None:
 def flood_stderr() -> None:
     for _ in range(200):
         os.write(2, (b"e" * 1023 + b"\n") * 100)
+
+
+def flood() -> None:
+    """Tell of changes as fast as the pipe takes it, while we serve."""
+    told = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    lines = (json.dumps(told) + "\n").encode()
+
+    def write() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                os.write(1, lines)
+
+    threading.Thread(target=write, daemon=True).start()
 
 
 def leave(status: int = 3) -> None:
@@ -90,6 +138,7 @@ START: dict[str, Callable[[], object]] = {
     "only_noise": only_noise,
     "endless_line": endless_line,
     "flood_stderr": flood_stderr,
+    "flood": flood,
     "silent": lambda: time.sleep(600),
     "stubborn": ignore_the_end,
     "stubborn_child": stubborn_family,
@@ -124,9 +173,31 @@ def listed(mode: str, params: dict[str, object]) -> dict[str, object]:
     return {"tools": tools}
 
 
-def called(tool: str, arguments: dict[str, object]) -> dict[str, object] | None:
+def work(steps: int, token: object) -> None:
+    """Take a while, and report each step."""
+    for step in range(steps):
+        time.sleep(0.1)
+        params = {"progressToken": token, "progress": step}
+        say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+
+def ask() -> str:
+    """What a person answers to a question, as JSON."""
+    params = {"message": "Go on?", "requestedSchema": {"type": "object", "properties": {}}}
+    say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
+    return sys.stdin.readline()
+
+
+def called(tool: str, arguments: dict[str, object], token: object) -> dict[str, object] | None:
     """The result of a tool; None if it gives none."""
     match tool:
+        case "ask":
+            return text(ask())
+        case "work":
+            work(5, token)
+        case "surprise":
+            for unasked in (0, 99, -1, "99", "x", None):
+                say({"jsonrpc": "2.0", "id": unasked, "result": text("unasked")})
         case "die":
             os.write(2, b"dying\n")
             os._exit(9)
@@ -170,15 +241,24 @@ def answer(mode: str, message: dict[str, object]) -> None:
                 return None
             result = listed(mode, params)
         case "tools/call":
+            if params["name"] in UNREADABLE:
+                return print_answer(unreadable(str(params["name"]), message["id"]))
             if params["name"] == "refuse":
                 error = {"code": -32602, "message": "no such thing"}
                 return say({"jsonrpc": "2.0", "id": message["id"], "error": error})
             arguments = params.get("arguments")
-            result = called(str(params["name"]), arguments if isinstance(arguments, dict) else {})
+            meta = params.get("_meta")
+            token = meta.get("progressToken") if isinstance(meta, dict) else None
+            arguments = arguments if isinstance(arguments, dict) else {}
+            result = called(str(params["name"]), arguments, token)
+        case "resources/read":
+            return None
         case "resources/list":
             result = {"resources": []}
     if result is not None:
         say({"jsonrpc": "2.0", "id": message["id"], "result": result})
+    if result is not None and params.get("name") == "twice":
+        say({"jsonrpc": "2.0", "id": message["id"], "result": text("again")})
     return None
 
 
@@ -189,6 +269,8 @@ def main() -> None:
         message = json.loads(line)
         if "id" in message and "method" in message:
             answer(mode, message)
+            if mode == "deaf":
+                time.sleep(600)
         elif message.get("method") == "notifications/cancelled":
             # What was asked is told by the answer to the next call.
             with open(os.environ["PIDS"], "a", encoding="ascii") as file:

@@ -10,6 +10,8 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from tests.mcp.fault_server import UNREADABLE, unreadable
+
 Message = dict[str, object]
 
 EVENTS = (
@@ -23,14 +25,38 @@ def reply(status: str, body: bytes = b"", kind: str = "text/plain", extra: str =
     return f"{head}{extra}Connection: close\r\n\r\n".encode() + body
 
 
-def result(message: Message, value: object, extra: str = "") -> bytes:
-    """The response that carries a JSON-RPC result."""
-    body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": value}).encode()
-    return reply("200 OK", body, "application/json", extra)
+def result(message: Message, value: object) -> bytes:
+    """A JSON-RPC result."""
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": value}).encode()
 
 
-def event(name: str, data: str) -> bytes:
-    return f"event: {name}\r\ndata: {data}\r\n\r\n".encode()
+def spoken(message: Message) -> bytes:
+    """What a server in order answers, as JSON; b"" to what wants no answer."""
+    params = message.get("params", {})
+    assert isinstance(params, dict)
+    match message["method"]:
+        case "initialize":
+            introduction = {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "faulty", "version": "0"},
+            }
+            return result(message, introduction)
+        case "tools/list":
+            return result(message, {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]})
+        case "tools/call" if params["name"] in UNREADABLE:
+            return unreadable(params["name"], message["id"])
+        case "tools/call":
+            return result(message, {"content": [{"type": "text", "text": "called"}]})
+    return b""
+
+
+def event(name: str, data: str | bytes) -> bytes:
+    raw = data.encode() if isinstance(data, str) else data
+    return b"event: %b\r\n%b\r\n" % (
+        name.encode(),
+        b"".join(b"data: %b\r\n" % line for line in raw.split(b"\n")),
+    )
 
 
 class FaultyHttp:
@@ -41,6 +67,7 @@ class FaultyHttp:
         self.seen: list[tuple[str, str, dict[str, str]]] = []
         self.calls = 0
         self.sessions: set[str] = set()
+        self._events: asyncio.StreamWriter | None = None
 
     def url(self, fault: str) -> str:
         return f"http://127.0.0.1:{self.port}/{fault}"
@@ -107,9 +134,36 @@ class FaultyHttp:
                 error = {"code": -32602, "message": "clients are unwelcome"}
                 body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
                 return writer.write(reply("400 Bad", body, "application/json"))
+            case "sse-ok" if method == "GET":
+                self._events = writer
+                writer.write(EVENTS + event("endpoint", "/sse-ok"))
+                await asyncio.sleep(60)
+            case "sse-ok" | "events":
+                return await self._tell(method, fault, message, writer)
             case "sse" | "sse-away" | "sse-404" | "sse-end" | "sse-quiet":
                 return await self._stream(method, fault, writer)
         return await self._speak(method, fault, headers, message, writer)
+
+    async def _tell(
+        self, method: str, fault: str, message: Message, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer in order, with events: on the one stream of SSE, or each on one of its own."""
+        if method != "POST":
+            if fault == "events":
+                return writer.write(reply("405 Not so"))
+            self._events = writer
+            writer.write(EVENTS + event("endpoint", f"/{fault}"))
+            await writer.drain()
+            await asyncio.sleep(60)
+        answer = spoken(message)
+        if fault == "events" and answer:
+            writer.write(EVENTS + event("message", answer))
+        else:
+            writer.write(reply("202 Accepted"))
+        if fault == "sse-ok" and answer:
+            assert self._events is not None
+            self._events.write(event("message", answer))
+        return None
 
     async def _stream(self, method: str, fault: str, writer: asyncio.StreamWriter) -> None:
         writer.write(EVENTS)
@@ -132,21 +186,16 @@ class FaultyHttp:
             case None:
                 return writer.write(reply("405 Not so"))
             case "initialize":
-                params = message["params"]
-                assert isinstance(params, dict)
                 session = f"session-{len(self.sessions)}"
                 self.sessions.add(session)
-                introduction = {
-                    "protocolVersion": params["protocolVersion"],
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "faulty", "version": "0"},
-                }
-                writer.write(result(message, introduction, f"mcp-session-id: {session}\r\n"))
-            case "tools/list":
-                tools = [{"name": "t", "inputSchema": {"type": "object"}}]
-                writer.write(result(message, {"tools": tools}))
+                kept = f"mcp-session-id: {session}\r\n"
+                writer.write(reply("200 OK", spoken(message), "application/json", kept))
             case "tools/call":
                 await self._call(fault, headers, message, writer)
+            case "tools/list":
+                writer.write(reply("200 OK", spoken(message), "application/json"))
+            case _ if fault == "deaf":
+                await asyncio.sleep(60)
             case _:
                 writer.write(reply("202 Accepted"))
         return None
@@ -171,7 +220,7 @@ class FaultyHttp:
             case "break-off":
                 writer.write(EVENTS)
             case _:
-                writer.write(result(message, {"content": [{"type": "text", "text": "called"}]}))
+                writer.write(reply("200 OK", spoken(message), "application/json"))
 
 
 @asynccontextmanager

@@ -10,46 +10,36 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import acphold
 from acphold.errors import InvalidParamsError
 from acphold.mcp import Connection, Progress
-from acphold.mcp.bridge import COMMAND, bridge_server, bridged_server
+from acphold.mcp.bridge import bridge_server, bridged_server
 from acphold.schema import (
-    EnvVariable,
     HttpHeader,
     McpServerHttp,
     McpServerSse,
     McpServerStdio,
     decode,
 )
-from tests.mcp.conftest import SECRET, Connect, until
+from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged, until
 from tests.mcp.http_faults import FaultyHttp
-
-MAIN = "import os, sys; from acphold.mcp.bridge import run_bridge; sys.exit(run_bridge(os.environ))"
-
-Remote = McpServerHttp | McpServerSse
-
-
-def handed(server: Remote) -> McpServerStdio:
-    """The entry an agent is handed, which starts the code that the command stands for."""
-    entry = decode(McpServerStdio, bridge_server(server)).value
-    assert (entry.command, *entry.args) == COMMAND
-    source = EnvVariable(name="PYTHONPATH", value=str(Path(acphold.__file__).parent.parent))
-    return msgspec.structs.replace(entry, args=("-c", MAIN), env=(*entry.env, source))
 
 
 @pytest.fixture(params=["http", "sse"])
-def bridged(request: pytest.FixtureRequest, everything: dict[str, Remote]) -> McpServerStdio:
-    return handed(everything[request.param])
+def everything_bridged(
+    request: pytest.FixtureRequest, everything: dict[str, Remote]
+) -> McpServerStdio:
+    return bridged(everything[request.param])
 
 
-async def test_everything_passes_the_bridge(bridged: McpServerStdio, connect: Connect) -> None:
+async def test_everything_passes_the_bridge(
+    everything_bridged: McpServerStdio, connect: Connect
+) -> None:
     heard: list[float] = []
 
     async def report(progress: Progress) -> None:
         heard.append(progress.done)
 
-    connection: Connection = connect(bridged, roots=("/srv/x",))
+    connection: Connection = connect(everything_bridged, roots=("/srv/x",))
     assert (await connection.call("echo", {"message": "hi"})).text == "Echo: hi"
     arguments = {"duration": 0.2, "steps": 2}
     await connection.call("trigger-long-running-operation", arguments, on_progress=report)
@@ -62,10 +52,10 @@ async def test_the_headers_travel_and_stand_in_no_arguments(
 ) -> None:
     headers = (HttpHeader(name="Authorization", value=f"Bearer {SECRET}"),)
     server = McpServerHttp(name="far", url=f"{faulty_url.url('ok')}?key={SECRET}", headers=headers)
-    connection = connect(handed(server))
+    connection = connect(bridged(server))
     assert (await connection.call("t")).text == "called"
     assert not [line for line in command_lines() if SECRET in line]
-    assert any(MAIN in line for line in command_lines())
+    assert any(BRIDGE in line for line in command_lines())
     for _, _, seen in faulty_url.seen:
         assert seen["authorization"] == f"Bearer {SECRET}"
     methods = [(method, seen.get("mcp-protocol-version")) for method, _, seen in faulty_url.seen]
@@ -88,7 +78,7 @@ async def test_a_refusal_reaches_the_agent_in_words(
 ) -> None:
     headers = (HttpHeader(name="Authorization", value=f"Bearer {SECRET}"),)
     connection = connect(
-        handed(McpServerHttp(name="far", url=faulty_url.url("401"), headers=headers))
+        bridged(McpServerHttp(name="far", url=faulty_url.url("401"), headers=headers))
     )
     assert not await connection.settled()
     assert "it answered 401 Unauthorized (WWW-Authenticate" in str(connection.error)
@@ -99,11 +89,11 @@ async def test_a_lost_server_is_told_to_whoever_waits_and_ends_the_bridge(
     faulty_url: FaultyHttp,
 ) -> None:
     server = McpServerSse(name="far", url=faulty_url.url("sse-end"), headers=())
-    env = {variable.name: variable.value for variable in handed(server).env}
+    env = {variable.name: variable.value for variable in bridged(server).env}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        MAIN,
+        BRIDGE,
         env=env,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -123,7 +113,7 @@ async def test_a_server_that_has_forgotten_the_session_gets_a_new_bridge(
     faulty_url: FaultyHttp, connect: Connect
 ) -> None:
     server = McpServerHttp(name="far", url=faulty_url.url("forgets"), headers=())
-    connection = connect(handed(server))
+    connection = connect(bridged(server))
     assert (await connection.call("t")).text == "called"
     assert (faulty_url.calls, len(faulty_url.sessions)) == (2, 2)
 
@@ -131,7 +121,7 @@ async def test_a_server_that_has_forgotten_the_session_gets_a_new_bridge(
 async def test_the_end_of_the_agent_ends_the_bridge_and_the_session(
     faulty_url: FaultyHttp, connect: Connect
 ) -> None:
-    connection = connect(handed(McpServerHttp(name="far", url=faulty_url.url("ok"), headers=())))
+    connection = connect(bridged(McpServerHttp(name="far", url=faulty_url.url("ok"), headers=())))
     await connection.ready()
     await connection.aclose()
     await until(lambda: faulty_url.seen[-1][0] == "DELETE")

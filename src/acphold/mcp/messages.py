@@ -80,36 +80,38 @@ def fault_mark(data: object) -> object:
 class MessageLines:
     """Messages from lines, one on each; one that was printed over several lines is put together.
 
-    Such a message begins with a line that opens an object and does not close it, and ends with one
-    that begins with its brace, as every printer of JSON indents the lines between.
+    Such a message begins with a line that opens an object and does not end with its brace. It ends
+    where as many braces are closed as were opened, or, for there may be some in its texts, with a
+    line that begins with a brace: every printer of JSON indents those between.
     """
 
     def __init__(self) -> None:
         self._begun: list[bytes] = []
         self._size = 0
+        self._open = 0
 
     def feed(self, line: bytes) -> list[SessionMessage | UnreadableError]:
         """What `line` completes, in order; each line is looked at once."""
-        if line.startswith(b"{") and not line.rstrip().endswith(b"}"):
-            found = self._finished()
+        if line.startswith(b"{"):
+            cut_off = self._finished()
+            if line.rstrip().endswith(b"}"):
+                return [*cut_off, _read(line)]
             self._hold(line)
-            return found
+            return cut_off
         if not self._begun:
             return [_read(line)]
-        if not line.startswith((b"}", b"{")):
-            self._hold(line)
-            return self._finished() if self._size > MAX_PRINTED else []
-        if line.startswith(b"}"):
-            self._hold(line)
-            return self._finished()
-        return [*self._finished(), _read(line)]  # what had begun was cut off
+        self._hold(line)
+        over = self._open <= 0 or line.startswith(b"}") or self._size > MAX_PRINTED
+        return self._finished() if over else []
 
     def _hold(self, line: bytes) -> None:
         self._begun.append(line)
         self._size += len(line)
+        self._open += line.count(b"{") - line.count(b"}")
 
     def _finished(self) -> list[SessionMessage | UnreadableError]:
-        whole, self._begun, self._size = b"\n".join(self._begun), [], 0
+        whole = b"\n".join(self._begun)
+        self._begun, self._size, self._open = [], 0, 0
         return [_read(whole)] if whole else []
 
 

@@ -1,0 +1,84 @@
+"""Lines of a program, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCResponse
+
+from acphold.mcp.messages import MessageLines, UnreadableError, decoded, encoded
+
+ANSWER = {"jsonrpc": "2.0", "id": 7, "result": {"text": "a } b { c"}}
+WHOLE = json.dumps(ANSWER).encode()
+
+
+def fed(*lines: bytes) -> list[SessionMessage | UnreadableError]:
+    reader = MessageLines()
+    return [found for line in lines for found in reader.feed(line)]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text("ab", max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("xy"), inner, max_size=3),
+)
+
+
+@given(st.dictionaries(st.text("pq"), JSON, max_size=4), st.sampled_from([None, 1, 2, "\t"]))
+def test_a_message_is_read_however_it_is_printed(
+    result: dict[str, object], indent: int | str | None
+) -> None:
+    printed = json.dumps({**ANSWER, "result": result}, indent=indent).encode()
+    (found,) = fed(*printed.split(b"\n"))
+    assert isinstance(found, SessionMessage)
+    assert isinstance(found.message, JSONRPCResponse)
+    assert found.message.result == result
+    assert decoded(encoded(found)).message == found.message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"Welcome!",
+        b"[]",
+        b"5",
+        b"\xff\xfe",
+        b'{"id": 7, "level": "info"}',
+        b'{"foo": 1}',
+        b'{"jsonrpc": "2.0", "id": [7], "result": {}}',
+        b'{"jsonrpc": "2.0", "id": 7.5, "result": {}}',
+    ],
+)
+def test_what_is_no_answer_fails_no_call(line: bytes) -> None:
+    (found,) = fed(line)
+    assert isinstance(found, UnreadableError)
+    assert found.id is None
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_answer_that_is_cut_off_fails_its_call(indent: int | None) -> None:
+    *begun, last = json.dumps(ANSWER, indent=indent).encode().split(b"\n")
+    cut_off, found = fed(*begun, *([last[:40]] if not begun else []), WHOLE)
+    assert isinstance(cut_off, UnreadableError)
+    assert (cut_off.id, cut_off.asks) == (7, False)
+    assert isinstance(found, SessionMessage)
+
+
+def test_noise_that_looks_like_a_beginning_costs_no_message() -> None:
+    found = fed(b"{not json", b"more", WHOLE, b"{", WHOLE)
+    assert [type(one) for one in found] == [
+        UnreadableError,
+        SessionMessage,
+        UnreadableError,
+        SessionMessage,
+    ]
+
+
+def test_a_request_that_cannot_be_read_is_told_from_an_answer() -> None:
+    with pytest.raises(UnreadableError) as caught:
+        decoded(b'{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": 5}')
+    assert (caught.value.id, caught.value.asks) == (7, True)

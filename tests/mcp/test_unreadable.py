@@ -1,0 +1,80 @@
+"""Answers that cannot be read, on each transport: the call ends, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from acphold.errors import McpAnswerError
+from acphold.mcp import Connection, Server
+from acphold.schema import McpServerHttp, McpServerSse
+from tests.mcp.conftest import Connect, Faulty, bridged
+from tests.mcp.fault_server import UNREADABLE
+from tests.mcp.http_faults import FaultyHttp
+
+READ_ALL_THE_SAME = {
+    "half_surrogate": "cut \ufffd",
+    "bad_byte": "cut \ufffd",
+    "several_lines": "cut",
+}
+"""What is mended, and the text that it becomes."""
+
+WAYS = ("stdio", "sse", "http", "events", "bridge to sse", "bridge to http", "bridge to events")
+
+
+@pytest.fixture(params=WAYS)
+def server(request: pytest.FixtureRequest, faulty: Faulty, faulty_url: FaultyHttp) -> Server:
+    """A server whose tools are those of UNREADABLE."""
+    if request.param == "stdio":
+        return faulty("ok")
+    *bridge, kind = request.param.split(" to ")
+    paths = {"sse": "sse-ok", "http": "ok", "events": "events"}
+    made = McpServerSse if kind == "sse" else McpServerHttp
+    far = made(name="far", url=faulty_url.url(paths[kind]), headers=())
+    return bridged(far) if bridge else far
+
+
+@pytest.fixture
+def connection(server: Server, connect: Connect) -> Connection:
+    return connect(server)
+
+
+async def test_an_answer_that_cannot_be_read_fails_its_call_alone(
+    connection: Connection, request: pytest.FixtureRequest
+) -> None:
+    on_events = request.node.callspec.params["server"].endswith("events")
+    await connection.ready()
+    state = connection.state
+    for tool in UNREADABLE:
+        async with asyncio.timeout(5):
+            text = READ_ALL_THE_SAME.get(tool)
+            if text is not None and not (on_events and tool == "half_surrogate"):
+                assert (await connection.call(tool)).text == text
+            else:
+                with pytest.raises(McpAnswerError, match="its answer cannot be read"):
+                    await connection.call(tool)
+            assert not (await connection.call("fine")).failed
+    assert connection.state is state
+
+
+def nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("argument", [nested(230), nested(600), "\ud83d"])
+async def test_arguments_that_cannot_be_sent_fail_their_call_alone(
+    connection: Connection, argument: object
+) -> None:
+    await connection.ready()
+    state = connection.state
+    async with asyncio.timeout(5):
+        try:
+            await connection.call("fine", {"argument": argument})
+        except McpAnswerError as exc:
+            assert "cannot be sent" in str(exc)  # noqa: PT017  # some get through
+        assert not (await connection.call("fine")).failed
+    assert connection.state is state
