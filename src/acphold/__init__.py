@@ -6,8 +6,6 @@ not wait for the library.
 
 from __future__ import annotations
 
-from importlib import import_module
-
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     from acphold.errors import (
@@ -168,12 +166,12 @@ def __getattr__(name: str) -> object:
 
 
 def _imported(module: str) -> object:
-    from acphold.transports.imports import importing
+    from importlib import import_module  # not above: `acphold wrap` needs it later
+
     from acphold.transports.late_tls import load_asyncio
 
-    with importing():
-        load_asyncio()
-        return import_module(module)
+    load_asyncio()
+    return import_module(module)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_mcp_timeout, add_serving
 from acphold.errors import AcpholdError, DeclarationError
-from acphold.transports.imports import importing
 from acphold.transports.late_tls import load_asyncio
 
 if TYPE_CHECKING:
@@ -47,11 +47,13 @@ def run(
 
     NAME is `agent` if it is left out. What the agent prints goes to stderr.
     """
-    with importing():
-        load_asyncio()
-        from acphold.cli.log import start_log
-        from acphold.library.agent import claimed_stdio, run_on
+    gc.disable()
+    load_asyncio()
+    from acphold.cli.log import start_log
+    from acphold.library.agent import claimed_stdio, run_on
 
+    gc.freeze()  # as in `acphold.cli.start`
+    gc.enable()
     streams = claimed_stdio(target)  # what the agent's module prints disturbs nobody
     start_log(log_level, log_file)
     try:

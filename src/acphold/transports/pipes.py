@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import stat
+from functools import partial
+from typing import TYPE_CHECKING
 
 from acphold.errors import ConnectionLostError
-from acphold.transports.descriptor import Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    Readable: TypeAlias = Callable[[int], bytes]
+    Writable: TypeAlias = Callable[[bytes | bytearray | memoryview], int]
 
 READ_SIZE = 64 * 1024
 """Bytes asked of one read: what a Linux pipe holds. With 256 KiB, glibc maps and unmaps a buffer
@@ -210,3 +221,42 @@ class PipeTransport:
         self._queue.clear()
         self._progress.set()
         sink.close()
+
+
+class Descriptor:
+    """A descriptor we own; `read` and `write` raise BlockingIOError instead of waiting.
+
+    O_NONBLOCK belongs to the open file description, which we may share with the shell or the
+    editor that started us; left behind, it makes their reads and writes fail. So sockets get
+    MSG_DONTWAIT instead, files need nothing, and on anything else the flag is put back by `close`.
+    """
+
+    __slots__ = ("_restore", "_socket", "fd", "read", "write")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.read: Readable = partial(os.read, fd)
+        self.write: Writable = partial(os.write, fd)
+        self._restore = False
+        self._socket: socket.socket | None = None
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISSOCK(mode):
+            self._use_socket_calls()
+        elif not stat.S_ISREG(mode) and os.get_blocking(fd):
+            os.set_blocking(fd, False)
+            self._restore = True
+
+    def close(self) -> None:
+        """Give the descriptor back to the system; to be called once."""
+        if self._socket is not None:
+            self._socket.close()
+            return
+        if self._restore:
+            os.set_blocking(self.fd, True)
+        os.close(self.fd)
+
+    def _use_socket_calls(self) -> None:
+        self._socket = sock = socket.socket(fileno=self.fd)
+        at_once = socket.MSG_DONTWAIT
+        self.read = lambda size: sock.recv(size, at_once)
+        self.write = lambda data: sock.send(data, at_once)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
-from typing import TYPE_CHECKING
 
 from acphold.processes.program import keep_stdio_open
-from acphold.transports.descriptor import private_copy
 
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the rest
 if TYPE_CHECKING:
     from acphold.transports.pipes import PipeTransport
 
@@ -37,3 +37,23 @@ def stdio_transport() -> PipeTransport:
     from acphold.transports.pipes import PipeTransport
 
     return PipeTransport(*claim_stdio())
+
+
+def private_copy(fd: int) -> int:
+    """A close-on-exec copy of `fd`, with a file description of its own where that is possible.
+
+    Linux opens the pipe or terminal behind `/proc/self/fd/N` anew; O_NONBLOCK on that copy is seen
+    by nobody else, even if we are killed. Elsewhere, and for sockets, the copy shares its
+    description (`pipes.Descriptor` knows what to do). Regular files share it on purpose: a new
+    description would start at offset 0. Raises OSError when `fd` is closed.
+    """
+    mode = os.fstat(fd).st_mode
+    if sys.platform == "linux" and (stat.S_ISFIFO(mode) or os.isatty(fd)):
+        import fcntl
+
+        access = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        try:
+            return os.open(f"/proc/self/fd/{fd}", access | os.O_NONBLOCK | os.O_NOCTTY)
+        except OSError:  # no /proc, a pipe of another user, or nobody at its other end
+            return os.dup(fd)
+    return os.dup(fd)
