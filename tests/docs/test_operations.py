@@ -1,0 +1,87 @@
+"""docs/operations.md: every option, variable, exit code and JSON field of the code is in it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import acphold
+from acphold.cli.command_line import MEANINGS
+from acphold.cli.list import json_line as listed
+from acphold.cli.main import COMMANDS, parser_of
+from acphold.cli.show import json_line as shown
+from acphold.journal import KINDS, Entry, SessionRow
+
+SOURCE = Path(acphold.__file__).parent
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+
+
+def section(heading: str) -> str:
+    """What stands below a heading that holds this, up to the next one."""
+    after = re.split(rf"^#+ .*{re.escape(heading)}.*$", PAGE, maxsplit=1, flags=re.MULTILINE)[1]
+    return re.split(r"^#+ ", after, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_in_its_section(name: str) -> None:
+    heading = next(line for line in PAGE.splitlines() if f"`acphold {name}" in line and "#" in line)
+    page = heading + section(f"`acphold {name}")
+    flags = {flag for action in parser_of(name).actions for flag in action.option_strings}
+    assert {flag for flag in flags - {"-h", "--help"} if flag not in page} == set()
+
+
+def test_no_option_is_in_the_page_that_no_command_has() -> None:
+    flags = {
+        flag
+        for name in COMMANDS
+        for action in parser_of(name).actions
+        for flag in action.option_strings
+    }
+    assert set(re.findall(r"`(--[a-z-]+)", PAGE.split("## JSON")[0])) <= {*flags, "--acp"}
+
+
+def test_every_environment_variable_of_the_code_is_in_the_page() -> None:
+    used = {name for path in SOURCE.rglob("*.py") for name in variables(path)}
+    assert {"ACPHOLD_JOURNAL", "XDG_DATA_HOME", "COLUMNS", "PATH"} <= used
+    named = section("Environment variables")
+    assert {name for name in used if f"`{name}`" not in named} == set()
+
+
+def variables(path: Path) -> Iterator[str]:
+    """Names of environment variables that a module asks for, or makes up."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Constant(value=str(name)) if re.fullmatch("ACPHOLD_[A-Z_]+", name):
+                yield name
+            case ast.Call(
+                func=ast.Attribute(value=place, attr="get"),
+                args=[ast.Constant(value=str(name)), *_],
+            ) if "environ" in ast.dump(place):
+                yield name
+            case ast.Subscript(value=place, slice=ast.Constant(value=str(name))) if (
+                "environ" in ast.dump(place)
+            ):
+                yield name
+            case ast.Compare(left=ast.Constant(value=str(name)), comparators=[place]) if (
+                "environ" in ast.dump(place)
+            ):
+                yield name
+
+
+def test_every_exit_code_is_in_the_page() -> None:
+    rows = section("Exit codes")
+    assert all(f"| {code.value} | {meaning} |" in rows for code, meaning in MEANINGS.items())
+
+
+def test_every_field_of_the_json_output_is_in_the_page() -> None:
+    row = SessionRow("s", "agent", "/", (), None, 0, 0, 0, True, 0)
+    lines = (listed(row), shown(Entry(1, "prompt", 0, b"[]")).decode())
+    fields = {name for line in lines for name in json.loads(line)}
+    assert {
+        name for name in (*fields, *KINDS) if f"`{name}`" not in section("JSON output")
+    } == set()
