@@ -32,3 +32,11 @@ def _tests_in(file: Path) -> set[str]:
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     return {node.name for node in nodes if isinstance(node, functions)}
+
+
+def test_every_meta_key_that_clients_see_is_in_the_page() -> None:
+    rooms = [TESTS.parent / "src" / "acphold" / room for room in ("hub", "server", "library")]
+    sources = [path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py")]
+    keys = {key for source in sources for key in re.findall(r'"(acphold/[a-zA-Z]+)"', source)}
+    assert len(keys) > 4
+    assert {key for key in keys if f"`{key}`" not in PAGE.read_text(encoding="utf-8")} == set()
