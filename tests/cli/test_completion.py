@@ -35,6 +35,7 @@ def test_every_option_of_a_command_is_a_candidate(name: str) -> None:
 
 def test_a_value_is_completed_where_there_are_few_and_else_left_to_the_shell() -> None:
     assert words("wrap", "--log-level", "") == ["debug", "info", "warning", "error"]
+    assert "codex" in words("import", "--agent", "")
     assert words("list", "--cwd", "") == []
     assert words("completion", "") == ["bash", "zsh", "fish"]
     assert words("no-such-command", "") == []

@@ -104,7 +104,8 @@ def _arguments(parser: Parser, last: str, begun: str) -> Iterator[Candidate]:
     """What may follow the word `last` in a command."""
     takes = {flag: action for action in parser.actions for flag in action.option_strings}
     if last in takes and takes[last].nargs is None:
-        yield from map(Candidate, LEVELS if takes[last].metavar == "LEVEL" else ())
+        levels = LEVELS if takes[last].metavar == "LEVEL" else ()
+        yield from map(Candidate, takes[last].choices or levels)
     elif begun.startswith("-"):
         yield from _options(parser)
     else:
