@@ -74,6 +74,40 @@ async def test_an_agent_is_run_as_a_program(file: Path, journal: Path) -> None:
     await hears_itself([sys.executable, str(file)], journal)
 
 
+EXITS = """
+import asyncio, acphold
+
+agent = acphold.Agent("exits", version="1.0")
+
+async def leave() -> None:
+    raise {error}
+
+@agent.prompt
+async def answer(turn: acphold.Turn) -> None:
+    if turn.text == "leave":
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(leave())
+    await turn.say("still here")
+"""
+
+
+@pytest.mark.parametrize("error", ["SystemExit(3)", "KeyboardInterrupt", "GeneratorExit"])
+async def test_a_task_of_the_authors_that_exits_ends_its_turn_and_not_the_process(
+    tmp_path: Path, journal: Path, error: str
+) -> None:
+    file = tmp_path / "exits.py"
+    file.write_text(EXITS.format(error=error))
+    async with editor(acphold("run", str(file)), journal=journal) as client:
+        await client.initialize()
+        session_id = await client.new()
+        params = {"sessionId": session_id, "prompt": [{"type": "text", "text": "leave"}]}
+        refused = await client.refused("session/prompt", params)
+        assert "internal error" in refused.message
+        await client.prompt(session_id, "go on")
+        assert client.text() == "still here"
+        assert await client.leave() == 0
+
+
 @pytest.mark.parametrize("name", ["", ":agent"])
 async def test_an_agent_is_run_by_its_file(file: Path, journal: Path, name: str) -> None:
     await hears_itself(acphold("run", f"{file}{name}"), journal)

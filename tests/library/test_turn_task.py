@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -197,8 +198,24 @@ async def test_an_exception_is_answered_with_an_opaque_id_and_the_session_lives(
         assert (await session.prompt("go on")).text == "alive"
 
 
-@pytest.mark.parametrize("error", [SystemExit(2), KeyError("x"), asyncio.CancelledError("mine")])
-async def test_no_exception_ends_the_process(error: BaseException) -> None:
+class OutcomeError(BaseException):
+    """What some test libraries raise, so that no `except Exception` catches it."""
+
+
+ANY = [
+    SystemExit(2),
+    KeyError("x"),
+    asyncio.CancelledError("mine"),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    OutcomeError(),
+    BaseExceptionGroup("", [OutcomeError()]),
+    BaseExceptionGroup("", [acphold.AcpholdError("told"), KeyboardInterrupt()]),
+]
+
+
+@pytest.mark.parametrize("error", ANY, ids=repr)
+async def test_a_turn_that_ends_with_any_exception_is_answered(error: BaseException) -> None:
     async def work(turn: acphold.Turn) -> None:
         if turn.text == "fail":
             raise error
@@ -208,6 +225,30 @@ async def test_no_exception_ends_the_process(error: BaseException) -> None:
         session = await client.new_session()
         with pytest.raises(acphold.RemoteError, match="internal error"):
             await session.prompt("fail")
+        assert (await session.prompt("go on")).text == "alive"
+
+
+@pytest.mark.parametrize("error", ANY, ids=repr)
+async def test_a_hook_or_method_that_ends_with_any_exception_is_answered(
+    error: BaseException,
+) -> None:
+    agent = agent_that(lambda turn: turn.say("alive"))
+
+    @agent.method("_fail")
+    async def fail(params: object) -> None:
+        raise error
+
+    @agent.on_close
+    async def close(session: acphold.Session) -> None:
+        raise error
+
+    async with connect(agent) as client:
+        session = await client.new_session()
+        with pytest.raises(acphold.RemoteError, match="internal error"):
+            await client.call("_fail", {})
+        assert (await session.prompt("begin")).text == "alive"
+        await session.close()
+        session = await client.load_session(session.id)
         assert (await session.prompt("go on")).text == "alive"
 
 
@@ -271,3 +312,112 @@ def test_a_group_says_what_its_members_say_on_purpose() -> None:
 def test_a_group_with_something_that_went_wrong_says_nothing() -> None:
     assert meant_by(ExceptionGroup("", [acphold.Refusal(), ValueError()])) is None
     assert meant_by(ValueError()) is None
+
+
+class Deaf:
+    """A turn that heeds no cancellation; `goes_on` lets it go on, and `refused` is what it got."""
+
+    def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.refused: list[BaseException] = []
+
+    async def work(self, turn: acphold.Turn) -> None:
+        if turn.text != "deaf":
+            await turn.say(f"{turn.text}.")
+            await asyncio.wait_for(self.ended.wait(), 10)
+            return
+        call = turn.tool("Outlive")
+        await call.start()
+        unseen = turn.tool("Never announced")
+        await turn.say("deaf")
+        while not self.goes_on.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.goes_on.wait()
+        for say in (
+            lambda: turn.say("late"),
+            lambda: turn.think("late"),
+            lambda: turn.plan(["late"]),
+            lambda: call.content("late"),
+            lambda: call.rename("late"),
+            lambda: unseen.announce(),
+            lambda: turn.allowed("late?"),
+        ):
+            try:
+                await say()
+            except (acphold.DeclarationError, asyncio.CancelledError) as exc:
+                self.refused.append(exc)
+        self.ended.set()
+
+
+@pytest.mark.parametrize("reload", [False, True])
+async def test_what_a_turn_says_behind_its_end_is_refused_and_in_no_later_turn(
+    reload: bool,
+) -> None:
+    deaf = Deaf()
+    async with connect(agent_that(deaf.work), cancel_grace=0.1) as client:
+        session = await client.new_session()
+        turn = session.begin("deaf")
+        await session.until_said("deaf")
+        await session.cancel()
+        assert (await turn).stop_reason == "cancelled"
+        if reload:
+            await session.close()
+            session = await client.load_session(session.id)
+        later = session.begin("later")
+        await session.until_said("later.")
+        deaf.goes_on.set()
+        result = await later
+        again = await client.load_session(session.id)
+    assert {type(exc) for exc in deaf.refused} == {acphold.DeclarationError}
+    assert len(deaf.refused) == 7
+    assert (result.text, result.tool_calls) == ("later.", [])
+    assert b'"late"' not in b"".join(again.replayed.raws)
+
+
+async def test_a_task_that_outlives_its_turn_is_refused_and_in_no_later_turn() -> None:
+    refused: list[acphold.DeclarationError] = []
+    goes_on = asyncio.Event()
+
+    async def later(call: acphold.RunningTool) -> None:
+        await goes_on.wait()
+        try:
+            async with call:
+                await call.content("late")
+        except acphold.DeclarationError as exc:
+            refused.append(exc)
+
+    left: list[asyncio.Task[None]] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        if turn.text == "go":
+            left.append(asyncio.create_task(later(turn.tool("Never announced"))))
+        else:
+            goes_on.set()
+            await asyncio.wait(left)
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        await session.prompt("go")
+        assert (await session.prompt("and now")).updates == ()
+    assert len(refused) == 1
+
+
+async def test_what_is_said_in_a_session_that_was_closed_is_refused() -> None:
+    held: list[acphold.Session] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        held.append(turn.session)
+
+    agent = agent_that(work)
+    agent.mode("ask")
+    async with connect(agent) as client:
+        session = await client.new_session()
+        await session.prompt("go")
+        await session.close()
+        session = await client.load_session(session.id)
+        with pytest.raises(acphold.DeclarationError, match="closed"):
+            await held[0].notice("late")
+        with pytest.raises(acphold.DeclarationError, match="closed"):
+            held[0].store["late"] = True
+        assert session.told.of("notice") == []

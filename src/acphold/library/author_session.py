@@ -95,7 +95,10 @@ class OpenSession:
             await self.servers.aclose()
         if self._terminals is not None:
             await self._terminals.aclose()
-        await self.outbox.flush()
+        try:
+            await self.outbox.flush()
+        finally:
+            self.outbox.close()
 
 
 class Session:

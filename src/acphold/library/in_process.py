@@ -13,6 +13,7 @@ from acphold.agents.interface import Answered, Asked
 from acphold.errors import (
     AcpholdError,
     DeclarationError,
+    IncidentError,
     InvalidParamsError,
     MethodNotFoundError,
     UnknownSessionError,
@@ -124,9 +125,6 @@ class InProcessAgent:
 
     async def restart(self) -> None:
         """Give up on turns that do not end; their sessions are resumed when they are needed."""
-        for turn in self._turns.values():
-            turn.give_up()
-        self._turns.clear()
         for opened in tuple(self._sessions.values()):
             await self._leave(opened)
         self.generation += 1
@@ -171,6 +169,8 @@ class InProcessAgent:
                 self._sign_in.lost()
             await self._listener.hear(Answered(call, answer))
 
+        if (deaf := self._turns.get(opened.id)) is not None:
+            deaf.give_up()  # it was answered for: what it still says belongs to no later turn
         self._turns[opened.id] = turn
         turn.start(answered())
 
@@ -305,6 +305,8 @@ class InProcessAgent:
         """Hold it no more, and end what it holds."""
         if self._sessions.get(opened.id) is opened:
             del self._sessions[opened.id]
+            if (turn := self._turns.pop(opened.id, None)) is not None:
+                turn.give_up()
         if self.definition.sessions.get(opened.id) is opened.session:
             del self.definition.sessions[opened.id]
         try:
@@ -348,5 +350,7 @@ async def _logged(work: Awaitable[object]) -> None:
     """Run what nobody waits for: what it raises is in the log."""
     try:
         await guarded(work)
+    except IncidentError:
+        pass  # in the log with its traceback
     except AcpholdError as exc:
         log.warning("%s", exc)

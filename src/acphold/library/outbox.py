@@ -35,7 +35,13 @@ THOUGHT: Voice = "agent_thought_chunk"
 
 
 class Outbox:
-    """The updates of one session, in order; it begins closed, and nothing leaves it before `open`.
+    """The updates of one session, in order.
+
+    | state  | what is said       | until                                       |
+    |--------|--------------------|---------------------------------------------|
+    | held   | is kept            | `open`: the client knows the session        |
+    | open   | leaves             | `close`: the session is open here no longer |
+    | closed | is refused, raises |                                             |
 
     Commits run in a task of their own, so that what was said before a cancellation is delivered,
     whoever is cancelled.
@@ -47,19 +53,25 @@ class Outbox:
         self._updates: list[bytes] = []
         self._runs: list[tuple[str, list[bytes]]] = [(UPDATE, self._updates)]
         self._bytes = 0
-        self._is_open = False
+        self._state: Literal["held", "open", "closed"] = "held"
         self._due: asyncio.Handle | None = None
         self._committing: asyncio.Task[Any] | None = None
         self._failure: AcpholdError | None = None
 
     def open(self) -> None:
         """The client knows the session: what is held back may leave."""
-        self._is_open = True
+        self._state = "open"
         self._wait_for_more()
+
+    def close(self) -> None:
+        """The session is open here no longer: what is said from now on is refused."""
+        self._state = "closed"
 
     def add(self, raw: bytes) -> bool:
         """Say `raw`, an update object; True when it is time to `breathe`."""
         updates = self._updates
+        if self._state == "closed":
+            self._refuse()
         updates.append(raw)
         self._bytes += len(raw)
         if self._due is None:
@@ -77,6 +89,8 @@ class Outbox:
 
     def keep(self, kind: str, raw: bytes) -> None:
         """Journal something that no client is shown, behind what was said before."""
+        if self._state == "closed":
+            self._refuse()
         if self._updates:
             self._updates = []
             self._runs += [(kind, [raw]), (UPDATE, self._updates)]
@@ -102,7 +116,7 @@ class Outbox:
 
     async def finish(self) -> None:
         """`flush` for a caller whom nobody cancels: spares the switch to another task."""
-        if self._committing is None and self._is_open:
+        if self._committing is None and self._state == "open":
             self._stop_waiting()
             if self._holds_any:
                 self._committing = asyncio.current_task()
@@ -114,12 +128,12 @@ class Outbox:
 
     def _wait_for_more(self) -> None:
         """Commit at the end of this step of the event loop, unless somebody does before."""
-        if self._is_open and self._committing is None and self._holds_any:
+        if self._state == "open" and self._committing is None and self._holds_any:
             self._due = asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
         self._stop_waiting()
-        if self._is_open and self._committing is None and self._holds_any:
+        if self._state == "open" and self._committing is None and self._holds_any:
             self._committing = asyncio.create_task(self._commit(), name="commit updates")
 
     def _stop_waiting(self) -> None:
@@ -145,6 +159,9 @@ class Outbox:
         runs, self._updates, self._bytes = self._runs, [], 0
         self._runs = [(UPDATE, self._updates)]
         return [run for run in runs if run[1]]
+
+    def _refuse(self) -> NoReturn:
+        raise DeclarationError(f"session {self._session_id!r} was closed here: nothing enters it")
 
     def _raise(self) -> None:
         if self._failure is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Awaitable
@@ -16,12 +17,18 @@ log = logging.getLogger(__name__)
 
 
 async def guarded(work: Awaitable[T]) -> T:
-    """Run an author's code: what it raises is an incident, unless it is an error of ours."""
+    """Run an author's code: what it raises is an incident, unless it is an error of ours.
+
+    That goes for any exception but a cancellation of the task that waits here.
+    """
     try:
         return await work
     except AcpholdError:
         raise
-    except (Exception, SystemExit) as exc:
+    except BaseException as exc:
+        task = asyncio.current_task()
+        if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
         raise incident(exc) from exc
 
 
