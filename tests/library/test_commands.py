@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 
 import acphold
 from acphold.library.commands import CommandExit
+from acphold.library.tools import LIVE_OUTPUT
 from acphold.schema import ClientCapabilities
-from acphold.testing import Client, connect
+from acphold.testing import Client, Told, connect
 from tests.library.test_turn import agent_that
 
 
@@ -72,23 +74,102 @@ async def test_what_cannot_run_raises_with_the_reason(
         assert (await (await client.new_session()).prompt("go")).text == "told"
 
 
+WAITS = "echo one; until [ -e go ]; do sleep 0.02; done; echo two"
+"""A command that prints, and prints again once there is a file `go`."""
+
+
+async def run_shown(turn: acphold.Turn) -> None:
+    async with (
+        turn.tool("Run", kind="execute") as call,
+        turn.terminal("/bin/sh", "-c", turn.text) as running,
+    ):
+        await call.terminal(running)
+        await running.wait()
+
+
+def shown(told: Told) -> list[str]:
+    """What each tool call shows now, as text."""
+    return [b"".join(call.content).decode() for call in told.tool_calls]
+
+
+async def test_the_output_of_a_command_is_shown_while_it_runs(work: Path) -> None:
+    async with connect(agent_that(run_shown)) as client:
+        session = await client.new_session(work)
+        turn = session.begin(WAITS)
+        told = await session.until(lambda told: "one" in "".join(shown(told)))
+        assert "two" not in shown(told)[0]
+        (work / "go").touch()
+        result = await turn
+        replayed = (await client.load_session(session.id)).replayed
+    assert shown(result) == shown(replayed)
+    assert "```\\none\\ntwo\\n```" in shown(result)[0]
+
+
+async def test_what_was_shown_of_a_command_stays_when_it_is_cancelled(work: Path) -> None:
+    async with connect(agent_that(run_shown)) as client:
+        session = await client.new_session(work)
+        turn = session.begin(WAITS)
+        await session.until(lambda told: "one" in "".join(shown(told)))
+        await session.cancel()
+        result = await turn
+    [call] = result.tool_calls
+    assert (call.status, "one" in shown(result)[0]) == ("failed", True)
+
+
+async def test_a_command_that_prints_a_lot_is_shown_in_few_small_pieces(work: Path) -> None:
+    command = (
+        "i=0; while [ $i -lt 4000 ]; do echo line $i of many that are printed; i=$((i+1)); done"
+    )
+    async with connect(agent_that(run_shown)) as client:
+        result = await (await client.new_session(work)).prompt(command)
+    *live, last = [update for update in result.of("tool_call_update") if update.get("content")]
+    assert len(live) < 40
+    assert all(len(json.dumps(update)) < 2 * LIVE_OUTPUT for update in live)
+    assert "line 3999 of" in json.dumps(last)
+
+
+@pytest.mark.parametrize("by_line", [False, True])
+async def test_the_output_of_a_command_can_be_iterated_over(work: Path, by_line: bool) -> None:
+    async def run(turn: acphold.Turn) -> None:
+        async with turn.terminal(
+            "/bin/sh", "-c", f"printf 'zero\\r\\n'; {WAITS}; printf three"
+        ) as running:
+            async for piece in running.lines() if by_line else running:
+                await turn.say(f"<{piece}>")
+                if "one" in piece:
+                    (work / "go").touch()
+
+    async with connect(agent_that(run)) as client:
+        result = await (await client.new_session(work)).prompt("go")
+    if by_line:
+        assert result.text == "<zero><one><two><three>"
+    else:
+        assert result.text.replace("><", "") == "<zero\r\none\ntwo\nthree>"
+
+
 class Screen:
     """A client's terminals, which run nothing."""
 
-    def __init__(self, *, never_ends: bool = False) -> None:
+    def __init__(self, *, never_ends: bool = False, prints: Sequence[str] = ("seen",)) -> None:
         self.made: list[dict[str, Any]] = []
         self.never_ends = never_ends
+        self.prints = list(prints)
+        self.printed = asyncio.Event()
 
     async def create(self, params: dict[str, Any]) -> dict[str, Any]:
         self.made.append(params)
         return {"terminalId": "t1"}
 
     async def output(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"output": "seen", "truncated": True, "exitStatus": {"exitCode": 0}}
+        output = self.prints.pop(0) if len(self.prints) > 1 else self.prints[0]
+        if len(self.prints) == 1:
+            self.printed.set()
+        return {"output": output, "truncated": True, "exitStatus": {"exitCode": 0}}
 
     async def wait(self, params: dict[str, Any]) -> dict[str, Any]:
         if self.never_ends:
             await asyncio.Event().wait()
+        await self.printed.wait()
         return {"exitCode": None, "signal": "SIGINT"}
 
     async def release(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -122,6 +203,7 @@ async def test_a_client_with_terminals_runs_and_shows_it(work: Path) -> None:
         await turn.say(str(running.in_client))
 
     screen = Screen()
+    screen.printed.set()
     async with screen.facing(agent_that(run)) as client:
         result = await (await client.new_session(work)).prompt("go")
         assert methods(client) == ["create", "wait_for_exit", "output", "release"]
@@ -152,3 +234,27 @@ async def test_what_runs_in_the_client_is_released_when_the_turn_is_cancelled() 
         await session.cancel()
         assert (await turn).stop_reason == "cancelled"
         assert methods(client)[-1] == "release"
+
+
+async def test_a_command_of_the_client_can_be_iterated_over_though_its_beginning_is_dropped() -> (
+    None
+):
+    async def run(turn: acphold.Turn) -> None:
+        async with turn.terminal("make") as running:
+            async for piece in running:
+                await turn.say(f"<{piece}>")
+
+    prints = ["", "one two", "one two", "two three", "all new"]
+    async with Screen(prints=prints).facing(agent_that(run)) as client:
+        result = await (await client.new_session()).prompt("go")
+    assert result.text == "<one two>< three><all new>"
+
+
+async def test_the_output_of_a_command_of_the_client_is_there_behind_its_release() -> None:
+    async def run(turn: acphold.Turn) -> None:
+        async with turn.terminal("make") as running:
+            pass
+        await turn.say((await running.output()).text)
+
+    async with Screen().facing(agent_that(run)) as client:
+        assert (await (await client.new_session()).prompt("go")).text == "seen"

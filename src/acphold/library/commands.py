@@ -50,8 +50,10 @@ OUTPUT_SECONDS = 2.0
 POLL_SECONDS = 0.25
 """How often a client is asked what a command has printed: it does not tell by itself."""
 
-OVERLAP = 1024
-"""Characters by which the next piece is found in an output whose beginning was dropped."""
+OVERLAP = 64
+TRIES = 100
+"""Where an output whose beginning was dropped goes on is found by so many characters, in so many
+places: a program that prints one character for ever must not keep us busy."""
 
 
 class CommandExit(Struct, frozen=True):
@@ -210,10 +212,17 @@ def _exit(status: TerminalExitStatus | None) -> CommandExit | None:
 
 def _behind(seen: str, text: str) -> str:
     """What `text` has behind `seen`; the beginning of both may have been dropped."""
-    if text.startswith(seen):
-        return text[len(seen) :]
-    known = text.rfind(seen[-OVERLAP:])
-    return text if known < 0 else text[known + len(seen[-OVERLAP:]) :]
+    begin, at = text[:OVERLAP], -1
+    for _ in range(TRIES):
+        at = seen.find(begin, at + 1)
+        if at < 0:
+            break
+        if text.startswith(seen[at:]):
+            return text[len(seen) - at :]
+    for length in range(min(len(begin), len(seen)), 0, -1):
+        if seen.endswith(begin[:length]):
+            return text[length:]
+    return text
 
 
 class Command(Struct, frozen=True):
