@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
+import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -78,3 +81,18 @@ def test_every_package_says_what_it_offers() -> None:
     source = Path(acphold.__file__).parent
     packages = {path.parent.name for path in source.glob("*/__init__.py")} - silent
     assert {f"acphold.{name}" for name in packages} <= PUBLIC.keys() | {"acphold.schema"}
+
+
+def documented(found: object) -> Iterator[str]:
+    """The docstrings of a public name and of what it offers."""
+    members = [found, *(vars(found).values() if isinstance(found, type) else ())]
+    for member in members:
+        yield getattr(member, "__doc__", None) or ""
+
+
+def test_every_name_that_a_docstring_names_can_be_imported_from_the_package() -> None:
+    for name in acphold.__all__:
+        for text in documented(getattr(acphold, name)):
+            errors = set(re.findall(r"(?<![.\w])[A-Z]\w+Error\b", text))
+            named = {*re.findall(r"acphold\.(\w+)", text), *errors} - vars(builtins).keys()
+            assert named <= {"testing", *acphold.__all__}, f"{name}: {text}"

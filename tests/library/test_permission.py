@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import acphold
-from acphold.schema import PermissionOption
+from acphold.schema import Diff, PermissionOption
 from acphold.testing import connect
 from tests.library.test_turn import agent_that
 
@@ -88,10 +88,53 @@ async def test_authors_offer_options_of_their_own() -> None:
     ]
 
     async def work(turn: acphold.Turn) -> None:
-        await turn.say(str(bool(await turn.allowed("May I?", options=options))))
+        decision = await turn.allowed("May I?", options=options)
+        await turn.say(f"{bool(decision)} {decision.option_id}")
 
     async with connect(agent_that(work), permission=["sure", "never"]) as client:
         session = await client.new_session()
-        assert (await session.prompt("go")).text == "True"
-        assert (await session.prompt("go")).text == "False"
+        assert (await session.prompt("go")).text == "True sure"
+        assert (await session.prompt("go")).text == "False never"
         assert [option.option_id for option in client.permissions[0].options] == ["sure", "never"]
+
+
+async def test_the_option_that_was_chosen_for_always_is_told_without_asking_again() -> None:
+    options = [
+        PermissionOption(option_id="folder", name="In this folder", kind="allow_always"),
+        PermissionOption(option_id="anywhere", name="Anywhere", kind="allow_always"),
+    ]
+
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say(f"{await turn.allowed('Write?', options=options)}")
+
+    async with connect(agent_that(work), permission=["folder"]) as client:
+        session = await client.new_session()
+        await session.prompt("go")
+        await client.restart()
+        session = await client.load_session(session.id)
+        result = await session.prompt("go")
+        assert result.text == "Decision(allowed=True, option_id='folder')"
+        assert len(client.permissions) == 1
+
+
+async def test_a_permission_request_shows_the_whole_command_arguments_and_diff() -> None:
+    command = "echo " + "long " * 1000
+    old, new = "old\n" * 5000, "new\n" * 5000
+
+    async def work(turn: acphold.Turn) -> None:
+        run = turn.tool(command, kind="execute", input={"command": command})
+        await turn.allowed("Run it?", tool=run)
+        edit = turn.tool("Edit", kind="edit", locations=["a.txt"])
+        await edit.diff("a.txt", new, old)
+        await turn.allowed("Edit it?", tool=edit)
+        await turn.allowed(command)
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        await session.prompt("go")
+        run, edit, asked = [permission.tool_call for permission in client.permissions]
+    assert (run.title, run.raw_input) == (command, {"command": command})
+    [diff] = edit.content or ()
+    assert isinstance(diff, Diff)
+    assert (diff.new_text, diff.old_text) == (new, old)
+    assert asked.title == command

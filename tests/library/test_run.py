@@ -141,20 +141,33 @@ async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Pa
         (("missing.py",), 5, "missing.py cannot be imported"),
         (("missing_module",), 5, "No module named 'missing_module'"),
         (("my_agent.py:other",), 5, "my_agent.py has nothing called 'other'"),
-        (("my_agent.py:echo",), 5, "has a function called 'echo': a acphold.Agent is wanted"),
-        (("broken.py",), 5, "ZeroDivisionError"),
+        (("my_agent.py:echo",), 5, "has a function called 'echo': an acphold.Agent is wanted"),
+        (("broken.py",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
+        (("broken",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
+        (("torn.py",), 5, "torn.py, line 3: SyntaxError: "),
+        (("lacking.py",), 5, "lacking.py, line 2: ModuleNotFoundError: No module named 'xyz'"),
+        (("behind.py",), 5, "behind.py, line 1 (lacking.py, line 2): ModuleNotFoundError: "),
+        (("leaves.py",), 5, "leaves.py, line 1: SystemExit: 4"),
         (("silent.py",), 5, "answers no prompts"),
     ],
 )
 def test_what_cannot_be_run_is_told(
     file: Path, arguments: tuple[str, ...], code: int, why: str
 ) -> None:
-    (file.parent / "broken.py").write_text("1 / 0\n")
+    for name, code_in_it in {
+        "broken": "x = 0\n1 / x\n",
+        "torn": "\n\ndef (:\n",
+        "lacking": "import os\nimport xyz\n",
+        "behind": "import lacking\n",
+        "leaves": "raise SystemExit(4)\n",
+    }.items():
+        (file.parent / f"{name}.py").write_text(code_in_it)
     (file.parent / "silent.py").write_text(
         'import acphold\nagent = acphold.Agent("silent", version="1")\n'
     )
     exit_code, stderr = failed(*arguments, cwd=file.parent)
     assert (exit_code, why in stderr) == (code, True), stderr
+    assert "Traceback" not in stderr
 
 
 def test_the_help_names_every_option(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from datetime import datetime
+from decimal import Decimal
+from pathlib import PurePath
 from typing import Any
 
 import pytest
@@ -78,13 +81,53 @@ def test_a_value_that_was_read_is_a_copy() -> None:
     assert store["list"] == [1]
 
 
-def test_what_is_no_json_is_refused_at_the_line_that_sets_it() -> None:
+CYCLE: list[object] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (object(), "a object"),
+        (b"bytes", "a bytes"),
+        ({1, 2}, "a set"),
+        (datetime(2026, 1, 1), "a datetime"),
+        (Decimal(1), "a Decimal"),
+        (PurePath("a"), "a Pure"),
+        ({"a": [1, b"b"]}, r"a bytes, which is at \['a'\]\[1\]"),
+        (float("nan"), "nan"),
+        ([float("inf")], r"inf, which is at \[0\]"),
+        ({1: "a"}, "the key 1: keys are strings"),
+        ("half \ud83d", "this value"),
+        (CYCLE, "this value"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_at_the_line_that_sets_it(value: object, why: str) -> None:
+    journal = Journal()
+    store = Store(journal)
+    with pytest.raises(TypeError, match=f"JSON cannot hold {why}"):
+        store["key"] = value
+    with pytest.raises(TypeError, match=f"JSON cannot hold {why}"):
+        store.append("key", value)
+    assert (len(store), journal.kept) == (0, [])
+
+
+@pytest.mark.parametrize("key", [5, None, "half \ud83d"])
+def test_a_key_that_could_not_be_restored_is_refused(key: Any) -> None:
+    journal = Journal()
+    store = Store(journal)
+    with pytest.raises(TypeError, match="the store"):
+        store[key] = 1
+    with pytest.raises(TypeError, match="the store"):
+        store.append(key, 1)
+    assert (len(store), journal.kept) == (0, [])
+
+
+@pytest.mark.parametrize("value", [None, True, 2**70, 0.5, "é", [1, ["a"]], {"a": {"b": None}}])
+def test_what_json_can_hold_comes_back_as_it_was(value: object) -> None:
     store = Store(Journal())
-    with pytest.raises(TypeError):
-        store["key"] = object()
-    with pytest.raises(TypeError):
-        store.append("key", object())
-    assert len(store) == 0
+    store["key"] = value
+    assert store["key"] == value
 
 
 def test_nothing_can_be_appended_to_what_is_no_list() -> None:

@@ -94,7 +94,7 @@ async def test_other_content_blocks_can_be_said() -> None:
 async def test_plan_usage_and_title_are_shown() -> None:
     async def work(turn: acphold.Turn) -> None:
         done = acphold.PlanEntry(content="first", priority="high", status="completed")
-        await turn.plan([done, "second"])
+        await turn.plan([done, "second", acphold.PlanEntry("third")])
         await turn.usage(10, 100, 0.5)
         await turn.title("A name")
 
@@ -104,6 +104,7 @@ async def test_plan_usage_and_title_are_shown() -> None:
     assert result.of("plan")[0]["entries"] == [
         {"content": "first", "priority": "high", "status": "completed"},
         {"content": "second", "priority": "medium", "status": "pending"},
+        {"content": "third", "priority": "medium", "status": "pending"},
     ]
     assert result.of("usage_update")[0]["cost"] == {"amount": 0.5, "currency": "USD"}
     assert [update["title"] for update in result.of("session_info_update")] == ["A name"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -252,7 +253,9 @@ async def test_a_hook_or_method_that_ends_with_any_exception_is_answered(
         assert (await session.prompt("go on")).text == "alive"
 
 
-async def test_an_error_that_is_raised_on_purpose_carries_its_message() -> None:
+async def test_an_error_that_is_raised_on_purpose_carries_its_message_and_logs_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def work(turn: acphold.Turn) -> None:
         raise acphold.AcpholdError("the quota of this month is used up")
 
@@ -260,6 +263,12 @@ async def test_an_error_that_is_raised_on_purpose_carries_its_message() -> None:
         session = await client.new_session()
         with pytest.raises(acphold.RemoteError, match="the quota of this month is used up"):
             await session.prompt("go")
+    [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert re.fullmatch(
+        rf"a turn failed: the quota of this month is used up \({__file__}:\d+\)",
+        record.getMessage(),
+    )
+    assert record.exc_info is None
 
 
 async def test_a_turn_that_does_not_heed_its_cancellation_is_answered_for() -> None:

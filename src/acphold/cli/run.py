@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import os
 import sys
-from importlib import import_module
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_mcp_timeout, add_serving
@@ -59,10 +60,9 @@ def run(
     try:
         agent = load_agent(target)
     except AcpholdError as exc:
-        # A traceback says where the agent's own code failed; of a name that leads nowhere it
-        # would only show ours.
-        theirs = None if isinstance(exc.__cause__, ImportError | OSError) else exc.__cause__
-        logging.getLogger("acphold").error("%s", exc, exc_info=theirs)
+        log = logging.getLogger("acphold")
+        log.error("%s", exc)
+        log.debug("it was raised here", exc_info=exc.__cause__)
         return Exit.AGENT
     run_on(
         agent,
@@ -82,16 +82,16 @@ def load_agent(target: str) -> Agent:
     """
     from acphold.library.agent import Agent, definition_of, imported_only
 
-    place, _, name = target.rpartition(":") if ":" in target else (target, "", "agent")
+    source, _, name = target.rpartition(":") if ":" in target else (target, "", "agent")
     try:
         with imported_only():
-            module = _from_file(place) if place.endswith(".py") else _by_name(place)
+            module = _from_file(source) if source.endswith(".py") else _by_name(source)
     except (Exception, SystemExit) as exc:
-        raise DeclarationError(f"{place} cannot be imported: {exc!r}") from exc
+        raise DeclarationError(f"{source} cannot be imported: {_failure(exc)}") from exc
     found = getattr(module, name, None)
     if not isinstance(found, Agent):
         is_not = "has nothing" if found is None else f"has a {type(found).__name__}"
-        raise DeclarationError(f"{place} {is_not} called {name!r}: a acphold.Agent is wanted")
+        raise DeclarationError(f"{source} {is_not} called {name!r}: an acphold.Agent is wanted")
     definition_of(found)  # one without a prompt handler is refused before it is asked
     return found
 
@@ -112,4 +112,29 @@ def _from_file(path: str) -> ModuleType:
 
 def _by_name(name: str) -> ModuleType:
     sys.path.insert(0, os.getcwd())  # as for `python -m name`
-    return import_module(name)
+    return importlib.import_module(name)
+
+
+def _failure(error: BaseException) -> str:
+    """An exception in words, behind the line of the agent's file and the line it came from."""
+    ours = os.path.dirname(os.path.dirname(__file__))
+    theirs = os.path.dirname(importlib.__file__)
+    lines = [
+        (frame.f_code.co_filename, number)
+        for frame, number in walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith((ours, theirs, "<frozen "))
+    ]
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        lines.append((error.filename, error.lineno))
+        error = SyntaxError(error.msg)
+    said = f"{type(error).__name__}: {error}"
+    if not lines:
+        return said
+    in_file = [line for line in lines if line[0] == lines[0][0]][-1]
+    from_where = "" if in_file == lines[-1] else f" ({_line(*lines[-1])})"
+    return f"{_line(*in_file)}{from_where}: {said}"
+
+
+def _line(file: str, line: int) -> str:
+    path = os.path.relpath(file)
+    return f"{file if path.startswith('..') else path}, line {line}"

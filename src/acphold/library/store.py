@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, MutableMapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,12 +41,45 @@ class _Kept(Struct, omit_defaults=True):
 _decode = msgspec.json.Decoder(_Kept).decode
 
 
+def encoded(value: Any) -> bytes:
+    """`value` as JSON; TypeError for what JSON cannot hold.
+
+    That is what would come back as something else: bytes, dates, sets, objects; keys that are no
+    strings; NaN and infinities; half a surrogate pair. A tuple comes back as a list.
+    """
+    try:
+        _check(value, "")
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, RecursionError) as exc:
+        raise TypeError(f"JSON cannot hold this value: {exc}") from None
+
+
+def _check(value: Any, where: str) -> None:
+    match value:
+        case None | bool() | int() | str():
+            return
+        case float() if isfinite(value):
+            return
+        case list() | tuple():
+            for index, item in enumerate(value):
+                _check(item, f"{where}[{index}]")
+        case dict():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise TypeError(f"JSON cannot hold the key {key!r}: keys are strings")
+                _check(item, f"{where}[{key!r}]")
+        case _:
+            found = value if isinstance(value, float) else f"a {type(value).__name__}"
+            raise TypeError(f"JSON cannot hold {found}{where and ', which is at '}{where}")
+
+
 class Store(MutableMapping[str, Any]):
     """JSON values that live as long as the session: `session.store["key"] = value`.
 
     A value is written when it is set and read anew each time it is asked for: changing a list
     that was read changes nothing, setting it does. For lists that grow there is `append`.
-    TypeError for what is no JSON, at the line that set it.
+    TypeError, at the line that set it, for what JSON cannot hold: it would come back as something
+    else.
     """
 
     def __init__(self, outbox: Outbox) -> None:
@@ -59,9 +93,9 @@ class Store(MutableMapping[str, Any]):
         return msgspec.json.decode(value)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        raw = msgspec.json.encode(value)
-        self._values[key] = raw
+        raw = encoded(value)
         self._keep(_Kept(key, value=Raw(raw)))
+        self._values[key] = raw
 
     def __delitem__(self, key: str) -> None:
         del self._values[key]
@@ -79,9 +113,10 @@ class Store(MutableMapping[str, Any]):
         Only the item is written, however long the list is. DeclarationError when something else
         than a list is there.
         """
-        raw = msgspec.json.encode(item)
-        self._grow(key, raw)
+        raw, items = encoded(item), self._list(key)
         self._keep(_Kept(key, item=Raw(raw)))
+        items.append(raw)
+        self._values[key] = items
 
     async def save(self) -> None:
         """Wait until everything that was set is in the journal; raises JournalError.
@@ -97,21 +132,28 @@ class Store(MutableMapping[str, Any]):
         if value := bytes(entry.value):
             self._values[entry.key] = value
         elif item := bytes(entry.item):
-            self._grow(entry.key, item)
+            items = self._values[entry.key] = self._list(entry.key)
+            items.append(item)
         else:
             self._values.pop(entry.key, None)
 
-    def _grow(self, key: str, item: bytes) -> None:
-        value = self._values.setdefault(key, [])
-        if isinstance(value, bytes):
-            if not value.startswith(b"["):
-                raise DeclarationError(f"the store has no list under {key!r} to append to")
-            value = [bytes(known) for known in msgspec.json.decode(value, type=list[Raw])]
-            self._values[key] = value
-        value.append(item)
+    def _list(self, key: str) -> list[bytes]:
+        """The items under `key`; none if it is missing."""
+        value = self._values.get(key, [])
+        if isinstance(value, list):
+            return value
+        if not value.startswith(b"["):
+            raise DeclarationError(f"the store has no list under {key!r} to append to")
+        return [bytes(known) for known in msgspec.json.decode(value, type=list[Raw])]
 
     def _keep(self, entry: _Kept) -> None:
-        self._outbox.keep(STORE, msgspec.json.encode(entry))
+        if not isinstance(entry.key, str):
+            raise TypeError(f"keys of the store are strings, not {entry.key!r}")
+        try:
+            raw = msgspec.json.encode(entry)
+        except UnicodeEncodeError as exc:
+            raise TypeError(f"the store cannot keep the key {entry.key!r}: {exc}") from None
+        self._outbox.keep(STORE, raw)
 
 
 class History:

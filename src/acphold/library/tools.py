@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from acphold.errors import AcpholdError, DeclarationError
 from acphold.library.commands import OUTPUT_SECONDS, CommandExit
+from acphold.library.store import encoded
 from acphold.schema import (
     Content,
     Diff,
@@ -306,7 +306,7 @@ def permission_view(tool: RunningTool) -> ToolCallPatch:
 
 def _json(value: Any) -> Raw | UnsetType:
     """`value` as JSON; TypeError, at the author's line, for what is none."""
-    return UNSET if value is UNSET else Raw(msgspec.json.encode(value))
+    return UNSET if value is UNSET else Raw(encoded(value))
 
 
 def _text(text: str) -> Content:

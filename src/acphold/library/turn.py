@@ -246,7 +246,7 @@ class Turn:
                 await asked.fail("not allowed")
         elif tool is not None and not decision:
             await tool.fail("not allowed")
-        return decision or Decision(False)
+        return Decision(False) if decision is None else decision
 
     async def ask(
         self, message: str, fields: Mapping[str, Any], *, tool: RunningTool | None = None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -85,3 +87,82 @@ def test_a_decorated_function_stays_what_it_was(agent: acphold.Agent) -> None:
     assert agent.prompt(nothing) is nothing
     assert agent.on_new(nothing) is nothing
     assert agent.method("_x")(nothing) is nothing
+
+
+TYPED = """
+import acphold
+
+agent = acphold.Agent("typed", version="1")
+
+@agent.prompt
+async def answer(turn: acphold.Turn) -> {returned}:
+    raise NotImplementedError
+
+@agent.command("do", "Do it")
+async def do(turn: acphold.Turn, words: str) -> {returned}:
+    reveal_type(turn.session)
+    raise NotImplementedError
+
+@agent.on_new
+async def begin(session: acphold.Session) -> None:
+    reveal_type(session)
+"""
+
+
+RETURNED = ["int", "None", "acphold.StopReason", "acphold.StopReason | None"]
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+    """What mypy says of agents whose coroutines return one of RETURNED, and of which."""
+    folder = tmp_path_factory.mktemp("typed")
+    for index, returned in enumerate(RETURNED):
+        (folder / f"agent_{index}.py").write_text(TYPED.format(returned=returned))
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "."],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = [line for line in done.stdout.splitlines() if line.startswith("agent_")]
+    return [(RETURNED[int(line[len("agent_")])], line.partition(": ")[2]) for line in found]
+
+
+def test_a_wrong_return_type_is_explained_by_the_type_checker_as_a_stop_reason(
+    typed: list[tuple[str, str]],
+) -> None:
+    errors = [(returned, said) for returned, said in typed if said.startswith("error")]
+    assert [returned for returned, _ in errors] == ["int", "int"]
+    assert all('"StopReasonOrNone"' in said and '"int"' in said for _, said in errors)
+
+
+def test_hovering_shows_the_name_that_authors_import(typed: list[tuple[str, str]]) -> None:
+    revealed = [said for _, said in typed if said.startswith("note")]
+    assert len(revealed) == 2 * len(RETURNED)
+    assert all('.Session"' in said for said in revealed)
+
+
+SEEN = {
+    acphold.Agent: """
+        auth command method mode name notification on_close on_load on_logout on_new option prompt
+        run serve session signed_in
+    """,
+    acphold.Session: """
+        call client_capabilities client_info forget_permissions history mode notice options roots
+        set_mode set_option tell
+    """,
+    acphold.Turn: """
+        allowed ask files history mcp notice plan say terminal text think title tool usage visit
+    """,
+    acphold.RunningTool: """
+        announce complete content diff fail location output over progress rename start terminal
+    """,
+    acphold.RunningCommand: "in_client kill lines output release wait",
+    acphold.SessionFiles: "folder read write",
+}
+
+
+@pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.__name__)
+def test_authors_see_what_they_may_call_and_nothing_else(seen: type) -> None:
+    assert [name for name in dir(seen) if not name.startswith("_")] == sorted(SEEN[seen].split())
