@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from acphold.agents.interface import Updates
 from acphold.errors import AcpholdError, DeclarationError
+from acphold.rpc.incidents import incident
 from acphold.schema import encode
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ class Outbox:
                     await self._listener.hear(Updates(self._session_id, kind, raws))
         except AcpholdError as exc:
             self._failure = exc
+        except Exception as exc:  # nobody awaits this task: who says something next is told
+            self._failure = incident(exc)
         finally:
             self._committing = None
 
