@@ -56,6 +56,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         (["--max-message", "64MB"], ["--max-message", "'64MB'", "64M"]),
         (["--max-message", "12"], ["--max-message", "1k at least"]),
         (["--max-message", ""], ["--max-message", "bytes"]),
+        (["--name", " "], ["--name", "a name is required"]),
         (["--log-level", "loud"], ["--log-level", "'loud'", "warning"]),
         (["--no-such"], ["--no-such", "--help"]),
         (["--journal"], ["--journal", "--help"]),
@@ -114,6 +115,21 @@ async def test_the_journal_option_goes_over_the_environment(journal: Path, tmp_p
     assert "journal.db" not in os.listdir(tmp_path)
     assert stat.S_IMODE(other.stat().st_mode) == 0o600
     assert stat.S_IMODE(other.parent.stat().st_mode) == 0o700
+
+
+async def test_the_name_option_is_what_the_sessions_are_kept_under(journal: Path) -> None:
+    ids = []
+    for name in ("mine", "mine", "other"):
+        command = wrap_command(scripted_agent(), "--name", name)
+        async with editor(command, journal=journal) as client:
+            await client.initialize()
+            ids.append(await client.new())
+            await client.prompt(ids[-1], {"say": "hi"})
+            listed = [session["sessionId"] for session in await client.sessions()]
+            assert await client.leave() == 0
+    assert listed == [ids[2]]
+    done = run("list", "--json", "--agent", "mine", ACPHOLD_JOURNAL=str(journal))
+    assert {json.loads(line)["sessionId"] for line in done.stdout.splitlines()} == {*ids[:2]}
 
 
 async def test_the_log_file_gets_our_log_and_the_agents_stderr(

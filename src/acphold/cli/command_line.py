@@ -225,5 +225,12 @@ def above_zero(text: str) -> int:
     return int(text)
 
 
+def a_name(text: str) -> str:
+    """The type of an option that takes a name: `list` shows it, and `--agent` asks for it."""
+    if not text.strip():
+        raise _refused(text, "a name is required")
+    return text.strip()
+
+
 def _refused(text: str, why: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"{text!r}: {why}")

@@ -8,7 +8,14 @@ import sys
 from msgspec import Struct, convert
 
 from acphold.agents.wrapped import ProcessAgent
-from acphold.cli.command_line import Exit, Parser, UsageError, add_serving, add_start_timeout
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_name,
+    add_serving,
+    add_start_timeout,
+)
 from acphold.cli.log import start_log
 from acphold.cli.terminal_text import visible
 from acphold.journal import default_location
@@ -21,6 +28,7 @@ class WrapSettings(Struct, frozen=True):
     """The options of one `wrap`; times in seconds, sizes in bytes."""
 
     program: tuple[str, ...]
+    name: str | None
     journal: str | None
     start_timeout: float
     cancel_grace: float
@@ -32,6 +40,12 @@ class WrapSettings(Struct, frozen=True):
 def parser() -> Parser:
     """The arguments of `wrap`."""
     made = Parser(_without_program, "wrap", "[OPTIONS] -- CMD...", runs_program=True)
+    made.add_argument(
+        "--name",
+        metavar="NAME",
+        type=a_name,
+        help="keep the agent's sessions under this name, whatever it calls itself",
+    )
     add_start_timeout(made)
     add_serving(made)
     return made
@@ -89,6 +103,7 @@ async def _serve(
         lambda listener, _: ProcessAgent(
             settings.program,
             listener,
+            name=settings.name,
             launched=launched,
             start_timeout=settings.start_timeout,
             limit=settings.max_message,
