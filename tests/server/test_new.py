@@ -224,15 +224,19 @@ async def test_an_update_before_the_answer_to_new_is_not_taken_for_a_session_of_
 async def test_updates_around_the_agents_answer_to_new_follow_ours(
     journal: Path, when: str
 ) -> None:
-    update = {
-        "jsonrpc": "2.0",
-        "method": "session/update",
-        "params": {
-            "sessionId": "0",
-            "update": {"sessionUpdate": "available_commands_update", "availableCommands": []},
-        },
-    }
-    agent: dict[str, Any] = {"ids": "counter", when: {"session/new": [json.dumps(update)] * 2}}
+    update = {"sessionUpdate": "available_commands_update", "availableCommands": []}
+    info = {"sessionUpdate": "session_info_update", "title": "Early"}
+    lines = [
+        json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "method": "session/update",
+                "params": {"sessionId": "0", "update": u},
+            }
+        )
+        for u in (update, info)
+    ]
+    agent: dict[str, Any] = {"ids": "counter", when: {"session/new": lines}}
     async with wrapped(journal, **agent) as client:
         assert await client.new() == "0"
         answer = client.place_of_answer(client.last_id)

@@ -13,6 +13,8 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 
+from msgspec import UNSET
+
 from acphold.agents import Agent
 from acphold.errors import (
     AUTH_REQUIRED,
@@ -27,7 +29,7 @@ from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.session import now
 from acphold.hub.session_list import SessionList, check_folder
-from acphold.journal import Journal, Lease, NewSession
+from acphold.journal import Journal, Lease, NewSession, RowChange
 from acphold.schema import LOAD_SESSION, RESUME_SESSION
 
 log = logging.getLogger(__name__)
@@ -140,21 +142,21 @@ class Adoption:
         exchange = side.exchange(method, side.setup.params, ADOPT_SECONDS)
         async with exchange as answer:
             side.opened(answer)
-            await session.publish("settings", [settings_in(answer)])
-            await self._describe(conversation)
+            change = await self._description(conversation)
+            await session.publish("settings", [settings_in(answer)], change=change)
             await session.link(self._agent.key, session.id)
         session.rest()
 
-    async def _describe(self, conversation: Conversation) -> None:
+    async def _description(self, conversation: Conversation) -> RowChange:
+        """What the list shows of it: what the agent's list says, else what is in the replay."""
         session = conversation.session
         listed = self._list.agents_own(session.id)
-        title = None if listed is None else listed.info.title
+        title = session.standing.title or (listed.info.title if listed is not None else None)
         if title is None:
             title = first_words(await session.state(through=session.last_seq))
-        if title is not None and session.standing.title is None:
-            await self._journal.set_title(session.id, title)
         session.untitled = False
-        await session.prompted(None if listed is None else listed.updated_at)
+        at = None if listed is None else listed.updated_at
+        return RowChange(title=title or UNSET, updated_at=at or now(), prompted=True)
 
     async def _undo(self, conversation: Conversation, lease: Lease) -> None:
         conversation.lose(LeaseLostError(conversation.id, deleted=True))

@@ -128,3 +128,14 @@ def iso_time(at: int | None = None) -> str:
     """A time in ISO 8601, UTC; `at` in ms since the epoch, None is now."""
     when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at / 1000, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def milliseconds(updated_at: str | None) -> int:
+    """An ISO 8601 time as the journal counts; 0, the end of the list, when there is none.
+
+    A time before 1970 is none: Go writes an unset one as that of the year 1.
+    """
+    try:
+        return max(0, int(datetime.fromisoformat(updated_at or "").timestamp() * 1000))
+    except (ValueError, OverflowError):
+        return 0

@@ -35,10 +35,11 @@ from acphold.hub.handover import is_context
 from acphold.hub.questions import CANCELLED, Audience, Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
-from acphold.hub.session import Session
+from acphold.hub.session import CHUNK_STARTS, Session
 from acphold.hub.turns import Stage, Turn, Turns
 from acphold.journal import Journal
 from acphold.journal.raw_update import update_kind
+from acphold.journal.standing import fold_update
 from acphold.rpc.peer import Answer
 from acphold.schema import (
     CREATE_ELICITATION,
@@ -51,6 +52,16 @@ from acphold.schema import (
 from acphold.schema.splice import array, items, members
 
 log = logging.getLogger(__name__)
+
+SNAPSHOTS = frozenset(
+    {
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "usage_update",
+    }
+)
+"""Updates that say the whole of something: one that says it again is not journalled again."""
 
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """What any person attached may answer; everything else is for the client that prompted."""
@@ -90,17 +101,32 @@ class Conversation:
         raws = self.side.counting(updates)
         if not raws:
             return
-        before = self.session.standing
         try:
-            if any(b'"user_message_chunk"' in raw for raw in raws):
-                await self._publish_user_messages(updates.kind, raws)
+            if updates.kind == "update" and all(raw.startswith(CHUNK_STARTS) for raw in raws):
+                await self.session.publish("update", raws)  # nearly always, and in one piece
             else:
-                await self.session.publish(updates.kind, raws)
-            if self.session.standing is not before:
-                await self._publish_if_any(in_step(before, self.session.standing))
+                await self._hear_others(updates.kind, raws)
         except JournalError as exc:
             log.error("session %s: %s", self.id, exc)
             await self.turns.fail(exc)
+
+    async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
+        before = self.session.standing
+        if kind == "update":
+            raws = [raw for raw in raws if not self._is_old(raw)]
+        if any(b'"user_message_chunk"' in raw for raw in raws):
+            await self._publish_user_messages(kind, raws)
+        elif raws:
+            await self.session.publish(kind, raws)
+        if self.session.standing is not before:
+            await self._publish_if_any(in_step(before, self.session.standing))
+
+    def _is_old(self, raw: bytes) -> bool:
+        """Whether an update says what everybody knows: some agents send all of it at every load."""
+        standing, kind = self.session.standing, update_kind(raw)
+        if kind not in SNAPSHOTS or b'"_meta"' in raw:
+            return False
+        return fold_update(standing, kind, raw) == standing
 
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
         """Some agents send the prompt back: journalled as an echo, for the prompt is there."""

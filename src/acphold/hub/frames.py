@@ -34,6 +34,8 @@ class Frames:
     def live(self, segment: Segment) -> bytes:
         """The lines for a segment as it was committed; b"" when it shows nothing."""
         raw = segment.raw
+        if segment.kind == "params":
+            return self.replayed(Replayed(line, whole_params=True) for line in raw.split(b"\n"))
         if segment.kind not in ("update", "echo"):
             return self.replayed(replay([segment]))
         if raw.startswith(NOTICE_START) and not self._notices:

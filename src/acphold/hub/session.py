@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from time import time
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
 from acphold.hub.agent_session import update_in
+from acphold.hub.annotations import milliseconds
 from acphold.hub.attachment import DUE, Attachment, Client
 from acphold.journal import Journal, Lease, RowChange, Segment, SessionRow, SessionState
 from acphold.journal.raw_update import update_kind
@@ -30,7 +32,9 @@ CLOSE_SETTLE = 1.0
 """Seconds for the same when the session is closed."""
 
 TOUCH_MS = 1000
-"""How long a session may stay where it is in the list after a prompt: see `prompted`."""
+"""How long a session may stay where it is in the list after a prompt: see `prompt_change`."""
+
+NO_CHANGE = RowChange()
 
 CHUNKS = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
 CHUNK_STARTS = (
@@ -81,56 +85,71 @@ class Session:
         raws: Sequence[bytes],
         author: Attachment | None = None,
         then: Callable[[], None] | None = None,
+        change: RowChange = NO_CHANGE,
     ) -> Segment:
         """Commit, fold, deliver; in this order, so that nobody sees what a crash could unsay.
 
         The client of `author` wrote these entries and is not told of them; `then` is done when it
-        has been sent all up to here. Raises JournalError, and then nothing was delivered.
+        has been sent all up to here. `change` is what the list shows from now on, committed with
+        them. Raises JournalError, and then nothing was delivered.
         """
         async with self._writing:
             author = author and self._current(author)
+            standing = self._folded(kind, raws)
+            row = self._with_news(change, standing)
             try:
-                segment = await self._journal.append(self._lease, kind, raws)
+                segment = await self._journal.append(self._lease, kind, raws, row)
             except LeaseLostError as exc:
                 self._lose(exc)
                 raise
+            self.standing = standing
             self.last_seq = segment.last_seq
             if author is not None:
                 author.own.add(segment.last_seq)
-            await self._fold(kind, raws)
             for attachment in tuple(self.attachments):
                 attachment.deliver(segment)
             if author is not None and then is not None:
                 author.when_reached(segment.last_seq, then)
             return segment
 
-    async def _fold(self, kind: str, raws: Sequence[bytes]) -> None:
-        title = self.standing.title
+    def _folded(self, kind: str, raws: Sequence[bytes]) -> Standing:
+        standing = self.standing
         if kind in ("update", "params"):
             for raw in raws if kind == "update" else map(update_in, raws):
                 if raw.startswith(CHUNK_STARTS):
                     continue
                 if (update := update_kind(raw)) not in CHUNKS:
-                    self.standing = fold_update(self.standing, update, raw)
+                    standing = fold_update(standing, update, raw)
         elif kind == "settings":
             for raw in raws:
-                self.standing = fold_settings(self.standing, raw)
-        if self.standing.title != title:
+                standing = fold_settings(standing, raw)
+        return standing
+
+    def _with_news(self, change: RowChange, standing: Standing) -> RowChange | None:
+        """The change, with what the entries themselves change in the list; None for nothing."""
+        before = self.standing
+        if standing is before:
+            return None if change is NO_CHANGE else change
+        if standing.title != before.title:
             self.untitled = False
-            await self._journal.touch(self._lease, RowChange(title=self.standing.title))
+            change = replace(change, title=standing.title)
+        at = milliseconds(standing.updated_at)
+        if standing.updated_at != before.updated_at and at:
+            change = replace(change, updated_at=at)
+        return None if change == NO_CHANGE else change
 
-    async def prompted(self, at: int | None = None, title: str | None = None) -> None:
-        """A prompt came: the session is worth listing, and first in the list.
+    def prompt_change(self, title: str | None) -> RowChange:
+        """What a prompt changes in the list: the session is worth listing, and first in it.
 
-        `at` is when, in ms since the epoch, None for now. Not written at every prompt: within a
-        second of the last one `rest` does it. `title` stands in the list until a turn is over.
+        Not written at every prompt: within a second of the last one `rest` does it. `title` stands
+        in the list until a turn is over.
         """
-        self._active = now() if at is None else at
-        if self._touched + TOUCH_MS < self._active:
-            self._touched = self._active
-            shown = UNSET if title is None or not self.untitled else title
-            change = RowChange(title=shown, updated_at=self._active, prompted=True)
-            await self._journal.touch(self._lease, change)
+        self._active = now()
+        if self._active <= self._touched + TOUCH_MS:
+            return NO_CHANGE
+        self._touched = self._active
+        shown = UNSET if title is None or not self.untitled else title
+        return RowChange(title=shown, updated_at=self._active, prompted=True)
 
     def turn_over(self) -> None:
         """The last turn of the queue has ended."""

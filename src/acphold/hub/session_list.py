@@ -10,14 +10,13 @@ import asyncio
 import logging
 import os
 from contextlib import suppress
-from datetime import datetime
 
 import msgspec
 from msgspec import Raw, Struct
 
 from acphold.agents import Agent, ask
 from acphold.errors import AcpholdError, InvalidParamsError
-from acphold.hub.annotations import iso_time
+from acphold.hub.annotations import iso_time, milliseconds
 from acphold.journal import Journal, ListFilter, ListKey, SessionRow
 from acphold.journal import cursor as cursors
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
@@ -161,17 +160,6 @@ def _line(row: SessionRow) -> Line:
         meta={"acphold/messageCount": row.message_count},
     )
     return Line(row.key, info, encode(info))
-
-
-def milliseconds(updated_at: str | None) -> int:
-    """An ISO 8601 time as the journal counts; 0, the end of the list, when there is none.
-
-    A time before 1970 is none: Go writes an unset one as that of the year 1.
-    """
-    try:
-        return max(0, int(datetime.fromisoformat(updated_at or "").timestamp() * 1000))
-    except (ValueError, OverflowError):
-        return 0
 
 
 def check_folder(known: str, asked: str) -> None:

@@ -221,8 +221,8 @@ class Turns:
         turn.is_recorded = True
         try:
             await self.record_failure()
-            await self._session.publish("prompt", [turn.prompt], turn.author)
-            await self._session.prompted(title=first_line(turn.prompt))
+            change = self._session.prompt_change(first_line(turn.prompt))
+            await self._session.publish("prompt", [turn.prompt], turn.author, change=change)
         except JournalError as exc:
             await self.fail(exc)
         except asyncio.CancelledError:

@@ -39,7 +39,7 @@ from acphold.schema import (
     ResumeSessionRequest,
     decode,
 )
-from acphold.schema.splice import members
+from acphold.schema.splice import items, members
 from acphold.server.initialization import with_ours
 from acphold.server.session_setup import OpenRequest, checked_setup
 
@@ -176,8 +176,7 @@ class Connection:
     # -- in a session ---------------------------------------------------------------------
 
     async def _prompt(self, request: Request) -> None:
-        if not members(request.params).get("prompt", b"").startswith(b"["):
-            raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
+        _check_prompt(members(request.params).get("prompt", b""))
         opening = self._opening.get(_session_id(request.params))
         cancelled = False if opening is None else await opening.over(request)
         conversation = self._hub.held(_session_id(request.params))
@@ -291,6 +290,15 @@ class Opening:
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
+
+
+def _check_prompt(prompt: bytes) -> None:
+    if not prompt.startswith(b"["):
+        raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
+    for place, block in enumerate(items(prompt)):
+        if not block.startswith(b"{"):
+            field = f"prompt[{place}]"
+            raise InvalidParamsError(f"{field}: a content block is an object", field)
 
 
 def _about(params: bytes) -> str | None:

@@ -9,18 +9,24 @@ from acphold.schema.splice import members, splice
 ADDED = ("list", "resume", "close", "delete")
 """Session capabilities that every wrapped agent has; loadSession stands beside them."""
 
+WITHHELD = ("fork",)
+"""Session capabilities that make sessions the journal would not know: not passed on, unstable."""
+
 
 def with_ours(answer: bytes) -> bytes:
     """An `initialize` result with what acphold adds to the capabilities; the rest as it came."""
     capabilities = _object(members(answer), "agentCapabilities")
     sessions = _object(members(capabilities), "sessionCapabilities")
     mine = members(sessions)
-    missing = {name: b"{}" for name in ADDED if mine.get(name, b"null") == b"null"}
+    changes: dict[str, bytes | None] = {
+        name: b"{}" for name in ADDED if mine.get(name, b"null") == b"null"
+    }
+    changes |= dict.fromkeys(WITHHELD)
     capabilities = splice(
         capabilities,
         {
             "loadSession": b"true",
-            "sessionCapabilities": splice(sessions, missing),
+            "sessionCapabilities": splice(sessions, changes),
             # What the agent cannot reach itself it is handed behind a bridge.
             "mcpCapabilities": splice(
                 _object(members(capabilities), "mcpCapabilities"), {"http": b"true", "sse": b"true"}

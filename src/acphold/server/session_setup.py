@@ -57,6 +57,8 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
 
 
 def _absolute(path: str, field: str) -> None:
+    if "\0" in path:
+        raise InvalidParamsError(f"{field}: {path!r} holds a NUL character", field=field)
     if not os.path.isabs(path):
         raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
 
