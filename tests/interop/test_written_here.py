@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.interop.client import introduction, opening, prompt
 from tests.interop.conversation import assert_same, text
+from tests.interop.model_endpoint import running
 from tests.interop.official_schema import violations
 from tests.interop.place import Place
 from tests.interop.test_official_sdks import (
@@ -23,9 +24,19 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 BOTH = pytest.mark.parametrize("client", [python_client, ts_client], ids=["python", "typescript"])
 
 
+@pytest.fixture(autouse=True)
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What examples/coder answers with."""
+    with running() as endpoint:
+        monkeypatch.setenv("CODER_MODEL", "openai-chat:stand-in")
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        yield
+
+
 @BOTH
 @pytest.mark.parametrize(
-    ("example", "said"), [("echo.py", "hello there"), ("model.py", "hello there")]
+    ("example", "said"), [("echo.py", "hello there"), ("coder", "USE_TOOL:shell CMD=pwd")]
 )
 async def test_an_example_is_killed_and_goes_on(
     place: Place,

@@ -1,0 +1,104 @@
+"""What the model of the coding agent knows after a restart, a kill, a turn that was cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from acphold.errors import RemoteError
+from acphold.testing import connect
+from tests.examples.coder.scripted import Script, Think, call
+
+CUT_OFF = "tool: The tool call was interrupted before a result was produced."
+
+
+@pytest.mark.parametrize("kill", [False, True])
+async def test_a_loaded_session_goes_on_with_the_models_own_messages(
+    tmp_path: Path, kill: bool
+) -> None:
+    (tmp_path / "a.txt").write_text("text\n")
+    script = Script(
+        [Think("hm"), "Let me look.", call("read", path="a.txt")], "It says text.", "ok"
+    )
+    async with connect(script.agent()) as client:
+        session = await client.new_session(tmp_path)
+        await session.prompt("what does it say?")
+        await client.restart(kill=kill)
+        session = await client.load_session(session.id)
+        assert "It says text." in session.replayed.text
+        await session.prompt("and now?")
+    assert script.given() == [
+        "user: what does it say?",
+        "model: Let me look.",
+        'call: read {"path":"a.txt"}',
+        "tool: text\n",
+        "model: It says text.",
+        "user: and now?",
+    ]
+
+
+async def test_a_killed_turn_is_remembered_as_far_as_it_was_seen() -> None:
+    script = Script(["I was about ", asyncio.Event().wait], "ok", "ok")
+    async with connect(script.agent()) as client:
+        session = await client.new_session()
+        turn = session.begin("go")
+        await session.until_said("I was about ")
+        await client.restart(kill=True)
+        turn.cancel()
+        session = await client.load_session(session.id)
+        await session.prompt("where were you?")
+        await session.prompt("and?")
+    begun = ["user: go", "model: I was about ", "user: where were you?"]
+    assert script.given(1) == begun
+    assert script.given(2) == [*begun, "model: ok", "user: and?"]
+
+
+async def test_a_turn_that_is_killed_in_a_tool_remembers_the_call(tmp_path: Path) -> None:
+    script = Script(["Run.", call("shell", command="sleep 100")], "ok")
+    async with connect(script.agent()) as client:
+        session = await client.new_session(tmp_path)
+        turn = session.begin("go")
+        await session.until(
+            lambda told: [made.status for made in told.tool_calls] == ["in_progress"]
+        )
+        await client.restart(kill=True)
+        turn.cancel()
+        session = await client.load_session(session.id)
+        await session.prompt("well?")
+    assert script.given() == [
+        "user: go",
+        "model: Run.",
+        'call: shell {"command":"sleep 100"}',
+        CUT_OFF,
+        "user: well?",
+    ]
+
+
+async def test_each_message_is_kept_once(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text\n")
+    script = Script("answer", [call("read", path="a.txt")], "answer", "answer")
+    agent = script.agent()
+    async with connect(agent) as client:
+        session = await client.new_session(tmp_path)
+        for prompt in ("FIRST", "second", "third"):
+            await session.prompt(prompt)
+        kept = agent.session(session.id).store["messages"]
+    kinds = [message["kind"] for message in kept]
+    assert kinds == ["request", "response"] * 4
+    assert str(kept).count("FIRST") == 1
+    assert not any("instructions" in message for message in kept)
+
+
+async def test_a_memory_that_cannot_be_read_is_told_and_can_be_cleared() -> None:
+    script = Script("one", "two")
+    agent = script.agent()
+    async with connect(agent) as client:
+        session = await client.new_session()
+        await session.prompt("first")
+        agent.session(session.id).store["messages"] = [{"kind": "of a later release"}]
+        with pytest.raises(RemoteError, match="the memory is unreadable, /clear it"):
+            await session.prompt("second")
+        await session.prompt("/clear")
+        assert (await session.prompt("third")).text == "two"
