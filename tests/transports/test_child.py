@@ -146,6 +146,19 @@ async def test_a_log_that_cannot_be_written_does_not_stop_the_agent(
     assert "not logged" in caplog.text
 
 
+async def test_a_log_is_ours_alone_and_a_pipe_that_nobody_reads_is_none(
+    agent: Agent, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    async with running(agent("sys.exit('still read')"), log_path=tmp_path / "pipe") as process:
+        await process.wait()
+        assert process.stderr_tail() == "still read"
+    assert "not logged" in caplog.text
+    async with running(agent("sys.exit('said')"), log_path=tmp_path / "log") as process:
+        await process.wait()
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+
+
 FLOOD = """
 line = b"x" * 99 + b"\\n"
 for _ in range(500):

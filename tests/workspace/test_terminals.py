@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -31,6 +32,20 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read 
 @pytest.fixture
 def terminals(workspace: Workspace) -> Terminals:
     return workspace.terminals
+
+
+class SlowRoots(Roots):
+    """Roots on a disk that does not answer before it is told to."""
+
+    def __init__(self, cwd: str) -> None:
+        super().__init__(cwd)
+        self.asked = False
+        self.answer = threading.Event()
+
+    def folder(self, path: str) -> str:
+        self.asked = True
+        self.answer.wait(20)
+        return super().folder(path)
 
 
 async def ended(terminal: Terminal) -> TerminalExitStatus:
@@ -294,8 +309,9 @@ async def test_closing_ends_all_with_their_children_and_starts_no_more(
     late = asyncio.create_task(terminals.create("sleep", ["60"]))
     await asyncio.sleep(0)
     await terminals.aclose()
-    assert (await late).output().exit_status == TerminalExitStatus(signal="SIGTERM")
-    assert not any(map(runs, [*pids(pid_file), (await late).pid]))
+    with pytest.raises(TerminalStartError, match="closed"):
+        await late
+    assert not any(map(runs, pids(pid_file)))
     with pytest.raises(TerminalStartError, match="closed"):
         await terminals.create("true")
     await terminals.aclose()
@@ -314,6 +330,37 @@ async def test_a_start_that_is_cancelled_leaves_no_command(
     with pytest.raises(asyncio.CancelledError):
         await starting
     await terminals.aclose()
+    assert not any(map(runs, pids(pid_file)))
+
+
+async def test_a_release_that_is_cancelled_goes_on(
+    terminals: Terminals, pid_file: Path, until: Until, runs: Runs
+) -> None:
+    terminal = await terminals.create(sys.executable, family(pid_file))
+    await until(lambda: len(pids(pid_file)) == 2)
+    releasing = asyncio.create_task(terminals.release(terminal.id))
+    await asyncio.sleep(0)
+    releasing.cancel()
+    assert await ended(terminal) == TerminalExitStatus(signal="SIGTERM")
+    await until(lambda: not Path(f"/proc/{terminal.pid}").exists())
+    assert not any(map(runs, pids(pid_file)))
+
+
+async def test_closing_does_not_wait_for_a_start_that_hangs(
+    project: Path, pid_file: Path, until: Until, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminals_module, "START_SECONDS", 0.05)
+    roots = SlowRoots(str(project))
+    terminals = Terminals(roots)
+    script = f"echo $$ > {pid_file}; exec sleep 60"
+    starting = asyncio.create_task(terminals.create("sh", ["-c", script]))
+    await until(lambda: roots.asked)
+    async with asyncio.timeout(10):
+        await terminals.aclose()
+    assert not starting.done()
+    roots.answer.set()
+    with pytest.raises(TerminalStartError, match="closed"):
+        await starting
     assert not any(map(runs, pids(pid_file)))
 
 

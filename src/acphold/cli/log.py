@@ -22,7 +22,9 @@ def start_log(level: str, file: str | None) -> Path | None:
     if path is not None:
         try:
             # Made here, because FileHandler would let others read it.
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            # O_NONBLOCK: a pipe that nobody reads is refused, not waited for.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+            os.close(os.open(path, flags, 0o600))
             handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
         except OSError as exc:
             print(visible(f"acphold: no log in {path}: {exc.strerror}"), file=sys.stderr)

@@ -29,8 +29,8 @@ EXIT_SECONDS = 0.5
 QUICK_GRACE = 0.3
 """Seconds for each step of ending a program that never spoke MCP."""
 
-GRACE = 2.0
-"""Seconds for each step of ending one that did: at EOF, after SIGTERM, after SIGKILL."""
+GRACE = 0.7
+"""Seconds for each step of ending one that did, as for every program (docs/operations.md)."""
 
 INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),

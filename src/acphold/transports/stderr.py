@@ -83,8 +83,10 @@ class Relay:
 
 def _open_log(path: str | os.PathLike[str]) -> int | None:
     """The file at `path`, to append to, for our eyes only; None, with a warning, if it fails."""
+    # A pipe that nobody reads would make us wait, when it is opened and when it is full.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
     try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.open(path, flags, 0o600)
     except OSError as error:
         log.warning("the agent's stderr is not logged: %s", error)
         return None

@@ -46,6 +46,8 @@ MAX_TERMINALS = 256
 AT_ONCE = 64
 """Terminals that are started or ended at a time."""
 
+START_SECONDS = 2.0
+"""What closing waits for a start under way, which a disk may hold up for ever."""
 
 SLACK_BYTES = 64 * 1024
 """Kept of an output beyond its limit, so that not each piece that comes moves all that is kept."""
@@ -66,7 +68,7 @@ class Terminals:
         self._kept: dict[str, Terminal] = {}
         self._shown: dict[str, TerminalOutputResponse] = {}
         self._starting: set[asyncio.Task[Terminal]] = set()
-        self._undoing: set[asyncio.Task[None]] = set()
+        self._releasing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def __contains__(self, terminal_id: object) -> bool:
@@ -113,9 +115,7 @@ class Terminals:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            undoing = asyncio.create_task(self._undo(starting), name="undo terminal")
-            self._undoing.add(undoing)
-            undoing.add_done_callback(self._undoing.discard)
+            starting.add_done_callback(self._unwanted)
             raise
 
     def shown(self, terminal_id: str) -> TerminalOutputResponse | None:
@@ -142,9 +142,10 @@ class Terminals:
     async def aclose(self) -> None:
         """End all of them and start no more; may be called again."""
         self._closed = True
-        while pending := {*self._starting, *self._undoing}:
-            await asyncio.wait(pending)
-        await asyncio.gather(*(self.release(terminal_id) for terminal_id in list(self._kept)))
+        if self._starting:
+            await asyncio.wait(self._starting, timeout=START_SECONDS)
+        left = [self.release(terminal_id) for terminal_id in self._kept]
+        await asyncio.gather(*left, *self._releasing)
 
     async def _start(
         self, command: str, args: Sequence[str], env: dict[str, str], cwd: str, limit: int
@@ -157,18 +158,20 @@ class Terminals:
             program = await self._threads.run(start)
         except AgentStartError as exc:
             raise TerminalStartError(str(exc)) from exc
+        if self._closed:
+            await self._threads.run(lambda _: program.abandon())
+            raise TerminalStartError("the session is closed")
         terminal = Terminal(program, limit, self._threads)
         self._kept[terminal.id] = terminal
         return terminal
 
-    async def _undo(self, starting: asyncio.Task[Terminal]) -> None:
-        await asyncio.wait([starting])
-        if (
-            not starting.cancelled()
-            and starting.exception() is None
-            and starting.result().id in self
-        ):
-            await self.release(starting.result().id)
+    def _unwanted(self, started: asyncio.Task[Terminal]) -> None:
+        """Release what was started for somebody who does not wait for it any more."""
+        failed = started.cancelled() or started.exception() is not None
+        if not failed and started.result().id in self:
+            releasing = asyncio.create_task(self.release(started.result().id), name="undo terminal")
+            self._releasing.add(releasing)
+            releasing.add_done_callback(self._releasing.discard)
 
 
 class Terminal:
@@ -186,6 +189,7 @@ class Terminal:
         self._exited: asyncio.Future[TerminalExitStatus] = loop.create_future()
         self._news = asyncio.Event()
         self._tidying: asyncio.Task[None] | None = None
+        self._releasing: asyncio.Task[None] | None = None
         (fd,) = program.fds
         self._reader = OutputReader(loop, fd, self._take)
         self._watch = ExitWatch(loop, program.pid, self._ended)
@@ -248,7 +252,15 @@ class Terminal:
         self._program.reap()
 
     async def release(self) -> None:
-        """End all of it and free what it holds; may be called again. `output` stays as it was."""
+        """End all of it and free what it holds; may be called again. `output` stays as it was.
+
+        Cancelling this does not stop the ending.
+        """
+        if self._releasing is None:
+            self._releasing = asyncio.create_task(self._release(), name="release terminal")
+        await asyncio.shield(self._releasing)
+
+    async def _release(self) -> None:
         try:
             await self.kill()
             if self._tidying is not None:
