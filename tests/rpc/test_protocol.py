@@ -19,7 +19,7 @@ from acphold.rpc import (
     WireError,
     wire_error,
 )
-from acphold.rpc.oversize import MAX_DEPTH, too_deep
+from acphold.rpc.protocol import MAX_DEPTH
 
 
 def one(line: bytes, protocol: Protocol | None = None) -> Event:
@@ -61,7 +61,6 @@ def asking(count: int = 1, limit: int | None = None) -> Protocol:
         b'"a"',
         b'""',
         b'"\\u00e4"',
-        b'"\\ud83d"',
         b"9007199254740993",
         b"123456789012345678901234567890",
     ],
@@ -333,14 +332,8 @@ def test_nesting_as_deep_as_it_may_be_is_read() -> None:
 def test_many_brackets_that_are_not_deep_are_read() -> None:
     text = json.dumps("[{" * 5000 + '\\"').encode()
     params = b'{"text":%b,"list":[%b]}' % (text, b",".join([b"[{}]"] * 5000))
-    assert not too_deep(params)
     event = one(b'{"jsonrpc":"2.0","method":"m","params":%b}' % params)
     assert event == NotificationReceived("m", params)
-
-
-def test_looking_for_depth_takes_linear_time() -> None:
-    assert not too_deep(b'"' + b'\\"[{' * 500_000)
-    assert too_deep(b'"\\"' * 100_000 + b'"' + b"[" * 10_000)
 
 
 # -- properties ---------------------------------------------------------------------------------

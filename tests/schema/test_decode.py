@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TypeVar, assert_never
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.schema import (
@@ -65,6 +66,8 @@ from acphold.schema import (
     decode_update,
     encode,
 )
+from acphold.schema.salvage import MAX_PARTS
+from tests.schema.strategies import instances
 
 T = TypeVar("T")
 
@@ -410,3 +413,54 @@ def test_what_is_no_json_is_refused() -> None:
 
 def _pair(decoded: Decoded[T]) -> tuple[T, tuple[str, ...]]:
     return decoded.value, decoded.flaws
+
+
+def test_a_prompt_with_half_a_pair_and_a_block_that_is_no_object_is_refused_by_field() -> None:
+    raw = b'{"sessionId":"s","prompt":[{"type":"text","text":"\\ud83d"},7]}'
+    with pytest.raises(InvalidParamsError) as refused:
+        decode(PromptRequest, raw)
+    assert refused.value.field == "$.prompt[1]"
+    assert refused.value.code == -32602
+
+
+def test_what_is_hardly_anything_but_flaws_is_refused() -> None:
+    commands = b'{"availableCommands":[%b1]}'
+    value = decode(AvailableCommandsUpdate, commands % (b"1," * 1000))
+    assert len(value.flaws) == 1001
+    with pytest.raises(InvalidParamsError, match="parts"):
+        decode(AvailableCommandsUpdate, commands % (b"1," * MAX_PARTS))
+    good = b'{"name":"a","description":"b"},' * (MAX_PARTS + 1)
+    assert decode(AvailableCommandsUpdate, commands % good).flaws == (
+        f"$.availableCommands[{MAX_PARTS + 1}]",
+    )
+
+
+KINDS = (PromptRequest, SessionNotification, InitializeRequest, ListSessionsResponse, ToolCall)
+JUNK = (
+    *(b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"1", b"-", b"e", b"01", b"1e999", b"null"),
+    *(
+        b"\xff",
+        b"\x00",
+        b"\xef\xbb\xbf",
+        b"[" * 600,
+        b'"\\ud83d"',
+        b'{"\\ud83d":0}',
+        b'""',
+        b"true",
+    ),
+)
+
+
+@given(
+    st.one_of([instances(kind) for kind in KINDS]),
+    st.lists(st.tuples(st.integers(0), st.integers(0, 4), st.sampled_from(JUNK)), max_size=4),
+)
+def test_whatever_the_bytes_they_are_read_or_refused(
+    value: Struct, changes: list[tuple[int, int, bytes]]
+) -> None:
+    raw = encode(value)
+    for place, size, junk in changes:
+        start = place % (len(raw) + 1)
+        raw = raw[:start] + junk + raw[start + size :]
+    with suppress(InvalidParamsError):
+        encode(decode(type(value), raw).value)

@@ -119,7 +119,7 @@ def _texts(prompt: bytes) -> list[_Text]:
     except msgspec.ValidationError:
         return []
     except (msgspec.DecodeError, UnicodeDecodeError):
-        from acphold.schema.surrogates import repaired  # half a surrogate pair: rare
+        from acphold.schema.slow_json import repaired  # half a surrogate pair: rare
 
         return msgspec.json.decode(repaired(prompt), type=list[_Text])
 

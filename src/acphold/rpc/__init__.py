@@ -6,11 +6,11 @@ from acphold.rpc.events import (
     NotificationReceived,
     RequestReceived,
     ResponseReceived,
-    WireError,
 )
 from acphold.rpc.peer import Peer, Receiver, connected, to_wire
-from acphold.rpc.protocol import MAX_MESSAGE, Protocol, wire_error
+from acphold.rpc.protocol import MAX_MESSAGE, Protocol
 from acphold.rpc.transport import Transport
+from acphold.rpc.wire_errors import WireError, wire_error
 
 __all__ = [
     "MAX_MESSAGE",

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-
-class WireError(Struct, frozen=True):
-    """A JSON-RPC error object: `raw` is the whole object as JSON bytes."""
-
-    code: int
-    message: str
-    raw: bytes
+from acphold.rpc.wire_errors import WireError
 
 
 class RequestReceived(Struct, frozen=True, gc=False):

@@ -1,70 +1,175 @@
-"""Cutting a byte stream into lines, within a limit.
+"""Cutting a byte stream into lines, within a limit on their length and on their nesting.
 
 ACP on stdio: one message a line, no newline inside (spec v1, transports, "stdio").
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from msgspec import Struct
 
 HEAD = 64 * 1024
-"""Bytes kept of the beginning of a line that is over the limit, and nearly always its id."""
+"""Bytes kept of the beginning of a line that is over a limit, and nearly always its id."""
 
 TAIL = 4 * 1024
 """Bytes kept of its end: some programs write the id last."""
 
+LONG = 16 * 1024
+"""Bytes of a line from which on its nesting is followed while it comes in: the work for a message
+of many megabytes is spread over its reads. Most lines are shorter, and cost one count of brackets.
+"""
+
+STEP = 64 * 1024
+"""Bytes that are looked at in one go; taken apart, they need some 50 times as much memory."""
+
+BLOCK = 256
+"""Brackets that are counted before each of them is looked at, which takes thirty times as long."""
+
 
 class Oversize(Struct, frozen=True):
-    """A line that was longer than the limit: its first and last bytes, and how long it was."""
+    """A line over a limit: what is wrong with it, and its first and last bytes."""
 
+    problem: str
     head: bytes
     tail: bytes
-    size: int
 
 
 class LineBuffer:
-    """Newline-ended frames of at most `limit` bytes; a longer one costs only its two ends."""
+    """Newline-ended frames of at most `limit` bytes and, if asked for, `depth` levels of nesting.
 
-    def __init__(self, limit: int) -> None:
+    A line over a limit costs only its two ends.
+    """
+
+    def __init__(self, limit: int, depth: int | None = None) -> None:
         self._limit = limit
-        self._line = bytearray()
-        self._head: bytes | None = None
-        self._dropped = 0
+        self._depth = depth
+        # What is nested deeper has as many closing brackets as opening ones, or is no JSON.
+        self._safe = limit if depth is None else min(limit, 2 * depth)
+        self._begin()
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         """The frames that `data` completes, in order; blank lines are left out."""
-        first, newline, rest = data.partition(b"\n")
-        if not newline:
-            self._hold(data)
-            return []
-        if not self._line and self._head is None and len(data) <= self._limit:
-            # Nearly every read: whole lines, none of which can be over the limit.
-            *lines, tail = data.split(b"\n")
+        lines = data.split(b"\n")
+        tail = lines.pop()
+        frames: list[bytes | Oversize] = []
+        if lines and self._line:
+            self._hold(lines.pop(0))
+            frames += self._finished()
+        frames += [
+            line if len(line) <= self._safe else self._judged(line, len(line))
+            for line in lines
+            if line and (not line.isspace() or len(line) > self._limit)
+        ]
+        if tail:
             self._hold(tail)
-            return [line for line in lines if line and not line.isspace()]
-        self._hold(first)
-        frames: list[bytes | Oversize] = [self._finish()]
-        if len(rest) <= self._limit:
-            frames += self.feed(rest)
-            return [frame for frame in frames if isinstance(frame, Oversize) or frame.strip()]
-        *lines, tail = rest.split(b"\n")
-        for line in lines:
-            self._hold(line)
-            frames.append(self._finish())
-        self._hold(tail)
-        return [frame for frame in frames if isinstance(frame, Oversize) or frame.strip()]
+        return frames
 
-    def _hold(self, piece: bytes) -> None:
+    def _begin(self) -> None:
         # One buffer that grows in place: a message of many megabytes is not copied at each read,
         # and one that comes byte by byte takes no more room than its bytes.
+        self._line = bytearray()
+        self._dropped = 0
+        self._nesting: Nesting | None = None
+
+    def _hold(self, piece: bytes) -> None:
         self._line += piece
-        if self._head is None and len(self._line) > self._limit:
-            self._head = bytes(self._line[: min(HEAD, self._limit)])
-        if self._head is not None and (surplus := len(self._line) - TAIL) > 0:
-            del self._line[:surplus]
+        if len(self._line) <= LONG or not self._is_over(piece):
+            return
+        surplus = len(self._line) - HEAD - TAIL
+        if surplus > 0:
+            del self._line[HEAD : HEAD + surplus]
             self._dropped += surplus
 
-    def _finish(self) -> bytes | Oversize:
-        line, head, dropped = bytes(self._line), self._head, self._dropped
-        self._line, self._head, self._dropped = bytearray(), None, 0
-        return line if head is None else Oversize(head, line, dropped + len(line))
+    def _is_over(self, piece: bytes) -> bool:
+        """Whether the line is over a limit already; `piece` is its newest part."""
+        if self._dropped or len(self._line) > self._limit:
+            return True
+        if self._depth is None:
+            return False
+        if self._nesting is None:
+            self._nesting = Nesting(self._depth)
+            piece = bytes(self._line)
+        self._nesting.add(piece)
+        return self._nesting.too_deep
+
+    def _finished(self) -> list[bytes | Oversize]:
+        """The line that is whole now; nothing if it is blank."""
+        line, size, nesting = bytes(self._line), self._dropped + len(self._line), self._nesting
+        self._begin()
+        if size <= self._limit and line.isspace():
+            return []
+        if nesting is None:
+            return [self._judged(line, size)]
+        return [self._frame(line, size, deep=nesting.too_deep)]
+
+    def _judged(self, line: bytes, size: int) -> bytes | Oversize:
+        deep = self._depth is not None and size <= self._limit and too_deep(line, self._depth)
+        return self._frame(line, size, deep=deep)
+
+    def _frame(self, line: bytes, size: int, *, deep: bool) -> bytes | Oversize:
+        if size > self._limit:
+            problem = f"a message of {size} bytes is over the limit of {self._limit}"
+        elif deep:
+            problem = f"a message nested deeper than {self._depth} levels"
+        else:
+            return line
+        return Oversize(problem, line[:HEAD], line[-TAIL:])
+
+
+class Nesting:
+    """Follows how deep a JSON text is nested, piece by piece, in time linear in its length.
+
+    What is no JSON gets some answer, the same wherever the pieces begin.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.too_deep = False
+        self._limit = limit
+        self._level = 0
+        self._in_text = False
+        self._escape = b""
+
+    def add(self, piece: bytes) -> None:
+        """Look at the next bytes of the text."""
+        for start in range(0, len(piece), STEP):
+            if not self.too_deep:
+                self._climb(self._brackets(piece[start : start + STEP]))
+
+    def _brackets(self, piece: bytes) -> bytes:
+        """The brackets of `piece` that stand outside of texts."""
+        piece = self._escape + piece
+        self._escape = b""
+        if b"\\" in piece:
+            if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+                self._escape = b"\\"  # what it escapes comes with the next piece
+                piece = piece[:-1]
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        outside = b"".join(parts[self._in_text :: 2])
+        self._in_text ^= len(parts) % 2 == 0
+        return outside.translate(None, NO_BRACKETS)
+
+    def _climb(self, brackets: bytes) -> None:
+        for start in range(0, len(brackets), BLOCK):
+            block = brackets[start : start + BLOCK]
+            opened = block.count(b"{") + block.count(b"[")
+            if self._level + opened > self._limit:
+                steps = memoryview(block.translate(STEPS)).cast("b")
+                if max(accumulate(steps, initial=self._level)) > self._limit:
+                    self.too_deep = True
+            self._level += 2 * opened - len(block)
+
+
+NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{[}]")
+STEPS = bytes.maketrans(b"{[}]", bytes([1, 1, 255, 255]))
+"""A bracket as the signed byte that it adds to the level."""
+
+
+def too_deep(line: bytes, depth: int) -> bool:
+    """Whether this JSON text is nested deeper than `depth` levels."""
+    if line.count(b"{") + line.count(b"[") <= depth:
+        return False  # nearly every line: the exact look costs more than decoding it
+    nesting = Nesting(depth)
+    nesting.add(line)
+    return nesting.too_deep

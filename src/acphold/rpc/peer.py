@@ -32,10 +32,10 @@ from acphold.rpc.events import (
     NotificationReceived,
     RequestReceived,
     ResponseReceived,
-    WireError,
 )
-from acphold.rpc.protocol import MAX_MESSAGE, Protocol, wire_error
+from acphold.rpc.protocol import MAX_MESSAGE, Protocol
 from acphold.rpc.transport import Transport
+from acphold.rpc.wire_errors import WireError, wire_error
 from acphold.schema.decode import decode, encode
 from acphold.schema.methods import CANCEL_REQUEST, Method, Notification
 

@@ -60,9 +60,7 @@ def _decoded(kind: object, strict: Decoder[Any], raw: bytes | Raw) -> Decoded[An
         sent = bytes(raw).strip()
         if sent in (b"", b"null") and isinstance(kind, type):
             sent = b"{}"
-        flaws: list[str] = []
-        value = salvaged(kind, sent, flaws)
-        return Decoded(value, tuple(flaws))
+        return Decoded(*salvaged(kind, sent))
 
 
 def _written(value: object) -> Raw:
@@ -82,6 +80,6 @@ def encode(value: object) -> bytes:
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:
-        from acphold.schema.surrogates import encode_repaired
+        from acphold.schema.slow_json import encode_repaired
 
         return encode_repaired(value, _written)

@@ -17,10 +17,23 @@ from msgspec.structs import fields as struct_fields
 
 from acphold.errors import InvalidParamsError
 from acphold.schema.shapes import REFUSED, Lenience, Otherwise, decoder
+from acphold.schema.slow_json import repaired, repaired_name
 from acphold.schema.splice import items, members
-from acphold.schema.surrogates import repaired, repaired_name
 
 P = TypeVar("P")
+
+
+MAX_PARTS = 100_000
+"""Parts of one value that are taken apart, at some 10 us each: what has more is not one message
+with flaws but none at all, and nobody else waits for it."""
+
+
+class _TooMuchError(Exception):
+    """More than MAX_PARTS; forgiven by no mark."""
+
+
+class _ForgivenError(Exception):
+    """The field cannot be read, and is to have its default."""
 
 
 class _UnknownTagError(InvalidParamsError):
@@ -32,24 +45,138 @@ class _UnknownTagError(InvalidParamsError):
         self.tag = tag
 
 
-def salvaged(kind: object, raw: bytes, flaws: list[str], path: str = "$") -> object:
-    """The value of `raw`; adds the path of each field that fell back, or item left out, to `flaws`.
+def salvaged(kind: object, raw: bytes) -> tuple[object, tuple[str, ...]]:
+    """The value of `raw`, and the path of each field that fell back or item that was left out.
 
     Raises InvalidParamsError for what the marks do not forgive.
     """
+    salvage = _Salvage()
     try:
-        return decoder(kind).decode(raw)
-    except REFUSED as error:
-        reason = _reason(error)
-    bare, otherwise = split(kind)
-    found: list[str] = []
-    try:
-        value = _rebuilt(bare, raw, found, path, reason)
-    except InvalidParamsError as error:
-        found.clear()
-        value = _fallen_back(otherwise, raw, found, path, error)
-    flaws += found
-    return value
+        return salvage.value(kind, raw, "$"), tuple(salvage.flaws)
+    except _TooMuchError:
+        problem = f"more than {MAX_PARTS} parts of it cannot be read as they are"
+        raise InvalidParamsError(problem, "$") from None
+
+
+class _Salvage:
+    """One second pass: what was lost so far, and how many parts may still be taken apart."""
+
+    def __init__(self) -> None:
+        self.flaws: list[str] = []
+        self._left = MAX_PARTS
+
+    def value(self, kind: object, raw: bytes, path: str) -> object:
+        """The value of `raw`. Where it raises InvalidParamsError, it leaves no flaws behind."""
+        try:
+            return decoder(kind).decode(raw)
+        except REFUSED as error:
+            reason = _reason(error)
+        self._left -= 1
+        if self._left < 0:
+            raise _TooMuchError
+        before = len(self.flaws)
+        bare, otherwise = split(kind)
+        try:
+            return self._rebuilt(bare, raw, path, reason)
+        except InvalidParamsError as error:
+            del self.flaws[before:]
+            return self._fallen_back(otherwise, raw, path, error)
+
+    def _fallen_back(
+        self, otherwise: Otherwise, raw: bytes, path: str, error: InvalidParamsError
+    ) -> object:
+        """What a union holds when no tagged variant fits; raises `error`, or a better one."""
+        tag = error.tag if isinstance(error, _UnknownTagError) else None
+        if otherwise.untagged is not None:
+            try:
+                return self.value(otherwise.untagged, raw, path)
+            except InvalidParamsError as second:
+                if isinstance(error, _UnknownTagError):
+                    error = second
+        if otherwise.unknown is not None and tag is not None:
+            return otherwise.unknown(tag, raw)
+        raise error
+
+    def _rebuilt(self, kind: object, raw: bytes, path: str, reason: str) -> object:
+        """The value of `raw`, put together from its parts."""
+        origin, options = get_origin(kind), get_args(kind)
+        structs = [option for option in options or (kind,) if _is_struct(option)]
+        if origin in (None, Union) and structs:
+            parts = _cut(members, raw, path, reason)
+            struct = structs[0] if len(structs) == 1 else _variant(structs, parts, path)
+            return self._struct(struct, parts, path)
+        if origin is tuple:
+            pieces = _cut(items, raw, path, reason)
+            return tuple(
+                self.value(options[0], piece, f"{path}[{index}]")
+                for index, piece in enumerate(pieces)
+            )
+        if origin is dict:
+            return {
+                repaired_name(name): self.value(options[1], piece, f"{path}.{name}")
+                for name, piece in _cut(members, raw, path, reason).items()
+            }
+        return self._leaf(kind, raw, path, reason)
+
+    def _leaf(self, kind: object, raw: bytes, path: str, reason: str) -> object:
+        """A value without parts, with U+FFFD for what no text can hold."""
+        sound = repaired(raw)
+        if sound != raw:
+            try:
+                value = decoder(kind).decode(sound)
+            except REFUSED as error:
+                reason = _reason(error)
+            else:
+                self.flaws.append(path)
+                return value
+        raise InvalidParamsError(f"{path}: {reason}", path)
+
+    def _struct(self, kind: type[Struct], parts: dict[str, bytes], path: str) -> Struct:
+        values: dict[str, object] = {}
+        for info, hint in _fields(kind):
+            here = f"{path}.{info.encode_name}"
+            raw = parts.get(info.encode_name)
+            if raw is not None:
+                try:
+                    values[info.name] = self._field(hint, raw, here)
+                    continue
+                except _ForgivenError:
+                    self.flaws.append(here)
+                if info.required:
+                    values[info.name] = ()  # required and forgiven are arrays only
+            elif info.required:
+                raise InvalidParamsError(f"{here} is missing", here)
+        try:
+            return kind(**values)
+        except ValueError as error:
+            raise InvalidParamsError(f"{path}: {error}", path) from None
+
+    def _field(self, hint: object, raw: bytes, path: str) -> object:
+        lenience = lenience_of(hint)
+        try:
+            if lenience.skip_items:
+                return self._good_items(hint, raw, path)
+            return self.value(hint, raw, path)
+        except InvalidParamsError:
+            if lenience.on_error or (lenience.on_null and raw == b"null"):
+                raise _ForgivenError from None
+            raise
+
+    def _good_items(self, hint: object, raw: bytes, path: str) -> object:
+        """The items that can be read, in order."""
+        try:
+            return decoder(hint).decode(raw)
+        except REFUSED as error:
+            pieces = _cut(items, raw, path, _reason(error))
+        item = get_args(split(hint)[0])[0]
+        good: list[object] = []
+        for index, piece in enumerate(pieces):
+            here = f"{path}[{index}]"
+            try:
+                good.append(self.value(item, piece, here))
+            except InvalidParamsError:
+                self.flaws.append(here)
+        return tuple(good)
 
 
 def split(kind: object) -> tuple[object, Otherwise]:
@@ -74,44 +201,6 @@ def lenience_of(hint: object) -> Lenience:
     return next((mark for mark in marks if isinstance(mark, Lenience)), Lenience())
 
 
-def _fallen_back(
-    otherwise: Otherwise, raw: bytes, flaws: list[str], path: str, error: InvalidParamsError
-) -> object:
-    """What a union holds when no tagged variant fits; raises `error`, or a better one."""
-    tag = error.tag if isinstance(error, _UnknownTagError) else None
-    if otherwise.untagged is not None:
-        try:
-            return salvaged(otherwise.untagged, raw, flaws, path)
-        except InvalidParamsError as second:
-            if isinstance(error, _UnknownTagError):
-                error = second
-    if otherwise.unknown is not None and tag is not None:
-        return otherwise.unknown(tag, raw)
-    raise error
-
-
-def _rebuilt(kind: object, raw: bytes, flaws: list[str], path: str, reason: str) -> object:
-    """The value of `raw`, put together from its parts."""
-    origin, options = get_origin(kind), get_args(kind)
-    structs = [option for option in options or (kind,) if _is_struct(option)]
-    if origin in (None, Union) and structs:
-        parts = _cut(members, raw, path, reason)
-        struct = structs[0] if len(structs) == 1 else _variant(structs, parts, path)
-        return _struct(struct, parts, flaws, path)
-    if origin is tuple:
-        pieces = _cut(items, raw, path, reason)
-        return tuple(
-            salvaged(options[0], piece, flaws, f"{path}[{index}]")
-            for index, piece in enumerate(pieces)
-        )
-    if origin is dict:
-        return {
-            repaired_name(name): salvaged(options[1], piece, flaws, f"{path}.{name}")
-            for name, piece in _cut(members, raw, path, reason).items()
-        }
-    return _leaf(kind, raw, flaws, path, reason)
-
-
 def _is_struct(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
@@ -122,20 +211,6 @@ def _cut(into: Callable[[bytes], P], raw: bytes, path: str, reason: str) -> P:
         return into(raw)
     except InvalidParamsError:
         raise InvalidParamsError(f"{path}: {reason}", path) from None
-
-
-def _leaf(kind: object, raw: bytes, flaws: list[str], path: str, reason: str) -> object:
-    """A value without parts, with U+FFFD for what no text can hold."""
-    sound = repaired(raw)
-    if sound != raw:
-        try:
-            value = decoder(kind).decode(sound)
-        except REFUSED as error:
-            reason = _reason(error)
-        else:
-            flaws.append(path)
-            return value
-    raise InvalidParamsError(f"{path}: {reason}", path)
 
 
 def _reason(error: Exception) -> str:
@@ -167,57 +242,3 @@ def _fields(kind: type[Struct]) -> list[tuple[FieldInfo, object]]:
         hints = get_type_hints(kind, include_extras=True)
         found = _known_fields[kind] = [(info, hints[info.name]) for info in struct_fields(kind)]
     return found
-
-
-def _struct(kind: type[Struct], parts: dict[str, bytes], flaws: list[str], path: str) -> Struct:
-    values: dict[str, object] = {}
-    for info, hint in _fields(kind):
-        here = f"{path}.{info.encode_name}"
-        raw = parts.get(info.encode_name)
-        if raw is not None:
-            try:
-                values[info.name] = _field(hint, raw, flaws, here)
-                continue
-            except _ForgivenError:
-                flaws.append(here)
-            if info.required:
-                values[info.name] = ()  # required and forgiven are arrays only
-        elif info.required:
-            raise InvalidParamsError(f"{here} is missing", here)
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise InvalidParamsError(f"{path}: {error}", path) from None
-
-
-class _ForgivenError(Exception):
-    """The field cannot be read, and is to have its default."""
-
-
-def _field(hint: object, raw: bytes, flaws: list[str], path: str) -> object:
-    lenience = lenience_of(hint)
-    try:
-        if lenience.skip_items:
-            return _good_items(hint, raw, flaws, path)
-        return salvaged(hint, raw, flaws, path)
-    except InvalidParamsError:
-        if lenience.on_error or (lenience.on_null and raw == b"null"):
-            raise _ForgivenError from None
-        raise
-
-
-def _good_items(hint: object, raw: bytes, flaws: list[str], path: str) -> object:
-    """The items that can be read, in order."""
-    try:
-        return decoder(hint).decode(raw)
-    except REFUSED as error:
-        pieces = _cut(items, raw, path, _reason(error))
-    item = get_args(split(hint)[0])[0]
-    good: list[object] = []
-    for index, piece in enumerate(pieces):
-        here = f"{path}[{index}]"
-        try:
-            good.append(salvaged(item, piece, flaws, here))
-        except InvalidParamsError:
-            flaws.append(here)
-    return tuple(good)

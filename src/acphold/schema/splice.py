@@ -37,7 +37,7 @@ def items(raw: bytes) -> list[bytes]:
     except (ValidationError, RecursionError) as error:
         raise InvalidParamsError(str(error), "$") from None
     except (DecodeError, UnicodeDecodeError):
-        from acphold.schema.surrogates import scan_items
+        from acphold.schema.slow_json import scan_items
 
         return scan_items(raw)
 
@@ -68,7 +68,7 @@ def splice(raw: bytes, replacements: Mapping[str, bytes | None]) -> bytes:
 
 
 def _scanned(raw: bytes) -> dict[str, tuple[bytes, bytes]]:
-    from acphold.schema.surrogates import scan_object
+    from acphold.schema.slow_json import scan_object
 
     return {name: (spelled, value) for name, spelled, value in scan_object(raw)}
 

@@ -14,18 +14,30 @@ from msgspec import Raw, to_builtins
 
 from acphold.errors import InvalidParamsError
 
-ESCAPE = re.compile(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole pair
-    r"|(u[dD][89a-fA-F][0-9a-fA-F]{2})"  # half of one
-    r"|.)",  # any other, lest the second backslash of `\\ud83d` be taken for a first one
-    re.DOTALL,
+SURROGATE = re.compile(
+    rb"(?<!\\)((?:\\\\)*+\\)"  # an odd number of backslashes: the last one begins an escape
+    rb"u(?:[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole pair
+    rb"|([dD][89a-fA-F][0-9a-fA-F]{2}))"  # half of one
 )
+
+SPACE = re.compile(r"[ \t\n\r]*+")
+
+TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""A JSON string; also one without an end."""
+
+MAX_VALUES = 1_000_000
+"""Values in one text. The standard library makes an object of each, which takes up to 100 bytes
+and 200 ns; what msgspec reads has no such bound."""
+
+MAX_ELEMENTS = 100_000
+"""Members of one object, or items of one array: 5 us each, for they are cut one by one."""
 
 
 def repaired(raw: bytes) -> bytes:
     """JSON text with U+FFFD for each half of a surrogate pair and for bytes that are not UTF-8."""
-    text = raw.decode("utf-8", "replace")
-    return ESCAPE.sub(lambda found: "\\ufffd" if found[1] else found[0], text).encode()
+    if not raw.isascii():
+        raw = raw.decode("utf-8", "replace").encode()
+    return SURROGATE.sub(lambda found: found[1] + b"ufffd" if found[2] else found[0], raw)
 
 
 def repaired_name(name: str) -> str:
@@ -38,13 +50,13 @@ def scan_object(raw: bytes) -> list[tuple[str, bytes, bytes]]:
 
     Raises InvalidParamsError if `raw` is no JSON object.
     """
-    scan = _Scan(raw)
+    scan = Scan(raw)
     return [(*scan.name(), scan.value()[1]) for _ in scan.elements("{", "}")]
 
 
 def scan_items(raw: bytes) -> list[bytes]:
     """The items of a JSON array, as bytes; raises InvalidParamsError if `raw` is none."""
-    scan = _Scan(raw)
+    scan = Scan(raw)
     return [scan.value()[1] for _ in scan.elements("[", "]")]
 
 
@@ -56,10 +68,15 @@ def _refuse(constant: str) -> object:
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
 
 
-class _Scan:
-    """A position in a JSON text, moved on token by token."""
+class Scan:
+    """A position in a JSON text, moved on token by token.
+
+    Whatever is wrong is an InvalidParamsError, and so are more than MAX_VALUES values.
+    """
 
     def __init__(self, raw: bytes) -> None:
+        if _marks(raw) > MAX_VALUES and _marks(TEXT.sub(b"", raw)) > MAX_VALUES:
+            raise InvalidParamsError(f"more than {MAX_VALUES} values, and broken texts", "$")
         # Bytes that are not UTF-8 come out again as they went in.
         self._text = raw.decode("utf-8", "surrogateescape")
         self._at = 0
@@ -68,7 +85,13 @@ class _Scan:
         """Stand before each element in turn; the caller moves over it. Ends at the text's end."""
         self._expect(opening)
         more = self._peek() != closing
+        left = MAX_ELEMENTS
         while more:
+            if not left:
+                raise InvalidParamsError(
+                    f"more than {MAX_ELEMENTS} elements, and broken texts", "$"
+                )
+            left -= 1
             yield
             more = self._peek() == ","
             self._at += more
@@ -87,24 +110,28 @@ class _Scan:
     def value(self) -> tuple[object, bytes]:
         """Any JSON value, decoded and as it is spelled."""
         self._peek()
+        start = self._at
         try:
-            value, end = _DECODER.raw_decode(self._text, self._at)
+            value, self._at = _DECODER.raw_decode(self._text, start)
         except (ValueError, RecursionError) as error:
             raise InvalidParamsError(f"not JSON: {error}", "$") from None
-        start, self._at = self._at, end
-        return value, self._text[start:end].encode("utf-8", "surrogateescape")
+        return value, self._text[start : self._at].encode("utf-8", "surrogateescape")
 
     def _peek(self) -> str:
         """The next character that is no white space, "" at the end; moves to it."""
-        text = self._text
-        while (here := text[self._at : self._at + 1]) and here in " \t\n\r":
-            self._at += 1
-        return here
+        space = SPACE.match(self._text, self._at)
+        self._at = self._at if space is None else space.end()
+        return self._text[self._at : self._at + 1]
 
     def _expect(self, character: str) -> None:
         if self._peek() != character:
             raise InvalidParamsError(f"not JSON: expected {character!r}", "$")
         self._at += 1
+
+
+def _marks(raw: bytes) -> int:
+    """At least as many as there are values in the text, but for one."""
+    return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 
 
 def encode_repaired(value: object, enc_hook: Callable[[object], Raw]) -> bytes:

@@ -1,0 +1,158 @@
+"""Lines that are no message: what is wrong with each, and what is owed for it.
+
+    ==========================================  =======  ===================
+    the line                                    code     the reply's id
+    ==========================================  =======  ===================
+    no JSON, or not in UTF-8                    -32700   as far as it is sure
+    too long, or nested too deep                -32600   as far as it is sure
+    an array (ACP has no batches), or a scalar  -32600   null
+    an id that is none                          -32600   null
+    an object that breaks JSON-RPC              -32600   its id
+    an answer to nothing that was asked         none
+    ==========================================  =======  ===================
+
+An id is sure when it stands beside a `method` in a part of the line that can be read: an answer's
+id is of our making, and sent back it would look like a request's of theirs.
+"""
+
+from __future__ import annotations
+
+import codecs
+
+import msgspec
+
+from acphold.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
+from acphold.rpc.events import MalformedReceived
+from acphold.rpc.wire_errors import WireError, wire_error
+
+EXCERPT = 200
+"""Bytes of a malformed line that are kept for the log."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some programs begin a stream or a line with; a reader may skip it (RFC 8259, 8.1)."""
+
+BEGINNINGS = frozenset(b"%c" % byte for byte in b'["-0123456789tfn')
+"""What JSON that is no object begins with: words are told apart quickly, for there may be many."""
+
+PART = 256 * 1024
+"""Bytes of a line that are decoded at once to see whether they are text."""
+
+SCALAR = rb'"(?:[^"\\]|\\.)*"|[-+.\w]+'
+"""A JSON value that is no object and no array."""
+
+
+utf_8_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+def malformed(code: int, problem: str, frame: bytes, id_: bytes = b"") -> MalformedReceived:
+    """The event for a line, with the reply that is owed for it."""
+    reply = refusal(id_ or b"null", wire_error(code, problem))
+    return MalformedReceived(problem, frame[:EXCERPT], reply, asked=bool(id_))
+
+
+def invalid(problem: str, frame: bytes, id_: bytes = b"") -> MalformedReceived:
+    """The event for JSON that breaks JSON-RPC."""
+    return malformed(INVALID_REQUEST, problem, frame, id_)
+
+
+def unanswered(frame: bytes) -> MalformedReceived:
+    """The event for an answer that nothing waits for.
+
+    A reply to a reply would start a loop, or be taken for the answer to a request of theirs.
+    """
+    return MalformedReceived("a response to no request of ours", frame[:EXCERPT])
+
+
+def no_object(frame: bytes) -> MalformedReceived:
+    """The event for a line that does not begin as an object does."""
+    first = frame.lstrip()[:1]
+    if first not in BEGINNINGS or not _is_json(frame):
+        return malformed(PARSE_ERROR, "not JSON", frame)
+    return invalid("a batch; ACP has none" if first == b"[" else "not an object", frame)
+
+
+def refusal(id_: bytes, error: WireError) -> bytes:
+    """The line that refuses request `id_`."""
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (id_, error.raw)
+
+
+def is_id(raw: bytes) -> bool:
+    """Whether this is a JSON string, an integer or null: what an id may be."""
+    if raw[:1] != b'"':
+        digits = raw.removeprefix(b"-")
+        return raw == b"null" or (digits.isdigit() and (digits[:1] != b"0" or digits == b"0"))
+    try:
+        msgspec.json.decode(raw, type=str)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def is_utf8(frame: bytes) -> bool:
+    """Whether the line is text at all."""
+    try:
+        # In parts: the text of a long line takes up to four times as much memory as the line.
+        decode = utf_8_decoder().decode
+        for start in range(0, len(frame), PART):
+            decode(frame[start : start + PART])
+        decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def members_at_ends(head: bytes, tail: bytes) -> dict[str, bytes]:
+    """Those top-level members of a JSON object that stand at its beginning and at its end.
+
+    `head` and `tail` are its first and last bytes. The value of one that was cut is b"".
+    """
+    return {**trailing_members(tail), **leading_members(head)}
+
+
+def leading_members(head: bytes) -> dict[str, bytes]:
+    """The top-level members that lie whole in `head`, the first bytes of a JSON object."""
+    from acphold.schema.slow_json import Scan  # a malformed line is rare, and start-up is not
+
+    scan = Scan(head)
+    found: dict[str, bytes] = {}
+    whole: dict[str, bytes] = {}
+    try:
+        for _ in scan.elements("{", "}"):
+            found |= whole
+            name, _ = scan.name()
+            found[name] = b""
+            whole = {name: scan.value()[1]}
+        found |= whole
+    except InvalidParamsError:
+        pass  # the cut went through this member: those before it are what there is
+    return found
+
+
+def trailing_members(tail: bytes) -> dict[str, bytes]:
+    """The top-level members at the end of an object, back to the first that is no scalar.
+
+    `tail` is the last bytes of a JSON object, and may begin anywhere.
+    """
+    import re
+
+    # The brace that ends the message is the top level's, and a quote inside of a string has a
+    # backslash before it: what stands before that brace, member by member, is top-level too.
+    begin = re.compile(rb'[,{]\s*"(\w+)"\s*:')
+    scalar = re.compile(rb"\s*(" + SCALAR + rb")\s*", re.DOTALL)
+    found: dict[str, bytes] = {}
+    rest = tail.rstrip().removesuffix(b"}")
+    while starts := list(begin.finditer(rest)):
+        value = scalar.fullmatch(rest, starts[-1].end())
+        if value is None:
+            break
+        found.setdefault(starts[-1][1].decode(), value[1])
+        rest = rest[: starts[-1].start()]
+    return found
+
+
+def _is_json(frame: bytes) -> bool:
+    try:
+        msgspec.json.decode(frame, type=msgspec.Raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
