@@ -20,8 +20,8 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from acphold.rpc.framing import HEAD, TAIL
-from acphold.rpc.oversize import leading_members, trailing_members
-from acphold.schema.surrogates import repaired
+from acphold.rpc.malformed import is_id, members_at_ends
+from acphold.schema.slow_json import repaired
 
 MAX_PRINTED = 4 * 1024 * 1024
 """Bytes of a message that is printed over several lines."""
@@ -135,14 +135,11 @@ def _unreadable(line: bytes, error: ValidationError) -> UnreadableError:
             reason = "it is nested too deep"
     known: dict[str, bytes] = {}
     if line.lstrip()[:1] == b"{":
-        known = {**trailing_members(line[-TAIL:]), **leading_members(line[:HEAD])}
+        known = members_at_ends(line[:HEAD], line[-TAIL:])
     if not known.keys() & {"jsonrpc", "method", "result", "error"}:
         known = {}  # a log in JSON, say: its `id` is none of ours
     return UnreadableError(reason, line, _id(known.get("id", b"null")), asks="method" in known)
 
 
 def _id(raw: bytes) -> RequestId | None:
-    try:
-        return msgspec.json.decode(raw, type=int | str | None)
-    except msgspec.MsgspecError:
-        return None
+    return msgspec.json.decode(raw, type=int | str | None) if is_id(raw) else None
