@@ -77,15 +77,14 @@ def flood_stderr() -> None:
         os.write(2, (b"e" * 1023 + b"\n") * 100)
 
 
-def flood() -> None:
-    """Tell of changes as fast as the pipe takes it, while we serve."""
-    told = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-    lines = (json.dumps(told) + "\n").encode()
+def flood(method: str, params: dict[str, object] | None = None, **members: object) -> None:
+    """Say the same as fast as the pipe takes it, while we serve."""
+    line = json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}, **members})
 
     def write() -> None:
         with contextlib.suppress(OSError):
             while True:
-                os.write(1, lines)
+                os.write(1, line.encode() + b"\n")
 
     threading.Thread(target=write, daemon=True).start()
 
@@ -138,7 +137,7 @@ START: dict[str, Callable[[], object]] = {
     "only_noise": only_noise,
     "endless_line": endless_line,
     "flood_stderr": flood_stderr,
-    "flood": flood,
+    "flood": lambda: flood("notifications/tools/list_changed"),
     "silent": lambda: time.sleep(600),
     "stubborn": ignore_the_end,
     "stubborn_child": stubborn_family,
@@ -173,6 +172,13 @@ def listed(mode: str, params: dict[str, object]) -> dict[str, object]:
     return {"tools": tools}
 
 
+def hasten(steps: int, token: object) -> None:
+    """Report many steps at once."""
+    for step in range(steps):
+        params = {"progressToken": token, "progress": step}
+        say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+
 def work(steps: int, token: object) -> None:
     """Take a while, and report each step."""
     for step in range(steps):
@@ -181,10 +187,15 @@ def work(steps: int, token: object) -> None:
         say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 
 
+QUESTION: dict[str, object] = {
+    "message": "Go on?",
+    "requestedSchema": {"type": "object", "properties": {}},
+}
+
+
 def ask() -> str:
     """What a person answers to a question, as JSON."""
-    params = {"message": "Go on?", "requestedSchema": {"type": "object", "properties": {}}}
-    say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
+    say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": QUESTION})
     return sys.stdin.readline()
 
 
@@ -193,6 +204,14 @@ def called(tool: str, arguments: dict[str, object], token: object) -> dict[str, 
     match tool:
         case "ask":
             return text(ask())
+        case "hasten":
+            hasten(1000, token)
+        case "pester":
+            flood("elicitation/create", QUESTION, id="q")
+            return None
+        case "ping":
+            flood("ping", id="p")
+            time.sleep(600)
         case "work":
             work(5, token)
         case "surprise":

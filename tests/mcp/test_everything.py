@@ -119,36 +119,27 @@ async def test_what_nobody_answers_is_not_offered_to_the_server(connection: Conn
 async def test_what_a_server_asks_is_passed_on(server: Server, connect: Connect) -> None:
     asked: list[tuple[str, JsonObject]] = []
 
-    async def sample(name: str, params: JsonObject) -> JsonObject:
-        asked.append((name, params))
-        content = {"type": "text", "text": "sampled"}
-        return {"role": "assistant", "content": content, "model": "none"}
-
     async def elicit(name: str, params: JsonObject) -> JsonObject:
         asked.append((name, params))
         return {"action": "decline"}
 
-    connection = connect(server, sampling=sample, elicitation=elicit)
-    await until_offered(connection, "trigger-sampling-request")
-    arguments = {"prompt": "Say it", "maxTokens": 5}
-    assert "sampled" in (await connection.call("trigger-sampling-request", arguments)).text
+    connection = connect(server, elicitation=elicit)
+    await until_offered(connection, "trigger-elicitation-request")
     assert "decline" in (await connection.call("trigger-elicitation-request")).text.lower()
-    (first, sampling), (_, elicitation) = asked
-    assert first == "everything"
-    assert sampling["maxTokens"] == 5
-    assert "requestedSchema" in elicitation
+    ((name, params),) = asked
+    assert name == "everything"
+    assert "requestedSchema" in params
 
 
 async def test_what_raises_in_answering_a_server_becomes_its_error(
     server: Server, connect: Connect
 ) -> None:
-    async def sample(name: str, params: JsonObject) -> JsonObject:
-        raise ValueError("no model")
+    async def elicit(name: str, params: JsonObject) -> JsonObject:
+        raise ValueError("no person")
 
-    connection = connect(server, sampling=sample)
-    await until_offered(connection, "trigger-sampling-request")
-    result = await connection.call("trigger-sampling-request", {"prompt": "x", "maxTokens": 5})
-    assert result.failed
+    connection = connect(server, elicitation=elicit)
+    await until_offered(connection, "trigger-elicitation-request")
+    assert (await connection.call("trigger-elicitation-request")).failed
 
 
 async def test_changes_of_the_lists_are_told_once_for_a_burst(

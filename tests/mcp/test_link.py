@@ -106,6 +106,46 @@ async def test_a_flood_of_notifications_stops_nobody(faulty: Faulty, connect: Co
     assert longest < 1.0
 
 
+async def test_of_a_flood_of_progress_the_newest_is_told(faulty: Faulty, connect: Connect) -> None:
+    heard: list[float] = []
+
+    async def report(progress: Progress) -> None:
+        heard.append(progress.done)
+        await asyncio.sleep(0.05 if len(heard) == 1 else 0)
+
+    await connect(faulty("ok")).call("hasten", on_progress=report)
+    assert heard == sorted(heard)
+    assert heard[-1] == 999
+
+
+async def test_a_server_that_asks_without_reading_is_given_up(
+    faulty: Faulty, connect: Connect
+) -> None:
+    connection = connect(faulty("ok"))
+    with pytest.raises(McpLostError, match="it asks more than it reads"):
+        await connection.call("ping")
+
+
+async def test_a_flood_of_questions_does_not_reach_the_person(
+    faulty: Faulty, connect: Connect
+) -> None:
+    asked: list[object] = []
+    begun = asyncio.Event()
+
+    async def elicit(server: str, params: dict[str, object]) -> dict[str, object]:
+        asked.append(params)
+        begun.set()
+        await asyncio.Event().wait()
+        return {}
+
+    connection = connect(faulty("ok"), elicitation=elicit)
+    call = asyncio.create_task(connection.call("pester"))
+    await begun.wait()
+    assert (await connection.call("ok")).text == "ok {}"
+    call.cancel()
+    assert len(asked) <= 20
+
+
 @pytest.mark.parametrize("tool", ["twice", "surprise"])
 async def test_answers_that_nobody_waits_for_are_ignored(
     faulty: Faulty, connect: Connect, tool: str

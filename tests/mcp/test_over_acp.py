@@ -266,9 +266,7 @@ async def test_the_server_is_offered_nothing_it_has_no_way_to_ask_for(
     async def elicit(server: str, params: dict[str, object]) -> dict[str, object]:
         return {}
 
-    await connect(
-        SERVER, channel=provider.channel, roots=("/srv",), elicitation=elicit, sampling=elicit
-    ).ready()
+    await connect(SERVER, channel=provider.channel, roots=("/srv",), elicitation=elicit).ready()
     assert not any(provider.asked[0]["params"]["capabilities"].values())
 
 

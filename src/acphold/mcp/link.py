@@ -38,6 +38,9 @@ progress; at one that never answers, whoever watches the turn has cancelled it b
 CLOSE_SECONDS = 3.0
 """What saying goodbye may take; a program's own end comes after it."""
 
+MAX_QUESTIONS = 20
+"""Questions of one server that may wait for a person; one that floods us is refused the others."""
+
 CHANGES: dict[type[BaseModel], str] = {
     types.ToolListChangedNotification: "tools",
     types.ResourceListChangedNotification: "resources",
@@ -48,12 +51,12 @@ CHANGES: dict[type[BaseModel], str] = {
 class Patience:
     """How long calls wait: CALL_SECONDS from the last sign of life of the server.
 
-    They wait on while the server waits for us, as for a person's answer to its question.
+    They wait on while the server waits for us, as for a person's answer to one of its `questions`.
     """
 
     def __init__(self) -> None:
         self._limits: set[asyncio.Timeout] = set()
-        self._asked = 0
+        self.questions = 0
 
     @asynccontextmanager
     async def limit(self, seconds: float | None) -> AsyncIterator[Callable[[], None]]:
@@ -79,14 +82,14 @@ class Patience:
             self._count(-1)
 
     def _count(self, step: int) -> None:
-        self._asked += step
+        self.questions += step
         for limit in self._limits:
             self._renew(limit)
 
     def _renew(self, limit: asyncio.Timeout) -> None:
         if not limit.expired():
             end = asyncio.get_running_loop().time() + CALL_SECONDS
-            limit.reschedule(None if self._asked else end)
+            limit.reschedule(None if self.questions else end)
 
 
 class Link:
@@ -144,19 +147,14 @@ class Link:
         return AnswerError(error.code, error.message)
 
 
-async def keep_link(
-    wire: Wire,
-    ours: OurSide,
-    server: str,
-    *,
-    up: Callable[[Link], None],
-    down: Callable[[str], None],
-    changed: Callable[[str], None],
-) -> None:
-    """Connect within `ours.deadline`, keep the connection until `wire.over`, close it.
+@asynccontextmanager
+async def linked(
+    wire: Wire, ours: OurSide, server: str, changed: Callable[[str], None]
+) -> AsyncIterator[Link]:
+    """A link over `wire` for the block, made within `ours.deadline` and closed behind it.
 
-    Calls `up` once when it is there, `down` with the reason when it never will be or no longer is,
-    and `changed` with what the server lists anew. Raises nothing but a cancellation.
+    `changed` is called with what the server lists anew: `tools`, `resources`, `prompts`. Raises
+    FaultError, and nothing else but a cancellation.
     """
     # Outside of every context, and without a deadline until the end: a scope that is left before
     # the contexts that were entered in it is an error.
@@ -165,21 +163,19 @@ async def keep_link(
             async with wire.open() as (read, write):
                 dispatcher: JSONRPCDispatcher = JSONRPCDispatcher(read, write)
                 patience = Patience()
-                session = _session(dispatcher, ours, server, changed, patience)
-                async with session:
+                async with _session(dispatcher, ours, server, changed, patience) as session:
                     try:
                         introduced = await _introduced(session, wire, ours.deadline)
                         link = Link(wire, dispatcher, introduced, patience)
                         wire.on_gap = partial(_all_changed, link, changed)
-                        up(link)
-                        await wire.over.wait()
-                        down(await wire.fault("the connection was closed"))
-                    except FaultError as exc:
-                        down(str(exc))
-                    life.deadline = anyio.current_time() + CLOSE_SECONDS
+                        yield link
+                    finally:
+                        life.deadline = anyio.current_time() + CLOSE_SECONDS
         except Exception as exc:  # the transports raise groups of all kinds
-            down(await wire.fault(root_cause(exc)))
-    down("the connection was closed")
+            cause = root_cause(exc)
+            if isinstance(cause, FaultError):
+                raise cause from None
+            raise FaultError(await wire.fault(f"{type(cause).__name__}: {cause}")) from None
 
 
 def _all_changed(link: Link, changed: Callable[[str], None]) -> None:
@@ -239,18 +235,12 @@ def _session(
         roots = [{"uri": PurePath(root).as_uri()} for root in ours.roots]
         return types.ListRootsResult.model_validate({"roots": roots})
 
-    async def sample(
-        context: ClientRequestContext, params: types.CreateMessageRequestParams
-    ) -> types.CreateMessageResult | types.ErrorData:
-        assert ours.sampling is not None
-        with patience.asked():
-            answer = await ours.sampling(server, _plain(params))
-        return types.CreateMessageResult.model_validate(answer)
-
     async def elicit(
         context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         assert ours.elicitation is not None
+        if patience.questions >= MAX_QUESTIONS:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="too many questions at once")
         with patience.asked():
             answer = await ours.elicitation(server, _plain(params))
         return types.ElicitResult.model_validate(answer)
@@ -259,7 +249,6 @@ def _session(
         dispatcher=dispatcher,
         message_handler=on_message,
         list_roots_callback=list_roots if ours.roots else None,
-        sampling_callback=None if ours.sampling is None else sample,
         elicitation_callback=None if ours.elicitation is None else elicit,
         client_info=types.Implementation(name=ours.name, version=ours.version),
     )

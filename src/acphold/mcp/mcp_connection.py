@@ -38,6 +38,9 @@ CHANGE_SECONDS = 0.1
 
 MAX_PAGES = 200
 
+MAX_REPORTS = 100
+"""Reports of progress that may wait for whoever is told; of a flood the newest are kept."""
+
 log = logging.getLogger(__name__)
 
 
@@ -145,7 +148,12 @@ class Connection(Upkeep):
     ) -> dict[str, object]:
         if on_progress is None:
             return await self.request(method, params, seconds=seconds)
-        reports: asyncio.Queue[Progress | None] = asyncio.Queue()
+        reports: asyncio.Queue[Progress | None] = asyncio.Queue(MAX_REPORTS)
+
+        def told(progress: Progress | None) -> None:
+            if reports.full():
+                reports.get_nowait()
+            reports.put_nowait(progress)
 
         async def report() -> None:
             while (progress := await reports.get()) is not None:
@@ -154,10 +162,8 @@ class Connection(Upkeep):
         # One task for all of them: the SDK makes one for each, which may overtake each other.
         reporting = asyncio.create_task(report(), name="mcp progress")
         try:
-            raw = await self.request(
-                method, params, seconds=seconds, on_progress=reports.put_nowait
-            )
-            reports.put_nowait(None)
+            raw = await self.request(method, params, seconds=seconds, on_progress=told)
+            told(None)
             await reporting
         finally:
             reporting.cancel()

@@ -48,7 +48,6 @@ class OurSide(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     name: str = "acphold"
     version: str = ""
-    sampling: Answerer | None = None
     elicitation: Answerer | None = None
     deadline: float = 10.0
     channel: Channel | None = None

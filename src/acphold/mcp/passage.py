@@ -53,7 +53,8 @@ async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int
             if await passing.run(read, write):
                 return 0
     except Exception as exc:  # the transports raise groups of all kinds
-        lost = root_cause(exc)
+        cause = root_cause(exc)
+        lost = f"{type(cause).__name__}: {cause}"
     finally:
         reason = Redaction(server)(await wire.fault(lost))
         await passing.finish(reason)

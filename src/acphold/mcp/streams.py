@@ -42,6 +42,10 @@ TAKE_SECONDS = 30.0
 that never reads is given up, before what waits to be sent takes all memory."""
 
 
+MAX_WAITING = 1000
+"""Messages that may wait to be sent to one server."""
+
+
 class Wire:
     """A connection below MCP: `async with wire.open() as (read, write)`.
 
@@ -64,10 +68,10 @@ class Wire:
         """
         arriving, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         writing, leaving = anyio.create_memory_object_stream[SessionMessage](math.inf)
-        self._arriving = arriving
+        self._arriving, self._leaving = arriving, leaving
         async with self._connected():
             # Plain tasks: they belong to no cancel scope, and can be ended from wherever we are.
-            tasks = [asyncio.create_task(self._fill()), asyncio.create_task(self._empty(leaving))]
+            tasks = [asyncio.create_task(self._fill()), asyncio.create_task(self._empty())]
             try:
                 yield reading, writing
             finally:
@@ -106,9 +110,9 @@ class Wire:
             with suppress(anyio.BrokenResourceError):  # nobody reads any more
                 await self._read()
 
-    async def _empty(self, leaving: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async def _empty(self) -> None:
         try:
-            async for message in leaving:
+            async for message in self._leaving:
                 try:
                     await self._send(message, encoded(message))
                 except ValueError as exc:  # too deep, or half of a surrogate pair
@@ -120,6 +124,8 @@ class Wire:
 
     async def _arrive(self, found: SessionMessage | UnreadableError) -> None:
         """Hand on a message; for an answer that cannot be read, its call is failed."""
+        if self._leaving.statistics().current_buffer_used > MAX_WAITING:
+            self._break(f"it asks more than it reads: {MAX_WAITING} answers wait for it")
         if isinstance(found, SessionMessage):
             await self._arriving.send(found)
         elif found.id is not None and not found.asks:
@@ -338,11 +344,11 @@ def url_wire(server: McpServerHttp | McpServerSse, over: asyncio.Event, connect:
     return kind(server, over, connect)  # type: ignore[arg-type]  # each gets its own kind
 
 
-def root_cause(error: BaseException) -> str:
-    """What is at the bottom of the groups in which the transports raise, in words."""
+def root_cause(error: BaseException) -> BaseException:
+    """What is at the bottom of the groups in which the transports raise."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
+    return error
 
 
 def _error(response: httpx2.Response) -> ErrorData:

@@ -232,19 +232,17 @@ class Upkeep:
                 await program.aclose()
 
     async def _keep(self, mine: Connecting, program: StdioServer | None) -> None:
-        from acphold.mcp.link import keep_link
+        """Hold the connection until it is over; raises FaultError with the reason."""
+        from acphold.mcp.link import linked
 
         ours = self._ours
         if isinstance(self._server, McpServerAcp):  # it has no way to ask us anything
-            ours = structs.replace(ours, roots=(), sampling=None, elicitation=None)
-        await keep_link(
-            self._wire(program, mine.over),
-            ours,
-            self.name,
-            up=lambda link: self._up(mine, link),
-            down=lambda reason: self._down(mine, reason),
-            changed=self._changed,
-        )
+            ours = structs.replace(ours, roots=(), elicitation=None)
+        wire = self._wire(program, mine.over)
+        async with linked(wire, ours, self.name, self._changed) as link:
+            self._up(mine, link)
+            await wire.over.wait()
+            self._down(mine, await wire.fault("the connection was closed"))
 
     def _wire(self, program: StdioServer | None, over: asyncio.Event) -> Wire:
         from acphold.mcp.streams import AcpWire, StdioWire, url_wire
