@@ -103,7 +103,8 @@ async def shell(ctx: RunContext[acphold.Turn], command: str, seconds: int = 120)
         await call.content(fenced(command))
         await begin(turn, call, f"run {command}")
         line, how = ("/bin/sh", "-c", command), f"ended after {seconds} s"
-        blank = dict.fromkeys(withdrawn, "")  # the editor runs it if it can, and may have our keys
+        # An editor that runs it in its own terminal may have our keys there: they become empty.
+        blank = dict.fromkeys(withdrawn if turn.session.client_capabilities.terminal else (), "")
         async with turn.terminal(*line, env=blank, output_bytes=LONGEST) as running:
             await call.terminal(running)
             with suppress(TimeoutError):

@@ -216,6 +216,7 @@ async def test_no_program_that_is_started_gets_the_keys(journal: Path, tmp_path:
     assert f"PATH={path}" in (tmp_path / "git-env").read_text()
     for text in (*told, (tmp_path / "git-env").read_text()):
         assert KEY not in text
+        assert "OPENAI_API_KEY" not in text
 
 
 async def test_commands_run_in_the_terminal_of_the_client_without_our_keys(
