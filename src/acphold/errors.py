@@ -12,7 +12,6 @@
     ├── DeclarationError           an agent's author declared what cannot be
     ├── AuthRequiredError          the person has to sign in first                   -32000
     ├── IncidentError              an author's code failed; only the log says how
-    ├── ModelError                 the service of a language model, or its settings
     ├── CapabilityError            asked for what the other side did not advertise
     ├── UnknownSessionError        neither the journal nor the agent has it      -32002
     ├── AmbiguousIdError           a prefix that fits several sessions
@@ -151,21 +150,6 @@ class IncidentError(AcpholdError):
     @property
     def data(self) -> dict[str, object]:
         return {"incident": self.incident}
-
-
-class ModelError(AcpholdError):
-    """A language model cannot be asked, or gave no answer; `status` is that of HTTP, if there was.
-
-    The message never holds a key.
-    """
-
-    def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-
-    @property
-    def data(self) -> dict[str, object] | None:
-        return None if self.status is None else {"status": self.status}
 
 
 class CapabilityError(AcpholdError):
