@@ -94,7 +94,7 @@ async def test_the_next_load_shows_all_that_any_client_had_seen(journal: Path, s
         assert replayed[0] == ["user_message_chunk", json.dumps([{"say": "first answer"}])]
         expected = [part for part in seen if not _is_title(part)]
         assert is_beginning(expected, [part for part in spoken if not _is_title(part)])
-        assert _mark(updates) == "interrupted"
+        assert _mark(updates) == {"outcome": "interrupted"}
         statuses = set(folded_tools(updates).values())
         assert statuses <= {"failed"}
         assert await again.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
@@ -149,7 +149,7 @@ async def test_a_prompt_that_was_sent_and_nothing_more_is_in_the_replay(
         assert [info["sessionId"] for info in await client.sessions()] == [session]
         await client.load(session)
         assert client.text("user_message_chunk") == json.dumps([{"say": "x"}, {"until": str(flag)}])
-        assert _mark(client.updates()) == "interrupted"
+        assert _mark(client.updates()) == {"outcome": "interrupted"}
 
 
 async def test_killed_again_and_again_nothing_is_lost_and_each_turn_is_marked_once(

@@ -11,6 +11,7 @@ from acphold.imports import ALL, Facts, Home, Reader, Selection, Source
 from acphold.imports.intake import Told
 from acphold.journal import Entry, Message, SessionState, ToolCall
 from acphold.journal.fold import fold
+from acphold.journal.timeline import TurnEnd
 
 Json = Any
 
@@ -44,6 +45,7 @@ class Story:
         return [
             (item.role, item.text) if isinstance(item, Message) else ("call", item.title)
             for item in self.state.timeline
+            if not isinstance(item, TurnEnd)
         ]
 
     def calls(self) -> list[ToolCall]:

@@ -15,7 +15,7 @@ TIMELINE = {*CHUNKS, *TOOLS, "plan"}
 """What belongs to a place in the conversation. The rest says how the session stands, and may
 cross a prompt that is on its way."""
 
-INTERRUPTED = {"acphold/turn": "interrupted"}
+INTERRUPTED = {"acphold/turn": {"outcome": "interrupted"}}
 
 
 def timeline(updates: Iterable[Json]) -> list[Json]:

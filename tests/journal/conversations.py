@@ -49,6 +49,8 @@ def chunks(draw: st.DrawFn) -> Json:
 
 
 def _produced(path: str, text: str) -> list[Json]:
+    if text == "a":
+        return [{"type": "terminal", "terminalId": "term-1"}]
     return [
         {"type": "content", "content": {"type": "text", "text": text}},
         {"type": "diff", "path": path, "oldText": None, "newText": text},
@@ -112,6 +114,9 @@ BROKEN = st.sampled_from(
         b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ude00"}}',
         b'{"sessionUpdate":"tool_call","toolCallId":"t1","title":"\\ud83d","status":"pending"}',
         b'{"sessionUpdate":"tool_call_update","toolCallId":"t1","rawOutput":{"\\ud83d":1}}',
+        b'{"sessionUpdate":"tool_call","toolCallId":"half \\ud83d","title":"T"}',
+        b'{"sessionUpdate":"session_info_update","title":"half \\ud83d","updatedAt":"\\ude00"}',
+        b'{"sessionUpdate":"current_mode_update","currentModeId":"\\ud83d"}',
         b'{"sessionUpdate":"agent_message_chunk","content":5}',
         b'{"sessionUpdate":"tool_call"}',
         b'{"sessionUpdate":7}',
@@ -153,7 +158,13 @@ SETTINGS = st.sampled_from(
     ]
 )
 TURN_ENDS = st.sampled_from(
-    [b'{"stopReason":"end_turn"}', b'{"interrupted":true}', b'{"error":{"code":1,"message":""}}']
+    [
+        b'{"stopReason":"end_turn"}',
+        b'{"stopReason":"refusal"}',
+        b'{"interrupted":true}',
+        b'{"error":{"code":1,"message":"no \\ud83d"}}',
+        b"",
+    ]
 )
 
 PIECES: st.SearchStrategy[tuple[str, list[bytes]]] = st.one_of(

@@ -121,3 +121,29 @@ def test_what_stays_alone_keeps_its_bytes_and_shares_a_segment() -> None:
 def test_other_kinds_of_entries_are_left_as_they_are(kind: str) -> None:
     segments = segments_of([(kind, [b'{"a": 1}']), ("update", [b"{}"])])
     assert compact(segments) == segments
+
+
+def test_of_what_says_it_all_anew_only_the_last_stays() -> None:
+    usage = [b'{"sessionUpdate":"usage_update","used":%d,"size":9}' % n for n in range(3)]
+    wrong = b'{"sessionUpdate":"available_commands_update","availableCommands":5}'
+    commands = b'{"sessionUpdate":"available_commands_update","availableCommands":[]}'
+    said = encode(chunk("agent_message", "a"))
+    raws = [usage[0], said, commands, usage[1], wrong, said, usage[2]]
+    segments = segments_of([("update", raws)])
+    compacted = compact(segments)
+    kept = [entry.raw for entry in entries_of(compacted)]
+    assert kept == [b"", said, commands, b"", wrong, said, usage[2]]
+    assert [sent.raw for sent in replay(compacted)] == [said, commands, wrong, said, usage[2]]
+
+
+def test_a_tool_call_is_not_joined_beyond_what_clients_read() -> None:
+    call = b'{"sessionUpdate":"tool_call","toolCallId":"t","title":"T","rawInput":"%b"}'
+    update = b'{"sessionUpdate":"tool_call_update","toolCallId":"t","rawOutput":"%b"}'
+    raws = [call % (b"i" * 30_000)]
+    raws += [update % (b"o" * size) for size in range(1000, 200_000, 5000)]
+    segments = segments_of([("update", raws)])
+    compacted = entries_of(compact(segments))
+    longest = max(map(len, raws))
+    assert len(compacted) == 2
+    assert all(len(entry.raw) <= longest for entry in compacted)
+    assert fold(compacted) == fold(entries_of(segments))

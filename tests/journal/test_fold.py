@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from acphold.journal.entries import Entry
 from acphold.journal.fold import EMPTY, SessionState, fold
 from acphold.journal.raw_update import update_kind
-from acphold.journal.standing import NO_STANDING, fold_settings, fold_update
-from acphold.journal.timeline import Message, ToolCall
+from acphold.journal.standing import NO_STANDING, fold_settings, fold_update, is_known
+from acphold.journal.timeline import Message, ToolCall, TurnEnd
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -198,7 +198,7 @@ def test_halves_of_a_surrogate_pair_meet_in_the_message() -> None:
 
 def test_bytes_that_nobody_can_read_change_nothing() -> None:
     broken = [b"", b"null", b"{", b"\xff", b"[" * 100_000, b'{"sessionUpdate":3}']
-    kinds = ["update", "params", "prompt", "settings", "turn_end", "echo", "from the future"]
+    kinds = ["update", "params", "prompt", "settings", "echo", "terminal", "from the future"]
     for kind in kinds:
         state = fold([Entry(1, kind, 0, raw) for raw in broken])
         assert (state.timeline, state.standing) == (EMPTY.timeline, EMPTY.standing)
@@ -209,3 +209,59 @@ def test_a_turn_that_was_interrupted_is_told_from_one_that_ended() -> None:
     assert fold([prompt]).turn == "running"
     assert fold([prompt, Entry(2, "turn_end", 0, b'{"stopReason":"end_turn"}')]).turn == "idle"
     assert fold([prompt, Entry(2, "turn_end", 0, b'{"interrupted":true}')]).turn == "interrupted"
+
+
+def test_the_timeline_tells_how_each_turn_ended() -> None:
+    ends = [
+        b'{"stopReason":"end_turn"}',
+        b'{"stopReason":"refusal"}',
+        b'{"stopReason":"cancelled"}',
+        b'{"stopReason":"max_turn_requests"}',
+        b'{"stopReason":"from_the_future"}',
+        b'{"error":{"code":-32603,"message":"no \\ud83d"}}',
+        b'{"interrupted":true}',
+    ]
+    state = fold(Entry(seq, "turn_end", seq, raw) for seq, raw in enumerate(ends))
+    assert state.timeline == (
+        TurnEnd("completed", 0, "end_turn"),
+        TurnEnd("refused", 1, "refusal"),
+        TurnEnd("cancelled", 2, "cancelled"),
+        TurnEnd("limited", 3, "max_turn_requests"),
+        TurnEnd("completed", 4, "from_the_future"),
+        TurnEnd("failed", 5, message="no ?"),
+        TurnEnd("interrupted", 6),
+    )
+
+
+def test_what_says_nothing_new_is_told_from_news() -> None:
+    known = updates(
+        {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
+        {"sessionUpdate": "config_option_update", "configOptions": [{"id": "model"}]},
+        {"sessionUpdate": "available_commands_update", "availableCommands": []},
+        {"sessionUpdate": "usage_update", "used": 1, "size": 2},
+        {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": "2026-01-01"},
+    ).standing
+    repeated: list[dict[str, object]] = [
+        {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
+        {"sessionUpdate": "config_option_update", "configOptions": [{"id": "model"}]},
+        {"availableCommands": [], "sessionUpdate": "available_commands_update"},
+        {"sessionUpdate": "usage_update", "used": 1, "size": 2},
+        {"sessionUpdate": "session_info_update", "title": "T"},
+        {"sessionUpdate": "session_info_update", "updatedAt": "2026-01-01", "title": "T"},
+    ]
+    news: list[dict[str, object]] = [
+        {"sessionUpdate": "current_mode_update", "currentModeId": "ask"},
+        {"sessionUpdate": "current_mode_update", "currentModeId": "code", "_meta": {"k": 1}},
+        {"sessionUpdate": "config_option_update", "configOptions": []},
+        {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "x"}]},
+        {"sessionUpdate": "usage_update", "used": 1, "size": 3},
+        {"sessionUpdate": "session_info_update", "title": None},
+        {"sessionUpdate": "session_info_update", "_meta": {"acphold/turn": {}}},
+        {"sessionUpdate": "session_info_update"},
+        chunk("agent_message", "a"),
+        {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"},
+        {"sessionUpdate": "from_the_future"},
+    ]
+    for told, expected in ((repeated, True), (news, False)):
+        for update in told:
+            assert is_known(known, str(update["sessionUpdate"]), encode(update)) is expected, update

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -256,3 +257,54 @@ async def test_the_words_of_a_deleted_session_are_nowhere_in_the_file(tmp_path: 
     assert b"zebrafishkept" in left
     assert b"zebrafishgone" not in left
     assert b"fishgone" not in left
+
+
+async def test_a_title_that_ends_in_half_a_surrogate_pair_does_not_keep_a_turn_from_settling(
+    journal: SqliteJournal,
+) -> None:
+    lease = await begun(journal)
+    halved = b'{"sessionUpdate":"session_info_update","title":"half a smile \\ud83d"}'
+    call = b'{"sessionUpdate":"tool_call","toolCallId":"t\\ud83d","title":"\\ud83d"}'
+    pieces = [*turn("Hi", chunk("agent_message", "found")), ("update", [halved, call])]
+    await journal.settle(lease, await append(journal, lease, pieces))
+    assert (await journal.summary("s1")).standing.title == "half a smile ?"
+    assert (await journal.session("s1")).message_count == 2
+    assert [hit.seq for hit in await journal.search("found")] == [2]
+
+
+async def test_of_what_says_it_all_anew_settling_keeps_the_last_also_turns_later(
+    journal: SqliteJournal,
+) -> None:
+    def commands(name: str) -> dict[str, object]:
+        return {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": name}]}
+
+    lease = await begun(journal)
+    for name in ("one", "two", "three"):
+        pieces = turn(name, commands(name), chunk("agent_message", name), commands(f"{name} more"))
+        before = await append(journal, lease, pieces)
+        await journal.settle(lease, before)
+    raws = [raw for segment in await history(journal) for raw in segment.raw.split(b"\n")]
+    assert [raw for raw in raws if b"available_commands" in raw] == [encode(commands("three more"))]
+    state = await journal.state("s1")
+    assert state.standing.commands == b'[{"name":"three more"}]'
+    said = [item.text for item in state.timeline if isinstance(item, Message)]
+    assert said == ["one", "one", "two", "two", "three", "three"]
+    assert await journal.damage() == []
+
+
+async def test_twenty_thousand_open_tool_calls_take_seconds_at_most(
+    journal: SqliteJournal,
+) -> None:
+    calls = [
+        b'{"sessionUpdate":"tool_call","toolCallId":"call %d","title":"T"}' % n
+        for n in range(20_000)
+    ]
+    lease = await begun(journal)
+    began = time.monotonic()
+    for start in range(0, len(calls), 100):
+        await journal.append(lease, "update", calls[start : start + 100])
+    assert len((await journal.summary("s1")).open_tools) == 20_000
+    await journal.settle(lease, lease.next_seq - 1)
+    state = await journal.state("s1")
+    assert time.monotonic() - began < 10
+    assert len(state.open_tools) == len(state.timeline) == 20_000

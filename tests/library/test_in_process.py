@@ -251,7 +251,7 @@ async def test_hooks_are_told_of_sessions_and_keep_state_with_them() -> None:
         result = await session.prompt("go")
         assert result.text == "{} {'name': 'Ada', 'loads': [3]}"
         assert [notice["title"] for notice in session.told.of("notice")] == ["Welcome back"]
-    assert happened == ["new", "close", "load Ada 2", "close"]
+    assert happened == ["new", "close", "load Ada 3", "close"]
 
 
 async def test_a_hook_that_fails_refuses_the_session_and_says_only_an_id() -> None:

@@ -22,7 +22,7 @@ from acphold.journal.entries import PROMPT as PROMPT_ENTRY
 from acphold.journal.entries import UPDATE as UPDATE_ENTRY
 from acphold.journal.fold import SessionState
 from acphold.journal.location import VARIABLE
-from acphold.journal.timeline import FINAL_STATUSES, Item, Message, ToolCall
+from acphold.journal.timeline import FINAL_STATUSES, Item, Message, ToolCall, TurnEnd
 from acphold.processes.program import launch
 from acphold.rpc import NotificationReceived, Peer, connected
 from acphold.rpc.peer import Request
@@ -312,6 +312,8 @@ def _is_back(item: Item, other: Item | None, *, cut_off: bool) -> bool:
 def _named(item: Item) -> str:
     if isinstance(item, ToolCall):
         return f"tool call {item.title!r}"
+    if isinstance(item, TurnEnd):
+        return f"the end of a turn: {item.outcome}"
     return f"{item.role}: {item.text}"
 
 

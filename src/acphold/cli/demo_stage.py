@@ -12,7 +12,7 @@ from acphold.cli.terminal_text import console, visible
 from acphold.cli.transcript import turn_scenes
 from acphold.journal import Entry
 from acphold.journal.fold import EMPTY, SessionState, fold
-from acphold.journal.timeline import Message
+from acphold.journal.timeline import Message, TurnEnd
 
 
 class Stage:
@@ -99,7 +99,9 @@ class Stage:
         for place, item in enumerate(self._state.timeline):
             old = before.timeline[place] if place < len(before.timeline) else None
             # Between its beginning and its end a tool call need not be shown again.
-            if item != old and not (old is not None and open_tools([item])):
+            if isinstance(item, TurnEnd) or item == old:
+                continue
+            if old is None or not open_tools([item]):
                 self._put(passage(item))
 
     def _put(self, shown: Passage) -> None:

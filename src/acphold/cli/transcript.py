@@ -12,7 +12,7 @@ from acphold.journal import Entry
 from acphold.journal.entries import ECHO, PARAMS, TURN_END, UPDATE
 from acphold.journal.fold import EMPTY, SessionState, fold
 from acphold.journal.raw_update import members, string, update_kind
-from acphold.journal.timeline import Message, ToolCall
+from acphold.journal.timeline import Message, ToolCall, TurnEnd
 from acphold.schema import Plan, decode
 
 
@@ -117,7 +117,11 @@ class _Telling:
             beside.append((self._plan_place, 0, _plan(self._state.plan)))
         if self._last is not None and (self._last.kind == TURN_END or self._state.turns):
             beside.append((end, 2, _turn_over(self._last)))
-        timeline = [(place, 1, item) for place, item in enumerate(self._state.timeline)]
+        timeline = [
+            (place, 1, item)
+            for place, item in enumerate(self._state.timeline)
+            if not isinstance(item, TurnEnd)
+        ]
         return [scene for *_, scene in sorted([*beside, *timeline], key=lambda told: told[:2])]
 
 

@@ -19,7 +19,6 @@ TITLE_LENGTH = 80
 
 FAILED = "acphold/failed"
 TITLE = "acphold/title"
-TURN = "acphold/turn"
 NOTICE = "acphold/notice"
 CHOICE = "acphold/choice"
 
@@ -53,13 +52,6 @@ def title_update(title: str) -> bytes:
             "updatedAt": iso_time(),
             "_meta": {TITLE: "first prompt"},
         }
-    )
-
-
-def interrupted_update() -> bytes:
-    """Says of the turn before it that it was cut off; changes nothing else of the session."""
-    return msgspec.json.encode(
-        {"sessionUpdate": "session_info_update", "_meta": {TURN: "interrupted"}}
     )
 
 

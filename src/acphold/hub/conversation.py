@@ -19,7 +19,7 @@ from acphold.errors import (
     MethodNotFoundError,
 )
 from acphold.hub.agent_session import AgentSession, Setup, update_in
-from acphold.hub.annotations import failed_tool, first_words, interrupted_update, title_update
+from acphold.hub.annotations import failed_tool, first_words, title_update
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import (
     in_step,
@@ -256,7 +256,8 @@ class Conversation:
         if session.standing.title is None:
             title = first_words(await session.state(through=session.last_seq))
             marks += [] if title is None else [title_update(title)]
-        await session.publish("update", [*marks, interrupted_update()])
+        if marks:
+            await session.publish("update", marks)
         await session.publish("turn_end", [b'{"interrupted":true}'])
 
     def lose(self, error: AcpholdError) -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.journal import Message, SessionState, ToolCall
+from acphold.journal.timeline import Item, TurnEnd
 from acphold.schema.splice import items, members
 
 CONTEXT_BYTES = 96 * 1024
@@ -75,7 +76,7 @@ def cut_off_turn(state: SessionState) -> Context | None:
     )
 
 
-def _newest(timeline: Sequence[Message | ToolCall]) -> tuple[list[str], int]:
+def _newest(timeline: Sequence[Item]) -> tuple[list[str], int]:
     """What is handed over of these, oldest first, and how many older ones are left out."""
     parts = [text for item in timeline if (text := _written(item))]
     kept: list[str] = []
@@ -95,13 +96,15 @@ def is_context(block: bytes) -> bool:
     return _text(block).startswith((HEADING + BEGINNING, HEADING + CUT_OFF))
 
 
-def _is_prompt(item: Message | ToolCall) -> bool:
+def _is_prompt(item: Item) -> bool:
     return isinstance(item, Message) and item.role == "user"
 
 
-def _written(item: Message | ToolCall) -> str:
+def _written(item: Item) -> str:
     if isinstance(item, ToolCall):
         return _written_tool(item)
+    if isinstance(item, TurnEnd):
+        return ""
     speaker = SPEAKERS.get(item.role)
     text = "\n".join(filter(None, map(_text, item.content)))
     return f"{speaker}: {text}" if speaker and text else ""

@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from acphold.journal.entries import PARAMS, UPDATE, Segment
+from acphold.journal.entries import PARAMS, TERMINAL, UPDATE, Segment
 from acphold.journal.raw_update import (
+    ROLES,
     UNREADABLE,
     PlainChunk,
     decode_plain_chunk,
@@ -20,37 +21,49 @@ from acphold.journal.raw_update import (
     tool_id,
     update_kind,
 )
+from acphold.journal.standing import is_snapshot
 from acphold.journal.timeline import replace_fields
 
-CHUNK_CHARACTERS: Final = 32 << 10
-"""How much text one joined chunk holds at most, unless a single one came with more."""
+LINE_BYTES: Final = 60 << 10
+"""How long an entry may get by joining, unless a single one came longer.
+
+Clients read lines of 64 KiB at least; the rest is for the frame around the update.
+"""
 
 PACKED_BYTES: Final = 64 << 10
 """How many bytes of entries that stayed alone are packed into one segment."""
+
+_CHUNK: Final = b'{"sessionUpdate":"%b",%b"content":{"type":"text","text":%b}}'
+_MESSAGE_ID: Final = b'"messageId":%b,'
+_AROUND_TEXT: Final = {kind: len(_CHUNK % (kind.encode(), b"", b'""')) for kind in ROLES}
+"""Bytes of a chunk of each kind that are not its text, at least."""
 
 
 class Run:
     """Plain chunks of one message in a row."""
 
-    __slots__ = ("_kind", "_message_id", "_raw", "_size", "_texts")
+    __slots__ = ("_around", "_kind", "_message_id", "_raw", "_size", "_texts")
 
     def __init__(self, chunk: PlainChunk, raw: bytes) -> None:
         self._kind = chunk.kind
         self._message_id = chunk.messageId
         self._raw = raw
         self._texts = [chunk.content.text]
-        self._size = len(chunk.content.text)
+        self._size = len(raw)
+        self._around = _AROUND_TEXT[chunk.kind]
+        if chunk.messageId is not None:
+            self._around += len(_MESSAGE_ID) + len(chunk.messageId.encode())
 
-    def take(self, chunk: PlainChunk) -> bool:
+    def take(self, chunk: PlainChunk, raw: bytes) -> bool:
         """Take the next chunk in; False when it is of another message, or too much."""
         if chunk.kind != self._kind or chunk.messageId != self._message_id:
             return False
-        text = chunk.content.text
-        size = self._size + len(text)
-        if size > CHUNK_CHARACTERS:
+        # No text gets longer by being read and written again, so this is never too little.
+        size = self._size + len(raw) - self._around
+        if size > LINE_BYTES:
             return False
         self._size = size
-        self._texts.append(text)
+        self._texts.append(chunk.content.text)
         return True
 
     def joined(self) -> bytes:
@@ -59,19 +72,16 @@ class Run:
             return self._raw
         message_id = b""
         if self._message_id is not None:
-            message_id = b'"messageId":%b,' % encode_text(self._message_id)
-        return b'{"sessionUpdate":"%b",%b"content":{"type":"text","text":%b}}' % (
-            self._kind.encode(),
-            message_id,
-            encode_text("".join(self._texts)),
-        )
+            message_id = _MESSAGE_ID % encode_text(self._message_id)
+        return _CHUNK % (self._kind.encode(), message_id, encode_text("".join(self._texts)))
 
 
 def compact(segments: Sequence[Segment]) -> list[Segment]:
     """Segments over the same numbers without a gap, that fold to the same state.
 
-    Chunks of one message in a row become one; a tool call and what updates it become one
-    `tool_call`, where the call began. Everything else stays as it is.
+    Chunks of one message in a row become one; a tool call and what updates it become one where
+    the call began. Of updates that say it all anew only the last stays: the others are emptied.
+    Everything else stays as it is.
     """
     if not segments:
         return []
@@ -80,6 +90,18 @@ def compact(segments: Sequence[Segment]) -> list[Segment]:
         for first_seq, raw in _numbered(segment):
             compacting.add(first_seq, segment.kind, segment.at, raw)
     return list(_packed(compacting.pieces, segments[-1].last_seq))
+
+
+def snapshots(segments: Iterable[Segment]) -> dict[str, int]:
+    """The number of the last update of each kind that says it all anew."""
+    entries = (
+        entry for segment in segments if segment.kind == UPDATE for entry in segment.entries()
+    )
+    return {
+        kind: entry.seq
+        for entry in entries
+        if not may_be_chunk(entry.raw) and is_snapshot(kind := update_kind(entry.raw), entry.raw)
+    }
 
 
 def _numbered(segment: Segment) -> Iterable[tuple[int, bytes]]:
@@ -100,25 +122,35 @@ class _Piece:
 
 
 class _Tool:
-    """A tool call and what updated it so far."""
+    """A tool call, or an update of one, and what updated it since."""
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, kind: str, raw: bytes) -> None:
+        self._kind = kind
         self._raw = raw
-        self._updates: list[tuple[str, bytes]] = []
+        self._longest = len(raw)
+        self._fields: dict[str, bytes] | None = None
 
-    def take(self, kind: str, raw: bytes) -> None:
-        self._updates.append((kind, raw))
+    def take(self, kind: str, raw: bytes) -> bool:
+        """Take the next update in; False when both do not go into one line."""
+        if kind == "tool_call" and self._kind != kind:
+            return False
+        fields = self._joined() if self._fields is None else {**self._fields}
+        replace_fields(fields, kind, members(raw))
+        size = sum(len(name) + len(value) + 4 for name, value in fields.items())
+        if size > max(LINE_BYTES, self._longest, len(raw)):
+            return False
+        self._longest = max(self._longest, len(raw))
+        self._fields = fields
+        return True
+
+    def _joined(self) -> dict[str, bytes]:
+        head = members(self._raw)
+        fields = {"sessionUpdate": encode_text(self._kind), "toolCallId": head["toolCallId"]}
+        replace_fields(fields, self._kind, head)
+        return fields
 
     def joined(self) -> bytes:
-        if not self._updates:
-            return self._raw
-        fields: dict[str, bytes] = {}
-        head = members(self._raw)
-        replace_fields(fields, "tool_call", head)
-        for kind, raw in self._updates:
-            replace_fields(fields, kind, members(raw))
-        whole = {"sessionUpdate": b'"tool_call"', "toolCallId": head["toolCallId"]}
-        return encode_object(whole | fields)
+        return self._raw if self._fields is None else encode_object(self._fields)
 
 
 class _Compacting:
@@ -126,10 +158,11 @@ class _Compacting:
         self.pieces: list[_Piece] = []
         self._run: Run | None = None
         self._tools: dict[str, _Tool] = {}
+        self._snapshots: dict[str, int] = {}
 
     def add(self, first_seq: int, kind: str, at: int, raw: bytes) -> None:
         content: bytes | Run | _Tool | None = raw
-        if kind == UPDATE:
+        if kind in (UPDATE, TERMINAL):
             content = self._update(raw)
         elif kind == PARAMS:
             self._let_go(members(raw).get("update", b""))
@@ -146,12 +179,16 @@ class _Compacting:
             chunk = decode_plain_chunk(raw)
         except UNREADABLE:
             return self._other_update(raw)
-        if self._run is not None and self._run.take(chunk):
+        if self._run is not None and self._run.take(chunk, raw):
             return None
         return Run(chunk, raw)
 
     def _other_update(self, raw: bytes) -> bytes | _Tool | None:
         kind = update_kind(raw)
+        if is_snapshot(kind, raw):
+            if (earlier := self._snapshots.get(kind)) is not None:
+                self.pieces[earlier].content = b""
+            self._snapshots[kind] = len(self.pieces)
         if kind not in ("tool_call", "tool_call_update"):
             return raw
         if not _is_whole(raw):
@@ -160,13 +197,12 @@ class _Compacting:
         return self._tool(kind, raw)
 
     def _tool(self, kind: str, raw: bytes) -> bytes | _Tool | None:
-        tool_call_id = tool_id(raw)
-        if tool := self._tools.get(tool_call_id):
-            tool.take(kind, raw)
-            return None
-        if kind != "tool_call" or not tool_call_id:
+        if not (tool_call_id := tool_id(raw)):
             return raw
-        self._tools[tool_call_id] = tool = _Tool(raw)
+        tool = self._tools.get(tool_call_id)
+        if tool is not None and tool.take(kind, raw):
+            return None
+        self._tools[tool_call_id] = tool = _Tool(kind, raw)
         return tool
 
     def _let_go(self, raw: bytes) -> None:

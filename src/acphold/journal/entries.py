@@ -24,7 +24,13 @@ TURN_END: Final = "turn_end"
 ECHO: Final = "echo"
 """An update of the agent that only repeats the user's prompt: kept, never replayed."""
 
-KINDS: Final = (UPDATE, PARAMS, PROMPT, SETTINGS, TURN_END, ECHO)
+TERMINAL: Final = "terminal"
+"""A `tool_call_update` whose `content` has what terminals showed, as text: for who comes later.
+
+It is folded and replayed as an update, and not delivered to those who saw the terminals.
+"""
+
+KINDS: Final = (UPDATE, PARAMS, PROMPT, SETTINGS, TURN_END, ECHO, TERMINAL)
 """The kinds that the fold and the replay know; any other is kept and passed over."""
 
 
@@ -41,7 +47,8 @@ class Segment(Struct, frozen=True, gc=False):
     """A run of entries of one kind that were journalled together, their raws joined by newlines.
 
     JSON on one line holds no newline, so the join can be undone. After compaction one raw may
-    stand for all of `first_seq` to `last_seq`; such a segment is one entry.
+    stand for all of `first_seq` to `last_seq`; such a segment is one entry. An empty raw was an
+    update that a later one made void: it keeps its number, and says nothing.
     """
 
     first_seq: int

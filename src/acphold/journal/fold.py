@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE, Entry
+from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TERMINAL, TURN_END, UPDATE, Entry
 from acphold.journal.raw_update import (
     ROLES,
     UNREADABLE,
@@ -26,6 +26,7 @@ from acphold.journal.timeline import (
     OpenMessage,
     OpenTool,
     ToolCall,
+    TurnEnd,
     opens_tool,
     replace_fields,
 )
@@ -100,20 +101,20 @@ class Fold:
         for place, item in enumerate(state.timeline):
             if isinstance(item, ToolCall):
                 self._tools[item.tool_call_id] = place
-            elif item.message_id is not None:
+            elif isinstance(item, Message) and item.message_id is not None:
                 self._messages[item.role, item.message_id] = place
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry."""
-        if entry.kind == UPDATE:
+        if entry.kind in (UPDATE, TERMINAL):
             self._update(entry.raw)
         elif entry.kind == PARAMS:
             self._update(members(entry.raw).get("update", b""))
         elif entry.kind == PROMPT:
             self._prompt(entry)
         elif entry.kind == TURN_END:
-            interrupted = members(entry.raw).get("interrupted") == b"true"
-            self._turn = "interrupted" if interrupted else "idle"
+            self._timeline.append(end := TurnEnd.of(entry.raw, entry.at))
+            self._turn = "interrupted" if end.outcome == "interrupted" else "idle"
         elif entry.kind == SETTINGS:
             self._standing = fold_settings(self._standing, entry.raw)
 
@@ -163,6 +164,9 @@ class Fold:
         place = len(self._timeline) - 1
         if message_id is not None:
             place = self._messages.get((role, message_id), -1)
+        else:  # a chunk that comes behind the end of its turn still belongs to its message
+            while place >= 0 and isinstance(self._timeline[place], TurnEnd):
+                place -= 1
         item = self._timeline[place] if place >= 0 else None
         if isinstance(item, OpenMessage) and (item.role, item.message_id) == (role, message_id):
             return item

@@ -2,7 +2,8 @@
 
 Almost all is read by msgspec. It refuses what JavaScript may send all the same: half of a
 surrogate pair, written as an escape (`"\\ud83d"`), even in parts that are only passed over. For
-those the standard library is the slow way. What neither can read is nothing, never an error.
+those the standard library is the slow way. What neither can read is nothing, never an error; and
+only in the text of chunks is a half kept, for the next chunk may bring the other one.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def string(raw: bytes | None) -> str | None:
     try:
         return _decode_text(raw)
     except UNREADABLE:
-        return _string_slowly(raw)
+        halved = _halved_string(raw)
+        return None if halved is None else storable(halved)
 
 
 def members(raw: bytes) -> dict[str, bytes]:
@@ -116,7 +118,7 @@ def items(raw: bytes) -> list[bytes]:
 
 
 def content_text(block: bytes) -> str | None:
-    """The text of a block that is nothing but text, or None."""
+    """The text of a block that is nothing but text, or None; it may end in half a pair."""
     try:
         return decode_plain_text(block).text
     except ValidationError:
@@ -124,7 +126,7 @@ def content_text(block: bytes) -> str | None:
     except UNREADABLE:
         parts = members(block)
         plain = parts.keys() == {"type", "text"} and parts["type"] == b'"text"'
-        return string(parts["text"]) if plain else None
+        return _halved_string(parts["text"]) if plain else None
 
 
 def text_block(text: str) -> bytes:
@@ -140,10 +142,8 @@ def encode_text(text: str) -> bytes:
         from json import dumps
 
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        try:
-            return msgspec.json.encode(whole)
-        except UnicodeEncodeError:
-            return dumps(whole).encode()
+        # What Python writes for a half that stays alone is its escape in JSON too.
+        return dumps(whole, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def storable(text: str) -> str:
@@ -158,7 +158,8 @@ def encode_object(values: dict[str, bytes]) -> bytes:
     )
 
 
-def _string_slowly(raw: bytes) -> str | None:
+def _halved_string(raw: bytes) -> str | None:
+    """The string that `raw` is, with halves of surrogate pairs left in it."""
     from json import loads
 
     try:

@@ -7,16 +7,23 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from acphold.journal.compaction import Run
-from acphold.journal.entries import PARAMS, PROMPT, UPDATE, Entry, Segment
+from acphold.journal.entries import PARAMS, PROMPT, TERMINAL, TURN_END, UPDATE, Entry, Segment
 from acphold.journal.fold import prompt_message_id
 from acphold.journal.raw_update import (
     UNREADABLE,
     decode_plain_chunk,
+    encode_object,
+    encode_text,
     items,
     may_be_chunk,
     members,
     update_kind,
 )
+from acphold.journal.timeline import TurnEnd, without_terminals
+from acphold.schema.splice import splice
+
+TURN_MARK = "acphold/turn"
+"""The `_meta` key of the update that tells of a turn that was not completed."""
 
 
 class Replayed(Struct, frozen=True, gc=False):
@@ -32,8 +39,9 @@ class Replayed(Struct, frozen=True, gc=False):
 def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
     """What to send for these segments, in order.
 
-    Plain text in a row is joined, everything else passes byte for byte. Notices were for the
-    moment, and what a session opened with stands in the answer to the client: neither is sent.
+    Plain text in a row is joined, everything else passes byte for byte, but for terminals: they
+    are gone. A turn that was not completed is marked. Notices were for the moment, and what a
+    session began with stands in the answer to the client: neither is sent.
     """
     run: Run | None = None
     for segment in segments:
@@ -52,15 +60,15 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
                 else:
                     if run is None:
                         run = Run(chunk, raw)
-                    elif not run.take(chunk):
+                    elif not run.take(chunk, raw):
                         yield Replayed(run.joined())
                         run = Run(chunk, raw)
                     continue
             if run is not None:
                 yield Replayed(run.joined())
                 run = None
-            if not _is_notice(raw):
-                yield Replayed(raw)
+            if raw and not _is_notice(raw):
+                yield Replayed(_terminals_gone(raw))
     if run is not None:
         yield Replayed(run.joined())
 
@@ -71,8 +79,18 @@ def _replay_other(segment: Segment) -> Iterator[Replayed]:
             yield from _replay_prompt(entry)
     elif segment.kind == PARAMS:
         for raw in segment.raw.split(b"\n"):
-            if not _is_notice(members(raw).get("update", b"")):
+            update = members(raw).get("update", b"")
+            if (shown := _terminals_gone(update)) != update:
+                raw = splice(raw, {"update": shown})
+            if not _is_notice(update):
                 yield Replayed(raw, whole_params=True)
+    elif segment.kind == TERMINAL:
+        for raw in segment.raw.split(b"\n"):
+            yield Replayed(raw)
+    elif segment.kind == TURN_END:
+        for entry in segment.entries():
+            if (end := TurnEnd.of(entry.raw, entry.at)).outcome != "completed":
+                yield Replayed(turn_mark(end))
 
 
 def _replay_prompt(entry: Entry) -> Iterator[Replayed]:
@@ -86,6 +104,30 @@ def prompt_chunk(seq: int, block: bytes) -> bytes:
         prompt_message_id(seq).encode(),
         block,
     )
+
+
+def turn_mark(end: TurnEnd) -> bytes:
+    """The update that tells a client how the turn before it ended; it changes nothing else."""
+    said = {
+        "outcome": end.outcome,
+        "stopReason": end.stop_reason,
+        "message": end.message,
+    }
+    mark = encode_object({name: encode_text(text) for name, text in said.items() if text})
+    return b'{"sessionUpdate":"session_info_update","_meta":{"%b":%b}}' % (
+        TURN_MARK.encode(),
+        mark,
+    )
+
+
+def _terminals_gone(raw: bytes) -> bytes:
+    """The update without the terminals it shows: no client knows those of an earlier connection."""
+    if b'"terminalId"' not in raw:
+        return raw
+    content = members(raw).get("content", b"")
+    if not content.startswith(b"[") or (kept := without_terminals(content)) == content:
+        return raw
+    return splice(raw, {"content": kept})
 
 
 def _is_notice(raw: bytes) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.journal.entries import ECHO, PARAMS, PROMPT, UPDATE, Entry, Segment
+from acphold.journal.entries import PARAMS, PROMPT, TERMINAL, UPDATE, Entry, Segment
 from acphold.journal.journal import SearchHit
 from acphold.journal.migrations import SEQ_BITS
 from acphold.journal.raw_update import (
@@ -151,12 +151,10 @@ def _parts(entry: Entry) -> Iterator[str]:
     if entry.kind == PROMPT:
         for block in items(entry.raw):
             yield from _block_text(block)
-    elif entry.kind == UPDATE:
+    elif entry.kind in (UPDATE, TERMINAL):
         yield from _update_text(entry.raw)
     elif entry.kind == PARAMS:
         yield from _update_text(members(entry.raw).get("update", b""))
-    elif entry.kind != ECHO:
-        return
 
 
 def _update_text(raw: bytes) -> Iterator[str]:

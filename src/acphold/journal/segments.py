@@ -80,6 +80,18 @@ def insert(connection: sqlite3.Connection, session: int, segments: Iterable[Segm
     )
 
 
+def empty(connection: sqlite3.Connection, session: int, seq: int) -> None:
+    """Leave nothing of an entry but its number."""
+    first_key = session << SEQ_BITS | seq
+    (key, first_seq, raw) = connection.execute(
+        "SELECT key, first_seq, raw FROM segments WHERE key >= ? ORDER BY key LIMIT 1", (first_key,)
+    ).fetchone()
+    raws = raw.split(b"\n")
+    # A raw that stands for more numbers than one is alone in its row.
+    raws[seq - first_seq if len(raws) > 1 else 0] = b""
+    connection.execute("UPDATE segments SET raw = ? WHERE key = ?", (b"\n".join(raws), key))
+
+
 def remove(connection: sqlite3.Connection, session: int, segments: Iterable[Segment]) -> None:
     """Delete the rows of segments."""
     connection.executemany(

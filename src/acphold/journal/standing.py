@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.journal.raw_update import members, string
+from acphold.journal.raw_update import encode_text, members, string
 
 
 class Standing(Struct, frozen=True):
@@ -36,6 +36,46 @@ _ARRAYS: Final = {
     "config_option_update": ("config_options", "configOptions"),
 }
 """The field that a kind of update replaces, and the member of the update that holds it."""
+
+SNAPSHOTS: Final = frozenset({"available_commands_update", "config_option_update", "usage_update"})
+"""Kinds of updates that say all there is to say: the next one makes the last one void."""
+
+
+def is_snapshot(kind: str, raw: bytes) -> bool:
+    """Whether an update of this kind makes all earlier ones of its kind void."""
+    return kind in SNAPSHOTS and fold_update(NO_STANDING, kind, raw) != NO_STANDING
+
+
+def is_known(standing: Standing, kind: str, raw: bytes) -> bool:
+    """Whether an update of this kind says nothing but what stands already."""
+    now = _said_by(standing, kind)
+    said = {name: value for name, value in members(raw).items() if name != "sessionUpdate"}
+    return bool(said) and all(now.get(name) == _spelled(value) for name, value in said.items())
+
+
+def _said_by(standing: Standing, kind: str) -> dict[str, bytes | None]:
+    """The members of an update of this kind that would change nothing."""
+    if kind in _ARRAYS:
+        field, member = _ARRAYS[kind]
+        return {member: getattr(standing, field)}
+    if kind == "current_mode_update":
+        return {"currentModeId": _json(standing.current_mode_id)}
+    if kind == "session_info_update":
+        return {"title": _json(standing.title), "updatedAt": _json(standing.updated_at)}
+    if kind == "usage_update":
+        parts = members(standing.usage or b"")
+        return {name: _spelled(value) for name, value in parts.items()}
+    return {}
+
+
+def _json(text: str | None) -> bytes:
+    return b"null" if text is None else encode_text(text)
+
+
+def _spelled(value: bytes) -> bytes:
+    """A JSON value; if it is a string, as we would write it."""
+    text = string(value)
+    return value if text is None else encode_text(text)
 
 
 def fold_update(standing: Standing, kind: str, raw: bytes) -> Standing:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
-from acphold.journal.raw_update import Role, content_text, items, string, text_block
+from acphold.journal.raw_update import (
+    Role,
+    content_text,
+    encode_object,
+    encode_text,
+    items,
+    members,
+    storable,
+    string,
+    text_block,
+)
 
 FINAL_STATUSES: Final = frozenset({"completed", "failed"})
 """Statuses after which nothing more is expected of a tool call."""
@@ -27,7 +37,7 @@ class Message(Struct, frozen=True):
     @property
     def text(self) -> str:
         """All that is plain text in it."""
-        return "".join(filter(None, map(content_text, self.content)))
+        return storable("".join(filter(None, map(content_text, self.content))))
 
 
 class ToolCall(Struct, frozen=True):
@@ -67,7 +77,43 @@ class ToolCall(Struct, frozen=True):
         return self.fields.get("rawOutput")
 
 
-Item = Message | ToolCall
+Outcome = Literal["completed", "limited", "refused", "cancelled", "failed", "interrupted"]
+"""How a turn ended: `limited` by a number of tokens or requests, `interrupted` by a crash."""
+
+_OUTCOMES: Final[dict[str, Outcome]] = {
+    "max_tokens": "limited",
+    "max_turn_requests": "limited",
+    "refusal": "refused",
+    "cancelled": "cancelled",
+}
+"""The outcome for each stop reason; any other completes the turn."""
+
+
+class TurnEnd(Struct, frozen=True):
+    """The end of a turn; `at` is ms since the epoch.
+
+    `stop_reason` is the agent's own word, None when it gave none; `message` says why a turn
+    failed. Of a turn that was refused neither the prompt nor what follows it counts for the agent.
+    """
+
+    outcome: Outcome
+    at: int
+    stop_reason: str | None = None
+    message: str | None = None
+
+    @classmethod
+    def of(cls, raw: bytes, at: int) -> TurnEnd:
+        """What a `turn_end` entry says."""
+        parts = members(raw)
+        if parts.get("interrupted") == b"true":
+            return cls("interrupted", at)
+        if "error" in parts:
+            return cls("failed", at, message=string(members(parts["error"]).get("message")))
+        stop_reason = string(parts.get("stopReason"))
+        return cls(_OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
+
+
+Item = Message | ToolCall | TurnEnd
 """One thing on the timeline."""
 
 
@@ -87,6 +133,38 @@ def replace_fields(fields: dict[str, bytes], kind: str, parts: Mapping[str, byte
         if name in _ARRAYS and not value.startswith(b"["):
             continue
         fields[name] = value
+
+
+_NO_TEXTS: Final[Mapping[str, str]] = {}
+
+
+def without_terminals(content: bytes, texts: Mapping[str, str] = _NO_TEXTS) -> bytes:
+    """A tool call's `content` with the text that each terminal showed in its place.
+
+    `texts` has it by `terminalId`. A terminal without a text is left out: nobody who was not
+    there when it ran can show it.
+    """
+    if b'"terminalId"' not in content:
+        return content
+    kept = []
+    for item in items(content):
+        parts = members(item)
+        if string(parts.get("type")) != "terminal":
+            kept.append(item)
+        elif (text := texts.get(string(parts.get("terminalId")) or "")) is not None:
+            kept.append(b'{"type":"content","content":%b}' % text_block(text))
+    return b"[%b]" % b",".join(kept)
+
+
+def terminal_entry(tool_call_id: str, content: bytes, texts: Mapping[str, str]) -> bytes:
+    """The raw of a `terminal` entry: this call's `content` with `texts` for its terminals."""
+    return encode_object(
+        {
+            "sessionUpdate": b'"tool_call_update"',
+            "toolCallId": encode_text(tool_call_id),
+            "content": without_terminals(content, texts),
+        }
+    )
 
 
 def opens_tool(kind: str, status: str | None) -> bool | None:

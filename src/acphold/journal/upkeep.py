@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.journal import leases, search, segments, session_rows
-from acphold.journal.compaction import compact
+from acphold.journal.compaction import compact, snapshots
 from acphold.journal.entries import Segment
 from acphold.journal.file import writing
 from acphold.journal.fold import EMPTY, Fold, SessionState, Summary, fold
@@ -28,8 +28,9 @@ from acphold.journal.journal import Lease
 PIECE_BYTES: Final = 512 << 10
 """How much history one transaction rewrites, or removes, at most (beyond one segment)."""
 
-_encode_summary: Final = msgspec.msgpack.encode
+_encode: Final = msgspec.msgpack.encode
 _decode_summary: Final = msgspec.msgpack.Decoder(Summary).decode
+_decode_snapshots: Final = msgspec.msgpack.Decoder(dict[str, int]).decode
 
 _GAPS: Final = """
     SELECT session_id, before, first_seq FROM (
@@ -89,6 +90,14 @@ def _settled_summary(connection: sqlite3.Connection, number: int) -> Summary:
     return Summary() if row is None else _decode_summary(row[0])
 
 
+def _settled_snapshots(connection: sqlite3.Connection, number: int) -> dict[str, int]:
+    """The newest update up to `settled_through` of each kind that says it all anew."""
+    row = connection.execute(
+        "SELECT snapshots FROM summaries WHERE session = ?", (number,)
+    ).fetchone()
+    return {} if row is None else _decode_snapshots(row[0])
+
+
 def _context(summary: Summary, state: SessionState = EMPTY) -> SessionState:
     """A state to fold on from: `summary`, and as much of the conversation as `state` has."""
     return replace(
@@ -133,15 +142,19 @@ class _Piece:
         state = fold((entry for segment in compacted for entry in segment.entries()), before)
         self._messages = session_rows.messages(state) - session_rows.messages(before)
         self._summary = state.summary()
+        self._snapshots = snapshots(compacted)
         self._last_seq = found[-1].last_seq
 
     def write(self, connection: sqlite3.Connection, number: int) -> None:
         segments.remove(connection, number, self._gone)
         segments.insert(connection, number, self._new)
         search.index(connection, number, self._documents)
+        earlier = _settled_snapshots(connection, number)
+        for kind in earlier.keys() & self._snapshots.keys():
+            segments.empty(connection, number, earlier[kind])
         connection.execute(
-            "INSERT OR REPLACE INTO summaries VALUES (?, ?)",
-            (number, _encode_summary(self._summary)),
+            "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?)",
+            (number, _encode(self._summary), _encode(earlier | self._snapshots)),
         )
         connection.execute(
             "UPDATE sessions SET settled_through = ?, message_count = message_count + ?"
