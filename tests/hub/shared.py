@@ -14,6 +14,7 @@ import pytest
 from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
+from acphold.hub.adoption import owner_name
 from acphold.journal import SqliteJournal
 from acphold.rpc import MAX_MESSAGE
 from acphold.rpc.peer import Answer
@@ -21,6 +22,9 @@ from acphold.schema import AgentCapabilities, decode
 from acphold.server import Connection
 from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.editor import Talker
+
+OWNER = owner_name()
+"""Who holds the leases of a hub of these tests: this process, which lives."""
 
 
 class PuppetAgent:
@@ -35,6 +39,12 @@ class PuppetAgent:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = asyncio.Event()
         self.results: dict[str, Answer] = {}
+        self.replays: dict[str, list[bytes]] = {}
+        self.replayed = asyncio.Event()
+        self.says_behind: dict[str, str] = {}
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.heeds_cancel = True
         self.withdrawn: list[str] = []
         self.hangs_after: dict[str, int] = {}
         self.listener = listener
@@ -46,10 +56,12 @@ class PuppetAgent:
     # -- pulled by the test -----------------------------------------------------------------
 
     def can(self, *session_capabilities: str) -> None:
-        """Advertise these."""
-        names = ",".join(f'"{name}":{{}}' for name in session_capabilities)
-        raw = f'{{"sessionCapabilities":{{{names}}}}}'.encode()
-        self.capabilities = decode(AgentCapabilities, raw).value
+        """Advertise these; "load" is `loadSession`."""
+        can = {
+            "loadSession": "load" in session_capabilities,
+            "sessionCapabilities": {name: {} for name in session_capabilities if name != "load"},
+        }
+        self.capabilities = decode(AgentCapabilities, json.dumps(can).encode()).value
 
     async def say(self, session: str, *texts: str) -> None:
         """A chunk of text for each, all in one read."""
@@ -104,6 +116,11 @@ class PuppetAgent:
 
     async def _answer(self, call: Call) -> None:
         result = self.results.get(call.method)
+        session = json.loads(call.params).get("sessionId", "")
+        if raws := self.replays.get(call.method):
+            await self.listener.hear(Updates(session, "update", raws))
+            self.replayed.set()
+        await self.may_answer.wait()
         if call.method == "session/new":
             result = b'{"sessionId":"s%d"}' % self._made
             self._made += 1
@@ -111,6 +128,8 @@ class PuppetAgent:
             await self.listener.hear(Answered(call, result))
         else:
             await self.listener.hear(Answered(call, result or RemoteError(-32601, "no such")))
+        if text := self.says_behind.get(call.method):
+            await self.say(session, text)
 
     def withdraw(self, call: Call) -> None:
         self.withdrawn.append(call.method)
@@ -119,7 +138,7 @@ class PuppetAgent:
         if method == "session/cancel":
             session = json.loads(params)["sessionId"]
             self.cancelled.set()
-            if session in self._turns:
+            if session in self._turns and self.heeds_cancel:
                 await self.end(session, b'{"stopReason":"cancelled"}')
 
     async def aclose(self) -> None:
@@ -200,8 +219,16 @@ def small_pages() -> Iterator[None]:
         yield
 
 
+def said(text: str, kind: str = "agent_message_chunk") -> bytes:
+    """An update of an agent that says this."""
+    content = {"type": "text", "text": text}
+    return json.dumps({"sessionUpdate": kind, "content": content}).encode()
+
+
 @asynccontextmanager
-async def shared(journal: Path, *, limit: int = MAX_MESSAGE) -> AsyncIterator[Shared]:
+async def shared(
+    journal: Path, *, limit: int = MAX_MESSAGE, owner: str = OWNER
+) -> AsyncIterator[Shared]:
     """A hub over a puppet agent; at the end all of its clients are gone."""
     opened = SqliteJournal.open(journal)
     agents: list[PuppetAgent] = []
@@ -210,7 +237,7 @@ async def shared(journal: Path, *, limit: int = MAX_MESSAGE) -> AsyncIterator[Sh
         agents.append(PuppetAgent(listener))
         return agents[0]
 
-    hub = Hub(opened, make, "test", cancel_grace=0.2)
+    hub = Hub(opened, make, owner, cancel_grace=0.2)
     try:
         async with hub.open():
             house = Shared(hub, agents[0], opened)

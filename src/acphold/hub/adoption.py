@@ -71,9 +71,20 @@ class Adoption:
             return False
         if row.prompted or await self._journal.downstream(session_id) is not None:
             return True
+        return await self._was_made_here(session_id)
+
+    async def _was_made_here(self, session_id: str) -> bool:
         # An adopted session has its "settings" entry last, any other has it first.
         first = await self._journal.read(session_id, 0, 1)
         return bool(first) and first[0].kind == "settings"
+
+    async def may_correct_folder(self, session_id: str) -> bool:
+        """Whether the folder of a session is only what the first client said that loaded it.
+
+        So it is when it was adopted from an agent that has no list to ask.
+        """
+        lists = self._agent.capabilities.session_capabilities.list is not None
+        return not lists and not await self._was_made_here(session_id)
 
     async def adopt(self, session_id: str, setup: Setup) -> Conversation:
         """Take it into the journal, by the agent's own replay.

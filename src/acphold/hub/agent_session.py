@@ -97,6 +97,11 @@ class AgentSession:
         """Whether the agent runs and has this session open."""
         return self.agent.alive and self._generation == self.agent.generation
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the agent is at a turn of this session."""
+        return self._routes.unended_turn(self.id) is not None
+
     # -- opened and closed ----------------------------------------------------------------
 
     def bind(self, agent_session: str) -> list[Updates]:

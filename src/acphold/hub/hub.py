@@ -319,7 +319,8 @@ class Hub:
             conversation = self._live.get(session_id)
         if conversation is None:
             row = await self._journal.session(session_id)
-            check_folder(row.cwd, setup.cwd)
+            if not await self._adoption.may_correct_folder(session_id):
+                check_folder(row.cwd, setup.cwd)
             conversation = await self._enter(
                 await self._journal.acquire(session_id, self._owner), setup
             )
@@ -327,6 +328,7 @@ class Hub:
             check_folder(conversation.session.cwd, setup.cwd)
             await self._tidy(conversation)
             conversation.side.open_with(setup)
+        await conversation.session.open_in(setup.cwd, setup.additional_directories)
         return conversation
 
     async def _still_ours(self, conversation: Conversation) -> None:

@@ -48,6 +48,9 @@ from acphold.schema.splice import array, items, members, splice
 
 log = logging.getLogger(__name__)
 
+OPEN_SECONDS = 60.0
+"""What an agent has to open a session again in one way, before the next way is tried."""
+
 SETTING_SECONDS = 10.0
 """What an agent has to set one mode or option again; it goes on without."""
 
@@ -82,8 +85,8 @@ class Restoration:
         Raises AgentError, and RemoteError when the agent wants the person to sign in or refuses a
         new session. One restoring serves all who wait; cancelling a wait ends nobody else's.
         """
-        if self._side.is_open:
-            return
+        if self._side.is_open or self._side.is_at_work:
+            return  # one that is at work is opened anew with the next prompt
         if self._running is None:
             self._running = asyncio.create_task(self._restore_until_open(), name="restore")
             self._running.add_done_callback(self._over)
@@ -176,9 +179,10 @@ class Restoration:
         side.voice = Voice.REPEATS
         try:
             side.bind(known)
-            async with side.exchange(method, side.setup.params) as answer:
+            async with side.exchange(method, side.setup.params, OPEN_SECONDS) as answer:
                 side.opened(answer)
-                side.voice = voice
+                # A turn that was given up here, and that it is still at, is no part of what follows.
+                side.voice = Voice.STALE if side.is_at_work else voice
                 if news := side.news(self._session.standing):
                     await self._session.publish("update", news)
                 return answer
@@ -204,7 +208,7 @@ class Restoration:
         """
         side = self._side
         params = splice(side.setup.params, {"sessionId": None})
-        async with Exchange(side.agent, NEW_SESSION.name, params) as answer:
+        async with Exchange(side.agent, NEW_SESSION.name, params, OPEN_SECONDS) as answer:
             agent_session = new_session_id(answer)
             await self._journal.forget(side.agent.key, agent_session)
             self._unlinked = agent_session

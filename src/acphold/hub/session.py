@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from time import time
 
@@ -62,6 +63,7 @@ class Session:
     ) -> None:
         self.id = row.session_id
         self.cwd = row.cwd
+        self._additional_directories = row.additional_directories
         self.standing = standing
         self.last_seq = lease.next_seq - 1
         self.attachments: list[Attachment] = []
@@ -180,6 +182,21 @@ class Session:
     async def link(self, agent: str, downstream_id: str) -> None:
         """Note that the agent knows this session as `downstream_id`."""
         await self._journal.link(self._lease, agent, downstream_id)
+
+    async def open_in(self, cwd: str, additional_directories: tuple[str, ...]) -> None:
+        """A client opens it in these folders: the list shows them from now on.
+
+        The protocol: roots that are left out are none of the session any more (spec v1, session
+        setup, "Additional Workspace Roots").
+        """
+        change = NO_CHANGE
+        if not is_same_folder(cwd, self.cwd):
+            change = replace(change, cwd=cwd)
+        if additional_directories != self._additional_directories:
+            change = replace(change, additional_directories=additional_directories)
+        if change != NO_CHANGE:
+            await self._journal.touch(self._lease, change)
+            self.cwd, self._additional_directories = cwd, additional_directories
 
     # -- owned ----------------------------------------------------------------------------
 
@@ -316,6 +333,11 @@ class Session:
             await asyncio.wait({settling}, timeout=CLOSE_SETTLE)
             settling.cancel()
         await self._journal.release(self._lease)
+
+
+def is_same_folder(one: str, other: str) -> bool:
+    """Whether two paths lead to one folder."""
+    return one == other or os.path.realpath(one) == os.path.realpath(other)
 
 
 def now() -> int:

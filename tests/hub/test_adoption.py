@@ -1,0 +1,180 @@
+"""Adopting: a session of the agent's own is taken into the journal, or nothing is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.hub import adoption
+from acphold.hub.adoption import lives, owner_name
+from acphold.journal import NewSession
+from tests.editor import open_params
+from tests.hub.shared import OWNER, Shared, said, shared
+
+TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
+
+
+DEAD = f"{OWNER.rpartition(':')[0]}:4194305"
+"""A process of this machine that cannot be: the number is above the largest."""
+
+
+def holding(house: Shared, **listed: Any) -> None:
+    """The agent has a session "theirs" of its own, and lists it so."""
+    house.agent.can("load", "list")
+    house.agent.replays["session/load"] = TOLD
+    house.agent.results["session/load"] = b"{}"
+    info = {"sessionId": "theirs", "cwd": "/", **listed}
+    house.agent.results["session/list"] = json.dumps({"sessions": [info]}).encode()
+
+
+@pytest.mark.parametrize(
+    "updated_at", [None, "0001-01-01T00:00:00Z", "yesterday", "2026-01-01T00:00:00Z"]
+)
+async def test_an_adopted_session_stays_whatever_time_the_agent_lists_it_with(
+    journal: Path, updated_at: str | None
+) -> None:
+    for _ in range(3):
+        async with shared(journal) as house:
+            holding(house, updatedAt=updated_at)
+            client = await house.client()
+            assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
+            await client.load("theirs")
+            assert client.text() == "It is that."
+            assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
+
+
+async def test_a_second_load_while_the_agent_replays_gets_the_whole_of_it_too(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        holding(house)
+        house.agent.may_answer.clear()
+        one, two = await house.client(), await house.client()
+        house.agent.may_answer.set()
+        await one.sessions()
+        house.agent.may_answer.clear()
+        loads = [client.begin("session/load", open_params("theirs", "/")) for client in (one, two)]
+        await house.agent.replayed.wait()
+        house.agent.may_answer.set()
+        await asyncio.gather(*loads)
+        assert one.text() == two.text() == "It is that."
+        assert [method for method, _ in house.agent.asked].count("session/load") == 1
+
+
+async def test_a_load_that_its_client_cancels_is_adopted_all_the_same(journal: Path) -> None:
+    async with shared(journal) as house:
+        holding(house)
+        client = await house.client()
+        await client.sessions()
+        house.agent.may_answer.clear()
+        loading = client.begin("session/load", open_params("theirs", "/"))
+        await house.agent.replayed.wait()
+        client.tell("$/cancel_request", {"requestId": client.last_id})
+        with pytest.raises(Exception, match="cancelled"):
+            await loading
+        house.agent.may_answer.set()
+        await client.load("theirs")
+        assert client.text() == "It is that."
+
+
+async def test_a_session_that_is_closed_while_it_is_adopted_can_be_loaded_again(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        holding(house)
+        client = await house.client()
+        await client.sessions()
+        house.agent.may_answer.clear()
+        loading = client.begin("session/load", open_params("theirs", "/"))
+        await house.agent.replayed.wait()
+        await client.call("session/close", {"sessionId": "theirs"})
+        assert loading.done() or await asyncio.wait([loading])
+        assert loading.exception() is not None
+        house.agent.may_answer.set()
+        assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
+        await client.load("theirs")
+        assert client.text() == "It is that."
+
+
+async def test_an_agent_that_never_answers_the_load_is_given_up_and_can_be_asked_again(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adoption, "ADOPT_SECONDS", 0.05)
+    async with shared(journal) as house:
+        holding(house)
+        client = await house.client()
+        await client.sessions()
+        house.agent.hangs_after["session/load"] = 0
+        error = await client.refused("session/load", open_params("theirs", "/"))
+        assert "did not answer session/load" in error.message
+        house.agent.hangs_after.clear()
+        await client.load("theirs")
+        assert client.text() == "It is that."
+
+
+async def test_of_two_processes_that_adopt_a_session_the_second_waits_for_the_first(
+    journal: Path,
+) -> None:
+    async with shared(journal) as first, shared(journal) as second:
+        for house in (first, second):
+            holding(house)
+        one, two = await first.client(), await second.client()
+        for client in (one, two):
+            await client.sessions()
+        first.agent.may_answer.clear()
+        loading = one.begin("session/load", open_params("theirs", "/"))
+        await first.agent.replayed.wait()
+        waiting = two.begin("session/load", open_params("theirs", "/"))
+        first.agent.may_answer.set()
+        await loading
+        turn = one.begin_prompt("theirs", "And now?")
+        await first.agent.prompted("theirs")
+        await first.agent.end("theirs")
+        await turn
+        await waiting
+        assert two.text() == "It is that."
+        await two.call("session/close", {"sessionId": "theirs"})
+        await two.load("theirs")
+        assert two.text("user_message_chunk").endswith("And now?")
+
+
+async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(journal: Path) -> None:
+    async with shared(journal) as house:
+        lease = await house.journal.create(NewSession("theirs", "puppet", "/"), DEAD)
+        await house.journal.append(lease, "update", [said("half")])
+        holding(house)
+        client = await house.client()
+        assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
+        await client.load("theirs")
+        assert client.text() == "It is that."
+
+
+async def test_resuming_what_only_the_agent_knows_sends_no_history(journal: Path) -> None:
+    async with shared(journal) as house:
+        holding(house)
+        client = await house.client()
+        await client.sessions()
+        await client.resume("theirs")
+        assert client.updates() == []
+        await client.load("theirs")
+        assert client.text() == "It is that."
+
+
+async def test_the_agents_list_is_asked_before_a_folder_is_believed(journal: Path) -> None:
+    async with shared(journal) as house:
+        holding(house, cwd="/right")
+        client = await house.client()
+        error = await client.refused("session/load", open_params("theirs", "/wrong"))
+        assert error.code == -32602
+        await client.load("theirs", "/right")
+        assert client.text() == "It is that."
+
+
+def test_a_process_of_this_machine_lives_until_it_has_ended() -> None:
+    assert lives(owner_name())
+    assert not lives(DEAD)
+    assert lives("another-machine:1")

@@ -1,0 +1,81 @@
+"""One process owns a session: one that lost it holds it no more, and can take it back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.editor import prompt_params
+from tests.hub.shared import shared
+
+
+async def test_loading_takes_a_session_back_from_the_process_that_took_it_over(
+    journal: Path,
+) -> None:
+    async with shared(journal) as first, shared(journal) as second:
+        one, two = await first.client(), await second.client()
+        session = await one.new()
+        await one.call("session/load", {"sessionId": session, "cwd": "/", "mcpServers": []})
+        await two.load(session)
+        turn = two.begin_prompt(session, "said in the second")
+        await second.agent.prompted("s0")
+        await second.agent.say("s0", "answered in the second")
+        await second.agent.end("s0")
+        await turn
+        await one.load(session)
+        assert one.text() == "answered in the second"
+        turn = one.begin_prompt(session, "said in the first")
+        await first.agent.prompted("s1")
+        await first.agent.end("s1")
+        assert await turn == {"stopReason": "end_turn"}
+
+
+async def test_a_prompt_that_is_refused_because_the_session_was_taken_never_reaches_the_agent(
+    journal: Path,
+) -> None:
+    async with shared(journal) as first, shared(journal) as second:
+        one, two = await first.client(), await second.client()
+        session = await one.new()
+        await two.load(session)
+        error = await one.refused("session/prompt", prompt_params(session, "mine"))
+        assert "another acphold process" in error.message
+        assert "session/prompt" not in [method for method, _ in first.agent.asked]
+        error = await one.refused("session/prompt", prompt_params(session, "mine"))
+        assert error.code == -32002  # it is not open here any more
+
+
+async def test_a_session_that_is_taken_in_the_middle_of_a_turn_is_told_and_leaves(
+    journal: Path,
+) -> None:
+    async with shared(journal) as first, shared(journal) as second:
+        one, two = await first.client(), await second.client()
+        session = await one.new()
+        turn = one.begin_prompt(session, "go")
+        await first.agent.prompted(session)
+        await two.load(session)
+        await first.agent.say(session, "too late")
+        assert "another acphold process" in str(
+            (await asyncio.gather(turn, return_exceptions=True))[0]
+        )
+        await asyncio.wait_for(first.agent.cancelled.wait(), 5)
+        assert not first.hub.held_ids
+        assert two.text() == ""
+
+
+async def test_an_id_that_is_given_out_again_never_shows_the_old_session_the_new_words(
+    journal: Path,
+) -> None:
+    async with shared(journal) as first, shared(journal) as second:
+        one, two = await first.client(), await second.client()
+        session = await one.new()
+        await first.agent.say(session, "of the old one")
+        await one.until_text("of the old one")
+        await second.journal.delete(session)
+        assert await two.new() == session  # the puppet counts anew
+        await second.agent.say(session, "of the new one")
+        await two.until_text("of the new one")
+        error = await one.refused("session/prompt", prompt_params(session, "mine"))
+        assert "deleted" in error.message or "another" in error.message
+        assert one.text() == "of the old one"
+        await one.load(session)
+        assert one.text().endswith("of the new one")

@@ -1,0 +1,193 @@
+"""Having the agent open a session again: bounded, and with what the client sends now."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.errors import AUTH_REQUIRED, RemoteError
+from acphold.hub import hub, restoration
+from tests.editor import Refused, open_params
+from tests.hub.shared import Shared, shared
+
+
+async def kept(journal: Path) -> str:
+    """A session with a turn in it, of an agent that has ended since."""
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        turn = client.begin_prompt(session, "hi")
+        await house.agent.prompted(session)
+        await house.agent.say(session, "hello")
+        await house.agent.end(session)
+        await turn
+        return session
+
+
+def asked_of(house: Shared, method: str) -> list[dict[str, Any]]:
+    return [params for name, params in house.agent.asked if name == method]
+
+
+async def test_a_load_is_answered_soon_behind_the_replay_also_when_the_agent_hangs(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await kept(journal)
+    monkeypatch.setattr(hub, "LOAD_SECONDS", 0.05)
+    async with shared(journal) as house:
+        house.agent.hangs_after["session/new"] = 0
+        client = await house.client()
+        await client.load(session)
+        assert client.text() == "hello"
+
+
+async def test_a_resume_is_answered_also_when_the_agent_hangs(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await kept(journal)
+    monkeypatch.setattr(hub, "LOAD_SECONDS", 0.05)
+    async with shared(journal) as house:
+        house.agent.hangs_after["session/new"] = 0
+        client = await house.client()
+        assert await client.resume(session) == {}
+
+
+@pytest.mark.parametrize("by", ["session/cancel", "session/close"])
+async def test_a_cancel_and_a_close_reach_a_prompt_that_waits_for_an_agent_that_hangs(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    session = await kept(journal)
+    monkeypatch.setattr(hub, "LOAD_SECONDS", 0.05)
+    async with shared(journal) as house:
+        house.agent.hangs_after["session/new"] = 0
+        client = await house.client()
+        await client.load(session)
+        turn = client.begin_prompt(session, "and now?")
+        await client.call("session/list", {})
+        if by == "session/cancel":
+            client.tell("session/cancel", {"sessionId": session})
+        else:
+            await client.call("session/close", {"sessionId": session})
+        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+        assert asked_of(house, "session/prompt") == []
+
+
+async def test_an_agent_that_never_makes_a_session_is_given_up_after_its_time(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await kept(journal)
+    monkeypatch.setattr(hub, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(restoration, "OPEN_SECONDS", 0.05)
+    async with shared(journal) as house:
+        house.agent.hangs_after["session/new"] = 0
+        client = await house.client()
+        await client.load(session)
+        error = await client.refused("session/prompt", {"sessionId": session, "prompt": []})
+        assert "did not answer session/new" in error.message
+        assert "session/new" in house.agent.withdrawn
+        house.agent.hangs_after.clear()
+        turn = client.begin_prompt(session, "once more")
+        await house.agent.prompted("s0")
+        await house.agent.end("s0")
+        assert await turn == {"stopReason": "end_turn"}
+
+
+async def test_a_mode_that_an_agent_never_sets_again_does_not_hold_up_the_load(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        house.agent.results["session/set_mode"] = b"{}"
+        client = await house.client()
+        session = await client.new()
+        await client.call("session/set_mode", {"sessionId": session, "modeId": "code"})
+    monkeypatch.setattr(restoration, "SETTING_SECONDS", 0.05)
+    async with shared(journal) as house:
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = b"{}"
+        house.agent.hangs_after["session/set_mode"] = 0
+        client = await house.client()
+        await client.load(session)
+        assert "session/set_mode" in house.agent.withdrawn
+
+
+async def test_a_session_that_is_open_is_opened_again_with_the_servers_and_roots_of_a_new_load(
+    journal: Path, tmp_path: Path
+) -> None:
+    roots = [str(tmp_path / name) for name in ("a", "b")]
+    server = {"name": "s", "command": "/bin/true", "args": [], "env": []}
+    async with shared(journal) as house:
+        house.agent.can("resume", "additionalDirectories")
+        house.agent.results["session/resume"] = b"{}"
+        client = await house.client()
+        session = await client.new(additionalDirectories=roots)
+        turn = client.begin_prompt(session, "hi")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        await turn
+        await client.load(session, additionalDirectories=roots)
+        assert asked_of(house, "session/resume") == []  # nothing has changed
+        await client.load(session, additionalDirectories=roots[:1], mcpServers=[server])
+        [asked] = asked_of(house, "session/resume")
+        assert asked["additionalDirectories"] == roots[:1]
+        assert [entry["name"] for entry in asked["mcpServers"]] == ["s"]
+        [info] = await client.sessions()
+        assert info["additionalDirectories"] == roots[:1]
+        await client.load(session)
+        assert "additionalDirectories" not in asked_of(house, "session/resume")[1]
+        [info] = await client.sessions()
+        assert not info.get("additionalDirectories")
+
+
+async def test_nothing_of_a_conversation_is_shown_before_the_sign_in_that_the_agent_demands(
+    journal: Path,
+) -> None:
+    session = await kept(journal)
+    async with shared(journal) as house:
+        house.agent.has_sign_in = True
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
+        client = await house.client()
+        error = await client.refused("session/load", open_params(session, "/"))
+        assert error.code == AUTH_REQUIRED
+        assert client.updates() == []
+        house.agent.results["session/resume"] = b"{}"
+        await client.load(session)
+        assert client.text() == "hello"
+
+
+async def test_after_a_logout_an_open_session_answers_only_to_who_signs_in_again(
+    journal: Path,
+) -> None:
+    session = await kept(journal)
+    async with shared(journal) as house:
+        house.agent.has_sign_in = True
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = b"{}"
+        house.agent.results["logout"] = b"{}"
+        client = await house.client()
+        await client.load(session)
+        await client.call("logout", {})
+        house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
+        with pytest.raises(Refused) as refused:
+            await client.begin_prompt(session, "hi")
+        assert refused.value.code == AUTH_REQUIRED
+
+
+async def test_one_restoring_serves_all_who_wait_for_it(journal: Path) -> None:
+    session = await kept(journal)
+    async with shared(journal) as house:
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = b"{}"
+        client = await house.client()
+        house.agent.may_answer.clear()
+        loading = client.begin("session/load", open_params(session, "/"))
+        turn = client.begin_prompt(session, "hi")
+        await client.until_text("hello")
+        house.agent.may_answer.set()
+        await loading
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        await turn
+        assert len(asked_of(house, "session/resume")) == 1

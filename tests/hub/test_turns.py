@@ -1,0 +1,168 @@
+"""Turns: one at a time at the agent, each ended and answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.editor import open_params, prompt_params
+from tests.hub.shared import Shared, shared
+
+
+def prompts(house: Shared) -> list[str]:
+    return [
+        params["prompt"][0]["text"]
+        for method, params in house.agent.asked
+        if method == "session/prompt"
+    ]
+
+
+async def test_an_agent_that_is_deaf_to_a_cancellation_never_sees_a_second_prompt_meanwhile(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = b"{}"
+        house.agent.heeds_cancel = False
+        client = await house.client()
+        session = await client.new()
+        first = client.begin_prompt(session, "first")
+        await house.agent.prompted(session)
+        await client.call("session/close", {"sessionId": session})
+        assert await first == {"stopReason": "cancelled"}
+        await client.load(session)
+        second = client.begin_prompt(session, "second")
+        await client.call("session/list", {})
+        assert prompts(house) == ["first"]
+        await house.agent.say(session, "of the first turn")
+        await house.agent.end(session)
+        await house.agent.prompted(session)
+        assert prompts(house) == ["first", "second"]
+        await house.agent.say(session, "of the second turn")
+        await house.agent.end(session)
+        assert await second == {"stopReason": "end_turn"}
+        assert client.text() == "of the second turn"
+
+
+async def test_an_agent_that_stays_deaf_is_started_anew_before_the_next_prompt(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.heeds_cancel = False
+        client = await house.client()
+        session = await client.new()
+        first = client.begin_prompt(session, "first")
+        await house.agent.prompted(session)
+        client.tell("session/cancel", {"sessionId": session})
+        assert await first == {"stopReason": "cancelled"}
+        second = client.begin_prompt(session, "second")
+        await house.agent.prompted("s1")
+        assert house.agent.generation == 2
+        await house.agent.end("s1")
+        assert await second == {"stopReason": "end_turn"}
+
+
+async def test_a_cancel_right_behind_a_load_and_a_prompt_reaches_that_prompt(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await client.call("session/close", {"sessionId": session})
+        client.begin("session/load", open_params(session, "/"))
+        turn = client.begin_prompt(session, "never mind")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+        assert prompts(house) == []
+        await client.load(session)
+        assert client.text("user_message_chunk") == "never mind"
+
+
+async def test_a_cancel_behind_a_load_does_not_reach_a_prompt_that_comes_after_it(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await client.call("session/close", {"sessionId": session})
+        client.begin("session/load", open_params(session, "/"))
+        client.tell("session/cancel", {"sessionId": session})
+        turn = client.begin_prompt(session, "after all")
+        await house.agent.prompted("s1")
+        await house.agent.end("s1")
+        assert await turn == {"stopReason": "end_turn"}
+
+
+@pytest.mark.parametrize("block", ["text", 7, None, ["x"]])
+async def test_a_prompt_whose_block_is_no_object_is_refused_and_leaves_no_turn_open(
+    journal: Path, block: object
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        half = {"type": "text", "text": "half a pair: \ud83d"}
+        params = {"sessionId": session, "prompt": [half, block]}
+        error = await client.refused("session/prompt", params)
+        assert (error.code, error.data) == (-32602, {"field": "prompt[1]"})
+        turn = client.begin("session/prompt", {"sessionId": session, "prompt": [half]})
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        assert await turn == {"stopReason": "end_turn"}
+
+
+async def test_what_the_agent_says_behind_the_answer_of_a_turn_comes_behind_ours(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        turn = client.begin_prompt(session, "hi")
+        await house.agent.prompted(session)
+        await house.agent.say(session, "in the turn")
+        await house.agent.end(session)
+        await house.agent.say(session, " and behind it")
+        await turn
+        await client.until_text("behind it")
+        kinds = ["update" if "method" in message else "answer" for message in client.messages]
+        assert kinds[-3:] == ["update", "answer", "update"]
+
+
+@pytest.mark.parametrize("method", ["session/set_mode", "_vendor/do"])
+async def test_what_the_agent_says_behind_any_answer_comes_behind_ours(
+    journal: Path, method: str
+) -> None:
+    async with shared(journal) as house:
+        house.agent.results[method] = b"{}"
+        house.agent.says_behind[method] = "behind it"
+        client = await house.client()
+        session = await client.new()
+        await client.call(method, {"sessionId": session, "modeId": "x"})
+        await client.until_text("behind it")
+        kinds = ["update" if "method" in message else "answer" for message in client.messages]
+        assert kinds[-2:] == ["answer", "update"]
+
+
+async def test_three_loads_at_once_leave_one_attachment(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        loads = [client.begin("session/load", open_params(session, "/")) for _ in range(3)]
+        await asyncio.wait(loads)
+        assert loads[2].exception() is None
+        [load.exception() for load in loads]
+        await house.agent.say(session, "once")
+        await client.until_text("once")
+        assert client.text() == "once"
+        assert len(house.hub.held(session).session.attachments) == 1
+
+
+async def test_a_prompt_on_a_session_that_is_deleted_meanwhile_is_answered(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await house.journal.delete(session)
+        error = await client.refused("session/prompt", prompt_params(session, "hi"))
+        assert "deleted" in error.message
+        assert prompts(house) == []
