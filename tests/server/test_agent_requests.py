@@ -160,18 +160,21 @@ async def test_a_request_before_the_answer_to_new_reaches_the_client_too(
 
 
 async def test_an_agent_that_takes_its_question_back_takes_it_back_from_the_client(
-    journal: Path,
+    journal: Path, tmp_path: Path
 ) -> None:
+    seen = tmp_path / "seen"
     asked = '{"jsonrpc":"2.0","id":5,"method":"_vendor/ask","params":{"sessionId":"$ID"}}'
     back = '{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":5}}'
 
     async def never(_: dict[str, Any]) -> None:
+        seen.touch()
         await asyncio.get_running_loop().create_future()
 
     async with wrapped(journal) as client:
         client.answers["_vendor/ask"] = never
         session = await client.new()
-        await client.prompt(session, {"line": asked}, {"line": back}, {"say": "a"})
+        steps = [{"line": asked}, {"until": str(seen)}, {"line": back}, {"say": "a"}]
+        await client.prompt(session, *steps)
         [request] = [m for m in client.messages if m.get("method") == "_vendor/ask"]
         [told] = await client.until(
             lambda: [m for m in client.messages if m.get("method") == "$/cancel_request"]

@@ -181,7 +181,7 @@ class Restoration:
             side.bind(known)
             async with side.exchange(method, side.setup.params, OPEN_SECONDS) as answer:
                 side.opened(answer)
-                # A turn that was given up here, and that it is still at, is no part of what follows.
+                # A turn that was given up here and goes on there is no part of what follows.
                 side.voice = Voice.STALE if side.is_at_work else voice
                 if news := side.news(self._session.standing):
                     await self._session.publish("update", news)
