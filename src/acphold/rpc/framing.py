@@ -56,8 +56,9 @@ class LineBuffer:
         if lines and self._line:
             self._hold(lines.pop(0))
             frames += self._finished()
+        safe = self._safe
         frames += [
-            line if len(line) <= self._safe else self._judged(line, len(line))
+            line if len(line) <= safe else self._judged(line, len(line))
             for line in lines
             if line and (not line.isspace() or len(line) > self._limit)
         ]

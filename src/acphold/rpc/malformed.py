@@ -91,6 +91,9 @@ def is_id(raw: bytes) -> bool:
 def is_utf8(frame: bytes) -> bool:
     """Whether the line is text at all."""
     try:
+        if len(frame) <= PART:
+            frame.decode()
+            return True
         # In parts: the text of a long line takes up to four times as much memory as the line.
         decode = utf_8_decoder().decode
         for start in range(0, len(frame), PART):
