@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import CommandLine
 from tests.editor import editor, scripted_agent, wrap_command
 from tests.failures.processes import below, folder_contents, gone, until
 
@@ -314,3 +315,10 @@ async def test_bad_options_leave_no_agent_behind(journal: Path) -> None:
         agents = await until(lambda: below(client.process.pid))
         assert await client.process.wait() == 2
         await gone(agents, 5)
+
+
+def test_with_options_on_a_terminal_it_says_what_it_waits_for(acphold: CommandLine) -> None:
+    # \x04 is what ends the input of a terminal.
+    shown = acphold.on_terminal("wrap", "--log-level", "info", "--", "true", typed=b"\x04")
+    assert shown.code == 0
+    assert "waits for an editor on stdin" in shown.out

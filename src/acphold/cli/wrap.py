@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 from msgspec import Struct, convert
@@ -84,6 +85,8 @@ def wrap(
         if launched is not None:
             launched.abandon()
         return Exit.USAGE
+    if os.isatty(streams[0]):
+        print("acphold wrap: waits for an editor on stdin, because it got options", file=sys.stderr)
     asyncio.run(_serve(settings, launched, streams))
     return Exit.OK
 
