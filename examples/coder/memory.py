@@ -7,6 +7,7 @@ whole, in pydantic-ai's own JSON, so that a conversation goes on also after `kil
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from pydantic_ai.messages import (
@@ -68,4 +69,7 @@ class Memory:
 
 def _dumped(messages: Sequence[ModelMessage]) -> list[dict[str, object]]:
     dump = ModelMessagesTypeAdapter.dump_python
-    return list(dump([*messages], mode="json", exclude_none=True, exclude={"__all__": UNKEPT}))
+    dumped = dump([*messages], mode="json", exclude_none=True, exclude={"__all__": UNKEPT})
+    # Some services cut between the two halves of a character: joined again, or replaced.
+    text = json.dumps(dumped, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return list(json.loads(text.decode("utf-16", "replace")))

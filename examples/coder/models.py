@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD)(_|$)", re.IGNORECASE)
-"""Names of variables that a vendor's library reads, and no program we start has to know."""
+"""Names of variables that hold secrets; vendors' libraries read them, other programs need not."""
 
 withdrawn: dict[str, str] = {}
 """Such variables of our environment, once they have been taken out of it."""

@@ -26,15 +26,37 @@ import acphold
 from models import withdrawn
 from prompt import for_the_model
 
-LONGEST = 48_000
-"""Characters that a tool tells the model at most; more would crowd out the conversation."""
-
+LONGEST = 48_000  # characters that a tool tells the model; more crowds out the conversation
 FIND_SECONDS = 20
 FINDER = (sys.executable, "-P", str(Path(__file__).with_name("finder.py")))
-"""The program that finds files, and how long it may take."""
-
 
 TOOLS: FunctionToolset[acphold.Turn] = FunctionToolset()
+
+
+@asynccontextmanager
+async def told_to_the_model(call: acphold.RunningTool) -> AsyncIterator[None]:
+    """For the block, the model's call is at work; what goes wrong in it, the model is told too."""
+    await call.announce()
+    try:
+        yield
+    except acphold.AcpholdError as error:
+        await call.fail(str(error))
+        raise ToolFailed(str(error)) from error
+    await call.complete()
+
+
+async def begin(
+    turn: acphold.Turn, call: acphold.RunningTool, what: str, *, freely: bool = False
+) -> None:
+    """Ask whether the call may run, and start it; raises AcpholdError when it may not.
+
+    An answer for always holds for whatever else is asked about as the same `what`.
+    """
+    if turn.session.mode == "plan":
+        raise acphold.AcpholdError("In plan mode nothing is changed or run.")
+    if not freely and not await turn.allowed(what, tool=call):
+        raise acphold.AcpholdError("The person did not allow this. Do not try another way.")
+    await call.start()
 
 
 @TOOLS.tool
@@ -63,7 +85,7 @@ async def edit(ctx: RunContext[acphold.Turn], path: str, old_text: str, new_text
     async with told_to_the_model(call):
         old = await _text(turn, path)
         if old and "\r\n" in old and old_text not in old:  # models write line ends as LF
-            old_text, new_text = (it.replace("\n", "\r\n") for it in (old_text, new_text))
+            old_text, new_text = (re.sub("\r?\n", "\r\n", it) for it in (old_text, new_text))
         if old_text and (count := (old or "").count(old_text)) != 1:
             raise acphold.AcpholdError(f"old_text is in the file {count} times, not once")
         new = (old or "").replace(old_text, new_text) if old_text else new_text
@@ -149,32 +171,6 @@ def _server_tool(name: str, offered: Any) -> Tool[acphold.Turn]:
 
     schema, about = offered.input_schema, offered.description
     return Tool.from_schema(use, name, about, schema, takes_ctx=True, sequential=not reads)
-
-
-@asynccontextmanager
-async def told_to_the_model(call: acphold.RunningTool) -> AsyncIterator[None]:
-    """For the block, the model's call is at work; what goes wrong in it, the model is told too."""
-    await call.announce()
-    try:
-        yield
-    except acphold.AcpholdError as error:
-        await call.fail(str(error))
-        raise ToolFailed(str(error)) from error
-    await call.complete()
-
-
-async def begin(
-    turn: acphold.Turn, call: acphold.RunningTool, what: str, *, freely: bool = False
-) -> None:
-    """Ask whether the call may run, and start it; raises AcpholdError when it may not.
-
-    An answer for always holds for whatever else is asked about as the same `what`.
-    """
-    if turn.session.mode == "plan":
-        raise acphold.AcpholdError("In plan mode nothing is changed or run.")
-    if not freely and not await turn.allowed(what, tool=call):
-        raise acphold.AcpholdError("The person did not allow this. Do not try another way.")
-    await call.start()
 
 
 async def _text(turn: acphold.Turn, path: str) -> str | None:

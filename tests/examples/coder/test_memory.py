@@ -102,3 +102,12 @@ async def test_a_memory_that_cannot_be_read_is_told_and_can_be_cleared() -> None
             await session.prompt("second")
         await session.prompt("/clear")
         assert (await session.prompt("third")).text == "two"
+
+
+async def test_a_character_that_came_in_two_halves_is_whole_again() -> None:
+    script = Script(["so \ud83d", "\ude00 and \ud83d"], "ok")
+    async with connect(script.agent()) as client:
+        session = await client.new_session()
+        assert (await session.prompt("smile")).stop_reason == "end_turn"
+        await session.prompt("on")
+    assert script.given() == ["user: smile", "model: so \U0001f600 and \ufffd", "user: on"]
