@@ -193,12 +193,6 @@ async def gather(tmp_path: Path) -> AsyncIterator[Gather]:
         await one.aclose()
 
 
-@pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait less for programs that do not end at the end of their stdin, as `everything` does."""
-    monkeypatch.setattr("acphold.mcp.stdio_server.GRACE", 0.4)
-
-
 @pytest.fixture
 def runs() -> Callable[[int], bool]:
     """`runs(pid)`: whether that process exists and is more than a zombie."""

@@ -191,9 +191,7 @@ async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> typ
     try:
         await asyncio.wait({greeting, ending}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if greeting.done():
-            result = await greeting
-            wire.heard()
-            return result
+            return await greeting
         if ending.done():
             raise FaultError(await wire.fault("the connection was closed"))
         raise FaultError(await wire.fault(f"it gave no answer for {seconds:g} s"))

@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 EXIT_SECONDS = 0.5
 """How long the end of a program may come after the end of its stdout."""
 
-QUICK_GRACE = 0.3
-"""Seconds for each step of ending a program that never spoke MCP."""
-
-GRACE = 0.7
-"""Seconds for each step of ending one that did, as for every program (docs/operations.md)."""
-
 INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
     *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"),
@@ -54,7 +48,6 @@ class StdioServer:
         self._child: ChildProcess | None = None
         self._noise = 0
         self._first_noise = ""
-        self._spoke = False
         self._silenced = False
 
     def start(self) -> None:
@@ -96,10 +89,6 @@ class StdioServer:
         transport.send(line + b"\n")
         await transport.drain()
 
-    def heard(self) -> None:
-        """Take note that it speaks MCP."""
-        self._spoke = True
-
     def heard_noise(self, line: bytes) -> None:
         """Take note of what it wrote to stdout that is no message: a banner, a stray print."""
         self._first_noise = self._first_noise or line[:1000].decode(errors="replace")
@@ -117,7 +106,7 @@ class StdioServer:
     async def aclose(self) -> None:
         """End it and all that it started; bounded, and goes on when this is cancelled."""
         if self._child is not None:
-            await self._child.aclose(GRACE if self._spoke else QUICK_GRACE)
+            await self._child.aclose()
 
     @property
     def _running(self) -> ChildProcess:

@@ -86,9 +86,6 @@ class Wire:
         """Why it is over, in words, else `otherwise`."""
         return self._fault or otherwise
 
-    def heard(self) -> None:
-        """Take note that the server speaks MCP."""
-
     def _connected(self) -> AbstractAsyncContextManager[object]:
         """What has to be open meanwhile."""
         return nullcontext()
@@ -145,9 +142,6 @@ class StdioWire(Wire):
 
     async def fault(self, otherwise: str) -> str:
         return await self._server.fault(await super().fault(otherwise))
-
-    def heard(self) -> None:
-        self._server.heard()
 
     async def _read(self) -> None:
         lines = MessageLines()
