@@ -52,6 +52,13 @@ async def test_a_call_is_shown_with_its_arguments_progress_and_result() -> None:
         assert b'"type":"image"' in shown.content[0]
 
 
+async def test_an_image_that_a_tool_returns_is_in_the_session_once() -> None:
+    async with connect(agent_that(call)) as client:
+        session = await client.new_session(mcp_servers=[mcp_server()])
+        updates = (await session.prompt("image")).of("tool_call_update")
+        assert str(updates).count("aGk=") == 1
+
+
 async def test_what_a_tool_says_against_a_call_is_a_failed_call() -> None:
     async with connect(agent_that(call)) as client:
         session = await client.new_session(mcp_servers=[mcp_server()])

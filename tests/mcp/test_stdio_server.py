@@ -17,10 +17,15 @@ import pytest
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.mcp import Connection, OurSide, Progress
 from acphold.mcp.faults import FaultError
-from acphold.mcp.stdio_server import StdioServer
+from acphold.mcp.stdio_server import INHERITED, StdioServer
 from acphold.mcp.upkeep import Connecting, Failed, Lost, Ready
 from acphold.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from tests.mcp.conftest import SECRET, Connect, Faulty, until
+
+KEYS = (
+    *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"),
+    *("SSH_AUTH_SOCK", "ACPHOLD_JOURNAL", "ACPHOLD_MCP_HEADERS", "ACPHOLD_MCP_URL", "ANYTHING"),
+)
 
 Runs = Callable[[int], bool]
 
@@ -114,14 +119,17 @@ async def test_noise_beside_the_messages_does_no_harm(
 async def test_the_server_runs_in_the_folder_of_the_session_with_its_own_environment(
     faulty: Faulty, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KEY_OF_THE_AGENT", "hidden")
+    for name in KEYS:
+        monkeypatch.setenv(name, "hidden")
     result = await connect(faulty("ok", MODE="quick")).call("surroundings")
     facts = result.structured
     assert facts is not None
     assert facts["cwd"] == str(tmp_path)
     env = msgspec.convert(facts["env"], dict[str, str])
     assert (env["MODE"], env["TOKEN"], env["PATH"]) == ("quick", SECRET, os.environ["PATH"])
-    assert "KEY_OF_THE_AGENT" not in env
+    assert not {name for name, value in env.items() if value == "hidden"}
+    ours = set(INHERITED) | {"MODE", "TOKEN", "PIDS", "LC_CTYPE"}  # Python may set the last
+    assert set(env) <= ours
 
 
 async def test_what_a_tool_returns_is_told_apart(faulty: Faulty, connect: Connect) -> None:
