@@ -47,7 +47,7 @@ class Memory:
             raise acphold.AcpholdError(f"the memory is unreadable, /clear it: {error}") from None
         if known and isinstance(known[-1], ModelRequest):  # it was killed while it answered
             match (await turn.history()).timeline:
-                case (*_, acphold.Message(role="agent", text=seen)):  # the model has said this too
+                case (*_, acphold.Message(role="agent", text=seen), _):  # _: the end of that turn
                     known.append(ModelResponse(parts=[TextPart(seen)], state="interrupted"))
                     turn.session.store[KEY] = _dumped(known)
         return cls(turn.session, known)
