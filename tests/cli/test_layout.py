@@ -12,8 +12,7 @@ from rich.theme import Theme
 
 from acphold.cli.layout import Prose, block_text, passage
 from acphold.cli.terminal_text import STYLES
-from acphold.cli.transcript import TurnOver
-from acphold.journal.timeline import ToolCall
+from acphold.journal.timeline import ToolCall, TurnEnd
 
 
 def tool(content: object, **fields: str) -> list[str]:
@@ -57,7 +56,7 @@ def test_content_that_is_no_text_is_named() -> None:
 
 
 def test_an_error_that_ended_a_turn_is_told_on_one_line_each() -> None:
-    lines = passage(TurnOver("error", "no \x1b[2Jtokens", 0)).lines
+    lines = passage(TurnEnd("failed", 0, message="no \x1b[2Jtokens")).lines
     assert [line.plain for line in lines] == ["failed: no \\x1b[2Jtokens"]
 
 

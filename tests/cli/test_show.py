@@ -62,16 +62,26 @@ def test_how_each_turn_ended_is_told(acphold: CommandLine, journal: Path) -> Non
         *(prompt("1"), ended(interrupted=True)),
         *(prompt("2"), ended(stopReason="cancelled")),
         *(prompt("3"), ended(error={"code": -32603, "message": "out of tokens"})),
-        prompt("4"),
+        *(prompt("4"), ended(stopReason="refusal")),
+        *(prompt("5"), ended(stopReason="max_tokens")),
+        *(prompt("6"), ended(stopReason="_paused")),
+        *(prompt("7"), ended()),
+        prompt("8"),
     )
     turns = [line for line in acphold.run("show", "s").out.splitlines() if "turn: " in line]
     assert [turn.partition(":")[2].split(":")[0].strip() for turn in turns] == [
         "interrupted",
         "cancelled",
         "failed",
+        "refused",
+        "stopped at a limit",
+        "ended",
+        "ended",
         "not over",
     ]
-    assert "out of tokens" in turns[2]
+    assert turns[2].endswith("failed: out of tokens")
+    assert turns[4].endswith("stopped at a limit: max tokens")
+    assert turns[5].endswith("ended: paused")
 
 
 @pytest.mark.usefixtures("told")

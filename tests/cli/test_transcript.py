@@ -7,9 +7,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.cli.transcript import ModeChanged, Noticed, Planned, PlanStep, TurnOver, turn_scenes
+from acphold.cli.transcript import ModeChanged, Noticed, Planned, PlanStep, TurnOpen, turn_scenes
 from acphold.journal import Entry
-from acphold.journal.timeline import Message, ToolCall
+from acphold.journal.timeline import Message, ToolCall, TurnEnd
 from tests.cli.conversation import CONVERSATION, Raw, ended, plan, prompt, said, update
 
 
@@ -19,7 +19,7 @@ def entries(*raws: Raw) -> list[Entry]:
 
 def test_a_turn_is_told_in_the_order_it_happened() -> None:
     kinds = [type(scene) for scene in turn_scenes(entries(*CONVERSATION))]
-    assert kinds == [Message, Message, Planned, Message, ToolCall, Message, TurnOver]
+    assert kinds == [Message, Message, Planned, Message, ToolCall, Message, TurnEnd]
 
 
 def test_a_plan_stands_where_it_was_made_as_it_was_left() -> None:
@@ -41,7 +41,7 @@ def test_notices_and_modes_stand_where_they_came() -> None:
 
 
 def test_a_turn_without_an_end_is_open() -> None:
-    assert turn_scenes(entries(prompt("x")))[-1] == TurnOver("open", "", 1000)
+    assert turn_scenes(entries(prompt("x")))[-1] == TurnOpen()
 
 
 def test_what_no_prompt_began_has_no_end_either() -> None:

@@ -16,10 +16,10 @@ from rich.segment import Segment
 from rich.text import Text
 
 from acphold.cli.terminal_text import counted, on_one_line, size, visible
-from acphold.cli.transcript import ModeChanged, Noticed, Planned, Scene, TurnOver
+from acphold.cli.transcript import ModeChanged, Noticed, Planned, Scene, TurnOpen
 from acphold.errors import InvalidParamsError
 from acphold.journal.raw_update import encode_object
-from acphold.journal.timeline import Message, ToolCall
+from acphold.journal.timeline import Message, Outcome, ToolCall, TurnEnd
 from acphold.schema import (
     AudioContent,
     BlobResourceContents,
@@ -55,15 +55,15 @@ STATUS_MARKS = {
     "failed": ("✗", "bad"),
 }
 
-ENDINGS = {
-    "end_turn": ("ended", "faint"),
+ENDINGS: dict[Outcome, tuple[str, str]] = {
+    "completed": ("ended", "faint"),
+    "limited": ("stopped at a limit", "busy"),
+    "refused": ("refused: for the agent, this prompt and the answer were never said", "bad"),
     "cancelled": ("cancelled", "busy"),
+    "failed": ("failed", "bad"),
     "interrupted": ("interrupted: a crash or a kill cut it off", "bad"),
-    "open": ("not over: it runs, or was cut off and not loaded since", "busy"),
-    "max_tokens": ("stopped: the model's limit of tokens", "busy"),
-    "max_turn_requests": ("stopped: the limit of requests in one turn", "busy"),
-    "refusal": ("refused", "busy"),
 }
+"""Words and style, by how a turn ended."""
 
 
 class Passage(Struct, frozen=True):
@@ -91,13 +91,21 @@ def passage(scene: Scene, *, full: bool = False) -> Passage:
             return Passage("notice", "acphold", _lines(said))
         case ModeChanged():
             return Passage("mode", "faint", _lines(scene.mode))
-        case TurnOver():
-            words, style = ENDINGS.get(scene.how, (scene.how or "ended", "faint"))
-            if scene.how == "error":
-                words, style = f"failed: {scene.detail}", "bad"
-            return Passage("turn", "faint", _lines(words, style))
+        case TurnEnd():
+            words, style = ENDINGS[scene.outcome]
+            said = scene.message or "" if scene.outcome == "failed" else _unusual(scene.stop_reason)
+            return Passage("turn", "faint", _lines(f"{words}: {said}" if said else words, style))
+        case TurnOpen():
+            words = "not over: it runs, or was cut off and not loaded since"
+            return Passage("turn", "faint", _lines(words, "busy"))
         case _:
             assert_never(scene)
+
+
+def _unusual(stop_reason: str | None) -> str:
+    """A stop reason that the words for its outcome do not tell."""
+    usual = (None, "end_turn", "cancelled", "refusal")
+    return "" if stop_reason in usual else str(stop_reason).replace("_", " ").strip()
 
 
 def _lines(text: str, style: str = "") -> list[Text]:

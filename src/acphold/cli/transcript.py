@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
@@ -43,19 +42,11 @@ class ModeChanged(Struct, frozen=True):
     mode: str
 
 
-class TurnOver(Struct, frozen=True):
-    """How a turn ended, and when (ms since the epoch).
-
-    `how` is the stop reason, or one of: `error`, with its message in `detail`; `interrupted` (a
-    crash cut it off); `open` (it runs, or nobody has looked after it since the crash).
-    """
-
-    how: str
-    detail: str
-    at: int
+class TurnOpen(Struct, frozen=True):
+    """The last turn is not over: it runs, or nobody has opened the session since a crash."""
 
 
-Scene = Message | ToolCall | Planned | Noticed | ModeChanged | TurnOver
+Scene = Message | ToolCall | TurnEnd | Planned | Noticed | ModeChanged | TurnOpen
 
 
 async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
@@ -87,12 +78,12 @@ class _Telling:
         self._pending: list[Entry] = []
         self._beside: list[tuple[int, Scene]] = []
         self._plan_place: int | None = None
-        self._last: Entry | None = None
+        self._last = ""
 
     def add(self, entry: Entry) -> None:
         if entry.kind == ECHO:
             return
-        self._last = entry
+        self._last = entry.kind
         self._pending.append(entry)
         raw = _update_of(entry)
         kind = update_kind(raw) if raw and _may_stand_beside(raw) else ""
@@ -115,13 +106,9 @@ class _Telling:
         beside = [(place, 0, scene) for place, scene in self._beside]
         if self._plan_place is not None:
             beside.append((self._plan_place, 0, _plan(self._state.plan)))
-        if self._last is not None and (self._last.kind == TURN_END or self._state.turns):
-            beside.append((end, 2, _turn_over(self._last)))
-        timeline = [
-            (place, 1, item)
-            for place, item in enumerate(self._state.timeline)
-            if not isinstance(item, TurnEnd)
-        ]
+        if self._state.turns and self._last != TURN_END:
+            beside.append((end, 2, TurnOpen()))
+        timeline = [(place, 1, item) for place, item in enumerate(self._state.timeline)]
         return [scene for *_, scene in sorted([*beside, *timeline], key=lambda told: told[:2])]
 
 
@@ -152,23 +139,3 @@ def _notice(raw: bytes) -> Noticed:
         string(parts.get(name)) or "" for name in ("severity", "title", "description")
     )
     return Noticed(severity, title, description)
-
-
-class _End(Struct, rename="camel"):
-    stop_reason: str = ""
-    error: dict[str, object] | None = None
-    interrupted: bool = False
-
-
-def _turn_over(entry: Entry) -> TurnOver:
-    if entry.kind != TURN_END:
-        return TurnOver("open", "", entry.at)
-    try:
-        end = msgspec.json.decode(entry.raw, type=_End)
-    except msgspec.MsgspecError:
-        return TurnOver("unknown", "", entry.at)
-    if end.interrupted:
-        return TurnOver("interrupted", "", entry.at)
-    if end.error is not None:
-        return TurnOver("error", str(end.error.get("message", "")), entry.at)
-    return TurnOver(end.stop_reason, "", entry.at)
