@@ -203,7 +203,6 @@ def test_a_dismissed_guardian_ends_and_touches_nobody(
     agent: Agent, runs: Runs, pid_file: Path
 ) -> None:
     guard = Guard()
-    guard.start()
     bystander = subprocess.Popen(
         agent("time.sleep(60)"), start_new_session=True, env=guard.environment({})
     )
@@ -225,19 +224,6 @@ def test_a_guardian_that_was_killed_disturbs_nothing(agent: Agent) -> None:
     assert program.guard.pid is not None
     os.kill(program.guard.pid, signal.SIGKILL)
     program.abandon()
-
-
-def test_a_guardian_without_a_group_ends_at_once_with_acphold(runs: Runs, until: Until) -> None:
-    code = """
-import os, signal
-from acphold.processes.guardian import Guard
-guard = Guard()
-guard.start()
-print(guard.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    until(lambda: not runs(int(done.stdout)), seconds=5)
 
 
 @linux_only

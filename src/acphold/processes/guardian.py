@@ -39,8 +39,7 @@ DISMISS_SECONDS = 1.0
 SCRIPT = r"""
 trap '' HUP INT QUIT TERM
 cd /
-mark=$1
-read -r group
+mark=$1 group=$2
 read -r dismissed && exit 0
 
 nap() { sleep 0.1 2>/dev/null || sleep 1; }
@@ -78,24 +77,24 @@ class Guard:
         self.pid: int | None = None
         self._pipe: int | None = None
 
-    def start(self) -> None:
-        """Start the guardian; about half a millisecond."""
+    def watch(self, group: int) -> None:
+        """Start the guardian of the program that leads process group `group`."""
         reading, self._pipe = os.pipe()
         try:
-            self.pid = _spawn_shell(self.mark, reading)
+            self.pid = _spawn_shell(self.mark, group, reading)
             _limit_locks(self.pid, None)  # it has the mark that we have from an outer guard
         except (OSError, NotImplementedError):
             self._close_pipe()
         finally:
             os.close(reading)
 
-    def watch(self, group: int) -> None:
-        """Tell the guardian the program's process group."""
-        self._say(f"{group}\n")
-
     def dismiss(self) -> None:
         """End the guardian without consequences; blocks for at most DISMISS_SECONDS."""
-        self._say("dismissed\n")
+        if self._pipe is not None:
+            try:
+                os.write(self._pipe, b"dismissed\n")
+            except OSError:
+                pass  # somebody killed the guardian
         self._close_pipe()
         pid, self.pid = self.pid, None
         if pid is not None:
@@ -105,13 +104,6 @@ class Guard:
         """`env` with our mark added; those of outer guards stay, so that theirs reach as far."""
         outer = env.get(VARIABLE)
         return {**env, VARIABLE: f"{outer}:{self.mark}" if outer else self.mark}
-
-    def _say(self, line: str) -> None:
-        if self._pipe is not None:
-            try:
-                os.write(self._pipe, line.encode())
-            except OSError:
-                pass  # somebody killed the guardian
 
     def _close_pipe(self) -> None:
         pipe, self._pipe = self._pipe, None
@@ -160,7 +152,7 @@ def _limit_locks(pid: int, number: int | None) -> int | None:
     return soft
 
 
-def _spawn_shell(mark: str, reading: int) -> int:
+def _spawn_shell(mark: str, group: int, reading: int) -> int:
     """Start the guardian's shell with `reading` as its stdin; raises OSError."""
     # An environment of its own: an outer guard's sweep must not take this guardian down before
     # it has done its work. No descriptor of ours: an editor waits for the end of our stdout.
@@ -168,7 +160,7 @@ def _spawn_shell(mark: str, reading: int) -> int:
     try:
         return os.posix_spawn(
             "/bin/sh",
-            ["sh", "-c", SCRIPT, "acphold-guard", mark],
+            ["sh", "-c", SCRIPT, "acphold-guard", mark, str(group)],
             {"PATH": os.environ.get("PATH", os.defpath)},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, reading, 0),

@@ -120,7 +120,6 @@ def launch(
     folder = None if cwd is None else os.fspath(cwd)
     path = _find(command[0], surroundings, folder)
     guard = Guard()
-    guard.start()
     stdio, fds = _merged_pipe() if merged else _pipes()
     try:
         with Marking(guard):
@@ -128,12 +127,11 @@ def launch(
     except OSError as error:
         for fd in fds:
             os.close(fd)
-        guard.dismiss()
         raise AgentStartError(_why_not(command[0], path, error)) from error
     finally:
         for fd in set(stdio):
             os.close(fd)
-    guard.watch(pid)
+    guard.watch(pid)  # behind it: on a busy machine that takes milliseconds, which somebody waits
     return Program(command, pid, fds, guard)
 
 
