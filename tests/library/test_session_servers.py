@@ -48,8 +48,9 @@ async def test_a_call_is_shown_with_its_arguments_progress_and_result() -> None:
         assert progress == ["so (1/2)", "so (2/2)", "counted"]
         assert result.tool_calls[0].title == "test: count"
 
-        [shown] = (await session.prompt("image")).tool_calls
-        assert b'"type":"image"' in shown.content[0]
+        result = await session.prompt("image")
+        assert b'"type":"image"' in result.tool_calls[0].content[0]
+        assert b"".join(result.raws).count(b"aGk=") == 1, "an image is sent once"
 
 
 async def test_an_image_that_a_tool_returns_is_in_the_session_once() -> None:
@@ -122,6 +123,7 @@ async def test_a_server_that_fails_is_told_once_and_the_session_works_all_the_sa
         [notice] = session.told.of("notice")
     assert notice["title"] == "MCP server 'broken' is not available"
     assert (notice["severity"], "no config" in notice["description"]) == ("warning", True)
+    assert "broken" not in notice["description"], "a notice says a thing once"
 
 
 async def test_a_session_without_servers_says_so() -> None:

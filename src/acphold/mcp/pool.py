@@ -147,7 +147,7 @@ class Servers:
     def _tell(self, error: McpError) -> None:
         if self._on_failure is not None and self._told.get(error.server) != error.reason:
             self._told[error.server] = error.reason
-            self._on_failure(error.server, str(error))
+            self._on_failure(error.server, error.reason)
 
     def _changed(self, connection: Connection, what: str) -> None:
         if self._on_change is not None:
