@@ -215,3 +215,26 @@ def test_importing_the_package_imports_neither_the_library_nor_what_is_optional(
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] False False False"
+
+
+async def test_an_agent_behind_wrap_is_listed_once_and_goes_on_after_a_restart(
+    file: Path, journal: Path
+) -> None:
+    command = acphold("wrap", "--", *acphold("run", str(file)))
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session_id = await client.new()
+        await client.prompt(session_id, "hello")
+        assert [line["sessionId"] for line in await client.sessions()] == [session_id]
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        await client.load(session_id)
+        await client.prompt(session_id, "again")
+        assert client.text().endswith("again")
+        assert [line["sessionId"] for line in await client.sessions()] == [session_id]
+        assert "hello" not in str(client.updates()[-1]), "the agent itself remembers"
+    async with editor(acphold("run", str(file)), journal=journal) as client:
+        await client.initialize()
+        [line] = await client.sessions()
+        await client.load(line["sessionId"])
+        assert client.text() == "helloagain"

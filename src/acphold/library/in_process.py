@@ -83,7 +83,8 @@ class InProcessAgent:
         mcp_timeout: float = MCP_TIMEOUT,
     ) -> None:
         self.definition = definition
-        self.key = definition.name
+        # Not the name alone: behind `wrap` the same journal keeps that conversation under it.
+        self.key = f"{definition.name} (library)"
         self.has_sign_in = bool(definition.auth_methods)
         self.reads_journal = True
         self.generation = 1
