@@ -41,7 +41,8 @@ async def call(turn: acphold.Turn, server: str, name: str, text: str) -> None:
     except ValueError as error:
         await turn.say(f"The arguments are no JSON: {error}")
         return
-    if not await turn.allowed(f"Call {name} of {server}?", remember=f"{server}/{name}"):
+    question, remember = f"Call {name} of {server}?", f"{server}/{name}"
+    if not await turn.allowed(question, input=arguments, remember=remember):
         return
     try:
         result = await turn.mcp.call(server, name, arguments)

@@ -127,7 +127,7 @@ async def test_a_permission_request_shows_the_whole_command_arguments_and_diff()
         edit = turn.tool("Edit", kind="edit", locations=["a.txt"])
         await edit.diff("a.txt", new, old)
         await turn.allowed("Edit it?", tool=edit)
-        await turn.allowed(command)
+        await turn.allowed("Send it?", input={"text": command})
 
     async with connect(agent_that(work)) as client:
         session = await client.new_session()
@@ -137,4 +137,4 @@ async def test_a_permission_request_shows_the_whole_command_arguments_and_diff()
     [diff] = edit.content or ()
     assert isinstance(diff, Diff)
     assert (diff.new_text, diff.old_text) == (new, old)
-    assert asked.title == command
+    assert (asked.title, asked.raw_input) == ("Send it?", {"text": command})

@@ -214,14 +214,15 @@ class Turn:
         question: str,
         *,
         tool: RunningTool | None = None,
+        input: Any = UNSET,
         remember: str | None = None,
         options: Sequence[PermissionOption] | None = None,
     ) -> Decision:
         """Ask the person for permission; the decision is true when it is given.
 
         Asks about `tool`, which is marked failed if the answer is no, or else about a call that
-        is made for the question. The person is shown all of the call: give it its whole `input`,
-        and show a change as a diff before you ask. They may answer for always: then what has the
+        is made for the question, with `input`. The person is shown all of the call: give it its
+        whole input, and show a change as a diff before you ask. They may answer for always: then what has the
         same `remember` (by default the question) is not asked again in this session. `options`
         replaces what they can choose; `option_id` of the decision is what they chose. Source:
         spec v1, tool calls, "Requesting Permission".
@@ -232,7 +233,7 @@ class Turn:
         permissions = Permissions(opened.client, opened.store)
         key = remember or question
         if (decision := permissions.remembered(key)) is None:
-            asked = self.tool(question) if tool is None else tool
+            asked = self.tool(question, input=input) if tool is None else tool
             await asked.announce()  # a person is asked about something that can be seen
             await self._outbox.flush()
             with self._scope.waiting():
