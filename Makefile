@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Some minutes of tests, most of them with real processes, spread over the cores there are.
 JOBS ?= auto
-CODE := src tests bench examples
+CODE := src tests bench examples docs
 
-.PHONY: demo test format lint types check interop bench clean
+.PHONY: demo test format lint types docs check interop bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
@@ -24,6 +24,10 @@ lint: $(VENV)/.installed
 
 types: $(VENV)/.installed
 	$(BIN)/mypy
+
+# The API page, from the docstrings.
+docs: $(VENV)/.installed
+	$(BIN)/python -m docs.api_reference
 
 check: lint types test
 

@@ -20,13 +20,13 @@ PUBLIC = {
         InvalidParamsError JournalError MaxTokens MaxTurnRequests McpAnswerError McpConnectError
         McpError McpLostError McpServerHttp McpServerSse McpServerStdio Message
         MethodNotFoundError MissingFileError NotTextError OutsideRootsError PastToolCall
-        PermissionOption PlanEntry Refusal RemoteError ResourceLink RunningCommand RunningTool
-        Session SessionFiles SessionState StopReason Store TerminalStartError TextContent
-        TextResourceContents ToolCallLocation Turn TurnServers UnknownSessionError Visit
-        WorkspaceError __version__
+        PendingCommand PermissionOption PlanEntry Refusal RemoteError ResourceLink
+        RunningCommand RunningTool Session SessionFiles SessionState StopReason Store
+        TerminalStartError TextContent TextResourceContents ToolCallLocation Turn TurnServers
+        UnknownSessionError Visit WorkspaceError __version__
     """,
     "acphold.testing": """
-        Client ClientSession Result Told connect
+        Client ClientSession Result Received connect
     """,
     "acphold.agents": """
         Agent Answered Asked Call Event Exchange Listener Notified Updates ask

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from acphold.journal.timeline import ToolCall as PastToolCall
     from acphold.library.agent import Agent
     from acphold.library.author_session import Session
-    from acphold.library.commands import CommandExit, CommandOutput, RunningCommand
+    from acphold.library.commands import CommandExit, CommandOutput, PendingCommand, RunningCommand
     from acphold.library.definition import MaxTokens, MaxTurnRequests, Refusal, StopReason
     from acphold.library.form import FormAnswer, Visit
     from acphold.library.permission import Decision
@@ -100,6 +100,7 @@ __all__ = [
     "NotTextError",
     "OutsideRootsError",
     "PastToolCall",
+    "PendingCommand",
     "PermissionOption",
     "PlanEntry",
     "Refusal",
@@ -138,7 +139,7 @@ _HOMES = {
     "journal.timeline": "PastToolCall",
     "library.agent": "Agent",
     "library.author_session": "Session",
-    "library.commands": "CommandExit CommandOutput RunningCommand",
+    "library.commands": "CommandExit CommandOutput PendingCommand RunningCommand",
     "library.definition": "MaxTokens MaxTurnRequests Refusal StopReason",
     "library.form": "FormAnswer Visit",
     "library.permission": "Decision",

@@ -108,7 +108,10 @@ class InvalidParamsError(PeerError):
 
 
 class RemoteError(AcpholdError):
-    """The other side answered a request with an error; `raw` is that error object as it came."""
+    """The other side answered a request with an error.
+
+    `code` and `message` are those of its error object, `raw` is that object as it came.
+    """
 
     def __init__(self, code: int, message: str, raw: bytes = b"") -> None:
         super().__init__(message)
@@ -176,7 +179,7 @@ class CapabilityError(AcpholdError):
 
 
 class UnknownSessionError(AcpholdError):
-    """Neither the journal nor the agent has such a session."""
+    """Neither the journal nor the agent has a session `session_id`."""
 
     code = RESOURCE_NOT_FOUND
 

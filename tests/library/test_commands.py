@@ -15,7 +15,7 @@ import acphold
 from acphold.library.commands import CommandExit
 from acphold.library.tools import LIVE_OUTPUT
 from acphold.schema import ClientCapabilities
-from acphold.testing import Client, Told, connect
+from acphold.testing import Client, Received, connect
 from tests.library.test_turn import agent_that
 
 
@@ -87,7 +87,7 @@ async def run_shown(turn: acphold.Turn) -> None:
         await running.wait()
 
 
-def shown(told: Told) -> list[str]:
+def shown(told: Received) -> list[str]:
     """What each tool call shows now, as text."""
     return [b"".join(call.content).decode() for call in told.tool_calls]
 

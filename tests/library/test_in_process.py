@@ -133,13 +133,13 @@ async def test_commands_are_shown_when_a_session_opens_and_answered_by_their_han
         result = await session.prompt("/plan a trip")
         assert result.text == "prompt: ('plan', 'a trip') /plan a trip"
         assert (await session.prompt("/unknown")).text == "prompt: None /unknown"
-        [shown] = session.told.of("available_commands_update")
+        [shown] = session.received.of("available_commands_update")
         assert [command["name"] for command in shown["availableCommands"]] == ["plan", "count"]
         await client.restart()
         session = await client.load_session(session.id)
         assert len(session.replayed.of("available_commands_update")) == 1
         await session.prompt("/count")
-        assert len(session.told.of("available_commands_update")) == 1, "shown already"
+        assert len(session.received.of("available_commands_update")) == 1, "shown already"
 
 
 def guarded() -> tuple[acphold.Agent, list[str]]:
@@ -244,13 +244,13 @@ async def test_hooks_are_told_of_sessions_and_keep_state_with_them() -> None:
     async with connect(agent) as client:
         session = await client.new_session()
         assert (await session.prompt("go")).text == "{'visits': 1} {'name': 'Ada'}"
-        assert [notice["title"] for notice in session.told.of("notice")] == ["Welcome"]
+        assert [notice["title"] for notice in session.received.of("notice")] == ["Welcome"]
         assert agent.session(session.id).id == session.id
         await session.close()
         session = await client.load_session(session.id)
         result = await session.prompt("go")
         assert result.text == "{} {'name': 'Ada', 'loads': [3]}"
-        assert [notice["title"] for notice in session.told.of("notice")] == ["Welcome back"]
+        assert [notice["title"] for notice in session.received.of("notice")] == ["Welcome back"]
     assert happened == ["new", "close", "load Ada 3", "close"]
 
 
@@ -303,7 +303,7 @@ async def test_extension_methods_and_notifications_go_both_ways() -> None:
             await client.call("_test/fail", {})
         with pytest.raises(acphold.RemoteError, match="method not found"):
             await client.call("_test/unknown", {})
-        client.peer.tell("_test/note", b'{"x":1}')
+        client.tell("_test/note", {"x": 1})
         await asyncio.wait_for(hears.wait(), 10)
         session = await client.new_session()
         assert (await session.prompt("go")).text == "{'got': 2}"
@@ -319,7 +319,7 @@ async def test_a_slow_notification_handler_holds_nobody_up() -> None:
         await asyncio.Event().wait()
 
     async with connect(agent) as client:
-        client.peer.tell("_test/slow", b"{}")
+        client.tell("_test/slow", {})
         assert (await (await client.new_session()).prompt("go")).text == "answered"
 
 

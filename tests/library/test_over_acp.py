@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 import acphold
@@ -55,7 +54,7 @@ class Provider:
                 "method": "notifications/progress",
                 "params": {"progressToken": token, "progress": done, "total": 2},
             }
-            self.client.peer.tell("mcp/message", msgspec.json.encode(said))
+            self.client.tell("mcp/message", said)
         given = asked["params"]["arguments"]
         text = str(given["a"] + given["b"])
         return {"result": {"content": [{"type": "text", "text": text}]}}
@@ -98,5 +97,5 @@ async def test_a_client_that_does_not_know_the_method_is_told_so_once() -> None:
         session = await client.new_session(mcp_servers=[ENTRY])
         result = await session.prompt("go")
         assert result.text == "MCP server 'test': its client does not know `mcp/message`"
-        [notice] = session.told.of("notice")
+        [notice] = session.received.of("notice")
         assert notice["title"] == "MCP server 'test' is not available"

@@ -73,7 +73,7 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_serves_the_next() -> No
         session = await client.new_session(mcp_servers=[mcp_server()])
         with pytest.raises(acphold.RemoteError, match="MCP server 'test'"):
             await session.prompt("die")
-        assert [shown.status for shown in session.told.tool_calls] == ["failed"]
+        assert [shown.status for shown in session.received.tool_calls] == ["failed"]
         assert (await session.prompt('echo {"message": "back"}')).text == "back"
 
 
@@ -120,7 +120,7 @@ async def test_a_server_that_fails_is_told_once_and_the_session_works_all_the_sa
         result = await session.prompt("go")
         assert "MCP server 'broken'" in result.text
         assert "no config" in result.text
-        [notice] = session.told.of("notice")
+        [notice] = session.received.of("notice")
     assert notice["title"] == "MCP server 'broken' is not available"
     assert (notice["severity"], "no config" in notice["description"]) == ("warning", True)
     assert "broken" not in notice["description"], "a notice says a thing once"

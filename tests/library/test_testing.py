@@ -51,7 +51,7 @@ async def test_a_result_has_everything_the_agent_did() -> None:
     assert [call.title for call in result.tool_calls] == ["Look"]
     assert result.of("plan")[0]["entries"][0]["content"] == "first"
     assert len(again.tool_calls) == 1, "of this turn only"
-    assert len(session.told.tool_calls) == 2
+    assert len(session.received.tool_calls) == 2
 
 
 async def test_a_session_lives_through_a_restart_and_a_kill() -> None:

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.testing import Told, connect
+from acphold.testing import Received, connect
 from tests.library.test_turn import Work, agent_that
 
 
-async def told(work: Work, folder: Path | None = None) -> Told:
+async def told(work: Work, folder: Path | None = None) -> Received:
     """What a client is told of a turn that does `work`."""
     async with connect(agent_that(work)) as client:
         session = await client.new_session(folder)
         return await session.prompt("go")
 
 
-def statuses(result: Told) -> list[str]:
+def statuses(result: Received) -> list[str]:
     """The statuses of the one call there is, in order."""
     first = [update.get("status", "pending") for update in result.of("tool_call")]
     return first + [

@@ -193,7 +193,7 @@ async def test_an_exception_is_answered_with_an_opaque_id_and_the_session_lives(
         assert "hunter2" in str(record.exc_info[1])
         with pytest.raises(acphold.RemoteError, match="internal error"):
             await session.prompt("fail")
-        [call] = session.told.tool_calls
+        [call] = session.received.tool_calls
         assert call.status == "failed"
         assert b"hunter2" in call.content[0], "the tool tells the person what went wrong"
         assert (await session.prompt("go on")).text == "alive"
@@ -429,4 +429,4 @@ async def test_what_is_said_in_a_session_that_was_closed_is_refused() -> None:
             await held[0].notice("late")
         with pytest.raises(acphold.DeclarationError, match="closed"):
             held[0].store["late"] = True
-        assert session.told.of("notice") == []
+        assert session.received.of("notice") == []

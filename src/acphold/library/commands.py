@@ -80,9 +80,10 @@ class RunningCommand(ABC):
         async for piece in running:
             print(piece, end="")
 
-    is its output from the beginning to the end, in pieces as they come; see also `lines`.
-    `in_client` says whether the client runs it, in a terminal that a tool call can show. The
-    methods raise RemoteError, MethodNotFoundError and ConnectionLostError when the client fails.
+    is its output from the beginning to the end, in pieces as they come; see also `lines`. `id` is
+    that of its terminal. `in_client` says whether the client runs it, in a terminal that a tool
+    call can show. The methods raise RemoteError, MethodNotFoundError and ConnectionLostError when
+    the client fails.
     """
 
     in_client = False

@@ -70,7 +70,7 @@ class FormAnswer(Mapping[str, "ElicitationContentValue"]):
 class Visit:
     """A page the person was asked to open; `agreed` says whether they do.
 
-    `outcome` is "accepted", "declined" or "dismissed", as of a form.
+    `outcome` is "accepted", "declined" or "dismissed", as of a form; `id` is the request's.
     """
 
     def __init__(self, id: str, outcome: Outcome, client: ClientSide) -> None:

@@ -57,8 +57,9 @@ class RunningTool:
     """Pending when it is announced, in progress inside the block, completed or failed behind it.
 
     An exception that leaves the block marks it failed, with the exception's words as content.
-    `status` is how it stands. What it shows only grows here, although each update of the protocol
-    replaces it. Relative paths start at the session's `cwd`.
+    `id` is what the client knows it by, `title` what people see, `status` how it stands,
+    `announced` whether it is shown yet. What it shows only grows here, although each update of the
+    protocol replaces it. Relative paths start at the session's `cwd`.
     """
 
     def __init__(

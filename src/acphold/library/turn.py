@@ -222,10 +222,10 @@ class Turn:
 
         Asks about `tool`, which is marked failed if the answer is no, or else about a call that
         is made for the question, with `input`. The person is shown all of the call: give it its
-        whole input, and show a change as a diff before you ask. They may answer for always: then what has the
-        same `remember` (by default the question) is not asked again in this session. `options`
-        replaces what they can choose; `option_id` of the decision is what they chose. Source:
-        spec v1, tool calls, "Requesting Permission".
+        whole input, and show a change as a diff before you ask. They may answer for always: then
+        what has the same `remember` (by default the question) is not asked again in this session.
+        `options` replaces what they can choose; `option_id` of the decision is what they chose.
+        Source: spec v1, tool calls, "Requesting Permission".
         """
         self._scope.check()
         check_options(options)

@@ -31,12 +31,13 @@ from acphold.schema import (
 )
 from acphold.testing.client import Client, ClientSession
 from acphold.testing.person import Answer, Form, Permission, Person
-from acphold.testing.told import Result, Told
+from acphold.testing.received import Received, Result
+from acphold.testing.wire import Wire
 
 if TYPE_CHECKING:
     from acphold.library.agent import Agent
 
-__all__ = ["Client", "ClientSession", "Result", "Told", "connect"]
+__all__ = ["Client", "ClientSession", "Received", "Result", "connect"]
 
 
 @asynccontextmanager
@@ -61,21 +62,19 @@ async def connect(
     """
     definition_of(agent)  # one without a prompt handler is refused before it is asked
     with tempfile.TemporaryDirectory(prefix="acphold-test-") as folder:
-        client = Client(
+        wire = Wire(
             agent,
             Path(folder, "journal.db") if journal is None else Path(journal),
             _offered(form, buffers) if capabilities is None else capabilities,
-            person=Person(
-                permission, form, None if buffers is None else dict(buffers), answers or {}
-            ),
+            Person(permission, form, None if buffers is None else dict(buffers), answers or {}),
             mcp_timeout=mcp_timeout,
             cancel_grace=cancel_grace,
         )
         try:
-            await client.start()
-            yield client
+            await wire.start()
+            yield Client(wire)
         finally:
-            await client.stop()
+            await wire.stop()
 
 
 def _offered(form: Form | None, buffers: Mapping[str, str] | None) -> ClientCapabilities:

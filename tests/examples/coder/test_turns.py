@@ -26,11 +26,11 @@ from acphold.schema import (
     TextContent,
     TextResourceContents,
 )
-from acphold.testing import Client, Told, connect
+from acphold.testing import Client, Received, connect
 from tests.examples.coder.scripted import Call, Script, Think, call
 
 
-def statuses(told: Told) -> list[str]:
+def statuses(told: Received) -> list[str]:
     """How the only tool call went: the statuses it was shown with."""
     [made] = told.of("tool_call")
     changes = told.of("tool_call_update")
@@ -40,7 +40,7 @@ def statuses(told: Told) -> list[str]:
     ]
 
 
-def last_content(told: Told) -> list[dict[str, Any]]:
+def last_content(told: Received) -> list[dict[str, Any]]:
     """What the last tool call shows at the end."""
     return [json.loads(raw) for raw in told.tool_calls[-1].content]
 

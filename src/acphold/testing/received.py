@@ -1,4 +1,4 @@
-"""What a client was told, so that a test can look at it."""
+"""What a client received, so that a test can look at it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from acphold.schema import Update
 
 
-class Told(Struct, frozen=True):
-    """What a client was told of a session, in order; `raws` are the updates as they came."""
+class Received(Struct, frozen=True):
+    """What a client received of a session, in order; `raws` are the updates as they came."""
 
     updates: tuple[Update, ...]
     raws: tuple[bytes, ...]
@@ -51,7 +51,7 @@ class Told(Struct, frozen=True):
         return "".join(item.text for item in items if item.role == role)
 
 
-class Result(Told, frozen=True):
+class Result(Received, frozen=True):
     """What came of a prompt. `stop_reason` is "end_turn", "cancelled", "refusal" …"""
 
     stop_reason: str = ""
