@@ -1,8 +1,20 @@
-"""The transport over two file descriptors: pipes, sockets, terminals and files."""
+"""The transport over two file descriptors: pipes, sockets, terminals and files.
+
+Reading and writing do not wait for each other, but how one side ends tells on the other. So the
+reading side has a state, until its descriptor ends or is closed:
+
+| state | what is received | becomes |
+|---|---|---|
+| OPEN | what the other side writes | LOST when it reads us no more, HUNG_UP when we write no more |
+| LOST | what has arrived; more is not waited for | HUNG_UP |
+| HUNG_UP | what somebody waits for | CUT when something came that nobody waited for |
+| CUT | nothing more; what comes is thrown away | |
+"""
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import os
 import socket
 import stat
@@ -33,6 +45,15 @@ READ_COST = 16 * 1024
 """After TURN_BYTES without a wait, each read counted as its length + READ_COST, others run."""
 
 
+class Reading(enum.Enum):
+    """The state of the reading side; see the module."""
+
+    OPEN = enum.auto()
+    LOST = enum.auto()
+    HUNG_UP = enum.auto()
+    CUT = enum.auto()
+
+
 class PipeTransport:
     """Bytes in from `read_fd`, bytes out to `write_fd`; owns and closes both.
 
@@ -48,9 +69,7 @@ class PipeTransport:
         self._spent = 0
         self._arrived: bytes | None = None
         self._watched = False
-        self._hung_up = False
-        self._discarded = False
-        self._lost = False
+        self._reading = Reading.OPEN
         self._reader: asyncio.Future[None] | None = None
         self._queue = bytearray()
         self._progress = asyncio.Event()
@@ -61,7 +80,7 @@ class PipeTransport:
             self._spent = 0
             await asyncio.sleep(0)  # a peer that floods us must not stop everybody else
         if self._arrived is None:
-            self._arrived = b"" if self._discarded else self._take()
+            self._arrived = b"" if self._reading is Reading.CUT else self._take()
             if self._arrived is None:
                 await self._arrival()
         data, self._arrived = self._arrived, None
@@ -109,7 +128,8 @@ class PipeTransport:
             self._queue.clear()  # nobody reads it: it is lost
         finally:
             self._close_output()
-            self._hung_up = True
+            if self._reading is not Reading.CUT:
+                self._reading = Reading.HUNG_UP
         if self._input is not None:
             self._watch(self._input)
 
@@ -141,7 +161,7 @@ class PipeTransport:
         Whoever closes only one of two pipes would otherwise never be noticed to have left.
         """
         self._close_output()
-        self._lost = True
+        self._reading = Reading.LOST
         if self._reader is not None and not self._reader.done():
             self._arrived = self._take()
             if self._arrived is None:
@@ -151,7 +171,7 @@ class PipeTransport:
 
     async def _arrival(self) -> None:
         """Wait until something has arrived, or the input is closed."""
-        if self._lost:
+        if self._reading is Reading.LOST:
             self._close_input()
         if self._reader is not None and not self._reader.done():
             raise RuntimeError("another task is waiting in receive() already")
@@ -173,8 +193,9 @@ class PipeTransport:
             self._arrived = self._take()
             if self._arrived:
                 self._reader.set_result(None)
-        elif self._hung_up:
-            self._discarded = bool(self._take()) or self._discarded
+        elif self._reading in (Reading.HUNG_UP, Reading.CUT):
+            if self._take():
+                self._reading = Reading.CUT
         else:
             # Nobody receives: leave it to the system, the pipe fills and the other side waits.
             # Doing it only now spares two system calls for each message that is awaited.
