@@ -38,7 +38,7 @@ FAULTS = {
     "around": "it redirects without end",
     "elsewhere": "it redirects to http://localhost:",
     "html": "Unexpected content type: text/html",
-    "nojson": "its answer cannot be read: Invalid JSON",
+    "nojson": "its answer cannot be read: it is no JSON",
     "202": "answered a request with 202 Accepted",
     "drop": "no answer: Server disconnected",
     "slow": "it gave no answer for 2 s",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -76,6 +77,29 @@ def test_noise_that_looks_like_a_beginning_costs_no_message() -> None:
         UnreadableError,
         SessionMessage,
     ]
+
+
+@pytest.mark.parametrize("unit", [b"[],", b"{},", b'"",', b"1,", b'"\\\\","\\"",'])
+def test_a_message_of_very_many_parts_is_refused_at_once(unit: bytes) -> None:
+    line = b'{"jsonrpc":"2.0","id":7,"result":{"a":[' + unit * 2_000_000 + b"1]}}"
+    began = time.process_time()
+    with pytest.raises(UnreadableError, match="more than 500000 parts") as caught:
+        decoded(line)
+    assert caught.value.id == 7
+    assert time.process_time() - began < 2
+
+
+def test_long_texts_have_few_parts() -> None:
+    text = 'a, [b], {c}, "d", \\' * 200_000
+    line = json.dumps({"jsonrpc": "2.0", "id": 7, "result": {"text": text}}).encode()
+    message = decoded(line).message
+    assert isinstance(message, JSONRPCResponse)
+    assert message.result == {"text": text}
+
+
+def test_a_number_that_is_none_is_read_all_the_same() -> None:
+    message = decoded(b'{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}')
+    assert encoded(message) == b'{"jsonrpc":"2.0","id":7,"result":{"a":null}}'
 
 
 def test_a_request_that_cannot_be_read_is_told_from_an_answer() -> None:

@@ -42,6 +42,9 @@ TAKE_SECONDS = 30.0
 that never reads is given up, before what waits to be sent takes all memory."""
 
 
+MAX_EVENT = 8 * 1024 * 1024
+"""Bytes of an event that the SDK reads; its reader takes a second for each MB of brackets."""
+
 MAX_WAITING = 1000
 """Messages that may wait to be sent to one server."""
 
@@ -178,7 +181,7 @@ class HttpWire(Wire):
                 self._server, connect=self._connect, on_listening=self._listening
             ) as client,
             streamable_http_client(
-                self._server.url, http_client=client, max_sse_event_size=MAX_MESSAGE
+                self._server.url, http_client=client, max_sse_event_size=MAX_EVENT
             ) as (self._reading, self._writing),
         ):
             yield
