@@ -42,6 +42,7 @@ class PuppetAgent:
         self.replays: dict[str, list[bytes]] = {}
         self.replayed = asyncio.Event()
         self.says_behind: dict[str, str] = {}
+        self.notice_behind_new = b""
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.heeds_cancel = True
@@ -128,6 +129,9 @@ class PuppetAgent:
             await self.listener.hear(Answered(call, result))
         else:
             await self.listener.hear(Answered(call, result or RemoteError(-32601, "no such")))
+        if call.method == "session/new" and self.notice_behind_new:
+            made = f"s{self._made - 1}"
+            await self.listener.hear(Updates(made, "update", [self.notice_behind_new]))
         if text := self.says_behind.get(call.method):
             await self.say(session, text)
 

@@ -32,6 +32,7 @@ from msgspec import Struct
 from acphold.agents import Agent, Exchange, Updates
 from acphold.agents.interface import ANSWER_SECONDS
 from acphold.errors import INTERNAL_ERROR, AcpholdError, InvalidParamsError, RemoteError
+from acphold.hub.outside_turns import CAPTURED_BYTES
 from acphold.hub.routes import Routes
 from acphold.journal.raw_update import update_kind
 from acphold.journal.standing import Standing, fold_update
@@ -79,7 +80,11 @@ CHOSEN_KINDS = frozenset({"current_mode_update", "config_option_update"})
 
 
 class AgentSession:
-    """See the module. `answer` is what the agent answered last when it opened the session."""
+    """See the module.
+
+    `answer` is what the agent answered last when it opened the session. While it is restored,
+    `captured` takes the conversation of the agent's replay; None when nobody wants it.
+    """
 
     def __init__(self, agent: Agent, routes: Routes, session_id: str, setup: Setup) -> None:
         self.agent = agent
@@ -88,6 +93,8 @@ class AgentSession:
         self.answer = b"{}"
         self.voice = Voice.COUNTS
         self.repeated: list[bytes] = []
+        self.captured: list[bytes] | None = None
+        self._captured_bytes = 0
         self._session_id = session_id
         self._routes = routes
         self._generation = 0
@@ -171,7 +178,17 @@ class AgentSession:
             return standing
         for raw in standing:
             self._keep_aside(update_in(raw) if whole else raw)
+        if self.captured is not None:
+            self._capture([update_in(raw) for raw in updates.raws] if whole else updates.raws)
         return ()
+
+    def _capture(self, raws: Sequence[bytes]) -> None:
+        assert self.captured is not None
+        self._captured_bytes += sum(map(len, raws))
+        if self._captured_bytes > CAPTURED_BYTES:
+            self.captured = None
+        else:
+            self.captured += [raw for raw in raws if update_kind(raw) not in STATE_KINDS]
 
     def _keep_aside(self, raw: bytes) -> None:
         kind = update_kind(raw)

@@ -49,7 +49,7 @@ from acphold.schema import (
     SET_SESSION_MODE,
     WRITE_TEXT_FILE,
 )
-from acphold.schema.splice import array, items, members
+from acphold.schema.splice import array, items, members, splice
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Conversation:
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
         before = self.session.standing
         if kind == "update":
-            raws = [raw for raw in raws if not self._is_old(raw)]
+            raws = [self._without_foreign_title(raw) for raw in raws if not self._is_old(raw)]
         if any(b'"user_message_chunk"' in raw for raw in raws):
             await self._publish_user_messages(kind, raws)
         elif raws:
@@ -127,6 +127,12 @@ class Conversation:
         if kind not in SNAPSHOTS or b'"_meta"' in raw:
             return False
         return fold_update(standing, kind, raw) == standing
+
+    def _without_foreign_title(self, raw: bytes) -> bytes:
+        """An update without the title that an agent makes of what it was handed with a prompt."""
+        if self.restoration.hands_over and update_kind(raw) == "session_info_update":
+            return splice(raw, {"title": None})
+        return raw
 
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
         """Some agents send the prompt back: journalled as an echo, for the prompt is there."""

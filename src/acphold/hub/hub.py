@@ -23,6 +23,7 @@ from acphold.hub.agent_session import Setup, new_session_id
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
+from acphold.hub.outside_turns import MARGIN_MS
 from acphold.hub.router import Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
@@ -276,6 +277,7 @@ class Hub:
 
     async def _restored(self, conversation: Conversation) -> None:
         try:
+            await self._look_outside(conversation)
             await conversation.restoration.ready()
             self._signed_in = True
         except RemoteError as exc:
@@ -285,6 +287,17 @@ class Hub:
         except AcpholdError as exc:
             # The history is there all the same; the next prompt tries again and tells.
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
+
+    async def _look_outside(self, conversation: Conversation) -> None:
+        """Find out whether the conversation has gone on without us since our last entry."""
+        restoration, session = conversation.restoration, conversation.session
+        if conversation.side.is_open or (known := await restoration.known_as()) is None:
+            return
+        listed = await self.sessions.look_up(known)
+        if listed is None or listed.updated_at is None or not session.last_seq:
+            return
+        [last] = await session.read(session.last_seq - 1, 1)
+        restoration.went_on = listed.updated_at > last.at + MARGIN_MS
 
     async def _opened(self, session_id: str, setup: Setup) -> Conversation:
         """The session, live here: it was, or is taken from the journal, or from the agent."""

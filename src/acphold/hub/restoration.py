@@ -33,6 +33,7 @@ from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
 from acphold.hub.choices import current_values, is_boolean, option_list, with_mode
 from acphold.hub.handover import cut_off_turn, earlier_conversation
+from acphold.hub.outside_turns import missing_turns
 from acphold.hub.session import Session
 from acphold.journal import Journal
 from acphold.journal.standing import Standing, fold_settings
@@ -57,16 +58,26 @@ SETTING_SECONDS = 10.0
 ATTEMPTS = 2
 """How often a session is restored when the agent is started anew in the middle of it."""
 
+WENT_ON = "This conversation went on outside of acphold"
+WENT_ON_HOW = "The agent knows of turns that it does not tell, so they are not shown here."
+
 Owed = Literal["nothing", "last turn", "conversation"]
 
 
 class Restoration:
-    """See the module. `cut_off` says that the last turn ended in a crash, ours or the agent's."""
+    """See the module. `cut_off` says that the last turn ended in a crash, ours or the agent's.
+
+    `went_on` says that the agent's list has a later time for the session than the journal: then
+    its replay is asked for, and the turns that are missing here are taken from it. `hands_over`
+    says that the last prompt that was sent held more than the person's own words.
+    """
 
     def __init__(
         self, session: Session, side: AgentSession, journal: Journal, *, cut_off: bool = False
     ) -> None:
         self.cut_off = cut_off
+        self.went_on = False
+        self.hands_over = False
         self._session = session
         self._side = side
         self._journal = journal
@@ -117,7 +128,8 @@ class Restoration:
         title that the agent makes of its first prompt is then about them.
         """
         changes: dict[str, bytes | None] = {}
-        if self._owed != "nothing":
+        self.hands_over = self._owed != "nothing"
+        if self.hands_over:
             state = await self._session.state(through=before)
             write = earlier_conversation if self._owed == "conversation" else cut_off_turn
             context = write(state)
@@ -126,11 +138,6 @@ class Restoration:
                 changes["prompt"] = array([*prompt, context.block])
                 await self._session.publish("update", [notice(context.title, context.description)])
         return splice(self._side.under_its_id(params), changes)
-
-    @property
-    def hands_over(self) -> bool:
-        """Whether the prompt that the agent is at holds more than the person's own words."""
-        return self._owed != "nothing"
 
     async def understood(self) -> None:
         """The agent has answered a prompt: it has what it was owed, and knows the conversation."""
@@ -165,24 +172,28 @@ class Restoration:
     async def _reopen(self, known: str) -> bytes | None:
         """By the agent's own means; None when it has none, or they failed."""
         can = self._side.agent.capabilities
-        if can.session_capabilities.resume is not None:
-            opened = await self._try(RESUME_SESSION.name, known, Voice.COUNTS)
-            if opened is not None:
-                return opened
-        if can.load_session:
-            # Some replay on behind their answer.
-            return await self._try(LOAD_SESSION.name, known, Voice.STALE)
+        # Some replay on behind the answer to session/load.
+        load = (LOAD_SESSION.name, Voice.STALE) if can.load_session else None
+        resumes = can.session_capabilities.resume is not None
+        resume = (RESUME_SESSION.name, Voice.COUNTS) if resumes else None
+        for way in (load, resume) if self.went_on else (resume, load):
+            if way is not None:
+                opened = await self._try(way[0], known, way[1])
+                if opened is not None:
+                    return opened
         return None
 
     async def _try(self, method: str, known: str, voice: Voice) -> bytes | None:
         side = self._side
         side.voice = Voice.REPEATS
+        side.captured = [] if self.went_on and method == LOAD_SESSION.name else None
         try:
             side.bind(known)
             async with side.exchange(method, side.setup.params, OPEN_SECONDS) as answer:
                 side.opened(answer)
                 # A turn that was given up here and goes on there is no part of what follows.
                 side.voice = Voice.STALE if side.is_at_work else voice
+                await self._take_missing_turns()
                 if news := side.news(self._session.standing):
                     await self._session.publish("update", news)
                 return answer
@@ -197,8 +208,21 @@ class Restoration:
             await side.agent.ensure()
         finally:
             side.repeated.clear()
+            side.captured = None
         side.close()
         return None
+
+    async def _take_missing_turns(self) -> None:
+        """Journal what was said outside; where the agent does not tell it, say so."""
+        if not self.went_on:
+            return
+        self.went_on = False
+        state = await self._session.state(through=self._session.last_seq)
+        missing = missing_turns(state, self._side.captured or ())
+        if missing:
+            await self._session.publish("update", missing)
+        elif missing is None:
+            await self._session.publish("update", [notice(WENT_ON, WENT_ON_HOW, "warning")])
 
     async def _open_new(self) -> bytes:
         """A session at the agent that is handed the conversation with the next prompt.

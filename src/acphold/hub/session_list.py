@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 from contextlib import suppress
+from time import monotonic
 
 import msgspec
 from msgspec import Raw, Struct
@@ -31,6 +32,9 @@ AGENT_DEADLINE = 3.0
 
 AGENT_SESSIONS = 5000
 """How many of the agent's own sessions are asked for at most."""
+
+FRESH_SECONDS = 5.0
+"""How long what the agent listed is believed when a session is opened: editors list, then load."""
 
 FILTERS = 8
 """For how many folders the agent's own sessions are kept at once."""
@@ -58,7 +62,8 @@ class SessionList:
     def __init__(self, journal: Journal, agent: Agent) -> None:
         self._journal = journal
         self._agent = agent
-        self._agents_own: dict[str | None, list[Line]] = {}
+        self._agents_own: dict[str | None, dict[str, Line]] = {}
+        self._asked = 0.0
 
     async def page(self, cwd: str | None, cursor: str | None, held: frozenset[str]) -> bytes:
         """One page, newest first: the result of `session/list`. Raises CursorError."""
@@ -68,8 +73,9 @@ class SessionList:
             after = cursors.decode(cursor, filter, self._journal.cursor_secret)
         if after is None or cwd not in self._agents_own:
             await self._ask_agent(cwd)
+            await self._take_times(cwd)
         rows = await self._journal.page(filter, after, PAGE_SIZE + 1)
-        lines = [_line(row) for row in rows]
+        lines = [await self._ours(row) for row in rows]
         lines += [
             line for line in await self._strangers(cwd, held) if after is None or after < line.key
         ]
@@ -84,20 +90,21 @@ class SessionList:
     def agents_own(self, session_id: str) -> Line | None:
         """What the agent said of a session of its own when it was last asked."""
         for lines in self._agents_own.values():
-            for line in lines:
-                if line.info.session_id == session_id:
-                    return line
+            if (line := lines.get(session_id)) is not None:
+                return line
         return None
 
     async def look_up(self, session_id: str) -> Line | None:
-        """What the agent says of a session of its own; it is asked, unless it has been."""
-        if self.agents_own(session_id) is None:
+        """What the agent says of a session of its own; it is asked, unless it just has been."""
+        if self._agent.reads_journal:
+            return None
+        if self.agents_own(session_id) is None or monotonic() - self._asked > FRESH_SECONDS:
             await self._ask_agent(None)
         return self.agents_own(session_id)
 
     async def _strangers(self, cwd: str | None, held: frozenset[str]) -> list[Line]:
         """The agent's own sessions that the journal does not know."""
-        lines = self._agents_own.get(cwd, [])
+        lines = self._agents_own.get(cwd, {}).values()
         ours = await self._journal.linked(self._agent.key, [line.info.session_id for line in lines])
         return [
             line
@@ -105,13 +112,27 @@ class SessionList:
             if line.info.session_id not in ours | held and cwd in (None, line.info.cwd)
         ]
 
+    async def _take_times(self, cwd: str | None) -> None:
+        """A session of ours that went on outside stands where the agent's list has it."""
+        times = {key: line.key.updated_at for key, line in self._agents_own[cwd].items()}
+        await self._journal.went_on(self._agent.key, times)
+
+    async def _ours(self, row: SessionRow) -> Line:
+        """A session of the journal, with what the agent's own list says of it in `_meta`."""
+        known = self.agents_own(row.session_id)
+        if known is None or known.info.meta is None:
+            return _line(row, {})
+        owner = await self._journal.session_of(self._agent.key, row.session_id)
+        return _line(row, known.info.meta if owner == row.session_id else {})
+
     async def _ask_agent(self, cwd: str | None) -> None:
         """Fetch what the agent lists; its failure never fails ours."""
         found: dict[str, Line] = {}
         self._agents_own.pop(cwd, None)
         while len(self._agents_own) >= FILTERS:
             del self._agents_own[next(iter(self._agents_own))]
-        self._agents_own[cwd] = []
+        self._agents_own[cwd] = {}
+        self._asked = monotonic()
         if not self._agent.alive or self._agent.capabilities.session_capabilities.list is None:
             return
         try:
@@ -121,7 +142,7 @@ class SessionList:
             log.warning("the agent did not list all its sessions within %s s", AGENT_DEADLINE)
         except AcpholdError as exc:
             log.warning("the agent could not list its sessions: %s", exc)
-        self._agents_own[cwd] = list(found.values())
+        self._agents_own[cwd] = found
 
     async def _collect(self, cwd: str | None, found: dict[str, Line]) -> None:
         params: dict[str, str] = {} if cwd is None else {"cwd": cwd}
@@ -150,14 +171,14 @@ class _AgentsPage(Struct, rename="camel"):
     next_cursor: str | None = None
 
 
-def _line(row: SessionRow) -> Line:
+def _line(row: SessionRow, meta: dict[str, object]) -> Line:
     info = SessionInfo(
         session_id=row.session_id,
         cwd=row.cwd,
         additional_directories=row.additional_directories,
         title=row.title,
         updated_at=iso_time(row.updated_at),
-        meta={"acphold/messageCount": row.message_count},
+        meta={**meta, "acphold/messageCount": row.message_count},
     )
     return Line(row.key, info, encode(info))
 

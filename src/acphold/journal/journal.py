@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
@@ -234,6 +234,10 @@ class Journal(Protocol):
 
     async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
         """Whether there is a tombstone for this id of the agent."""
+
+    async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
+        """The agent has used these ids of its own until then (ms since the epoch): the sessions
+        behind them stand in the list no earlier."""
 
     # -- a person's wishes, whoever holds the session -------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -265,3 +265,28 @@ def linked(connection: sqlite3.Connection, agent: str, ids: Iterable[str]) -> se
         )
         found.update(downstream_id for (downstream_id,) in rows)
     return found
+
+
+def used_later(
+    connection: sqlite3.Connection, agent: str, times: Mapping[str, int]
+) -> list[tuple[int, int]]:
+    """Time and number of the sessions behind ids of the agent that it used later than we knew."""
+    found: list[tuple[int, int]] = []
+    remaining = iter(times)
+    while some := tuple(islice(remaining, _IDS_AT_ONCE)):
+        marks = ", ".join("?" * len(some))
+        rows = connection.execute(
+            "SELECT downstream_id, sessions.number, updated_at FROM links"
+            " JOIN sessions ON sessions.number = links.session"
+            f" WHERE links.agent = ? AND downstream_id IN ({marks})",
+            (agent, *some),
+        )
+        found += [(times[key], number) for key, number, known in rows if times[key] > known]
+    return found
+
+
+def move_up(connection: sqlite3.Connection, times: Iterable[tuple[int, int]]) -> None:
+    """Set when these sessions went on last, by their numbers; never earlier than it was."""
+    connection.executemany(
+        "UPDATE sessions SET updated_at = max(updated_at, ?) WHERE number = ?", times
+    )

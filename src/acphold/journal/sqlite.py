@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -225,6 +225,11 @@ class SqliteJournal:
 
     async def delete(self, session_id: str) -> bool:
         return await self._background.run(lambda db: upkeep.delete(db, session_id, self._writing))
+
+    async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
+        if later := self._look(lambda db: session_rows.used_later(db, agent, times)):
+            with self._transaction() as db:
+                session_rows.move_up(db, later)
 
     async def forget(self, agent: str, downstream_id: str) -> None:
         with self._transaction() as db:

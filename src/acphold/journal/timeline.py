@@ -132,6 +132,9 @@ def replace_fields(fields: dict[str, bytes], kind: str, parts: Mapping[str, byte
             continue
         if name in _ARRAYS and not value.startswith(b"["):
             continue
+        if name == "_meta" and b'"acphold/' in value:
+            # What we add ourselves stands beside what the agent has put there.
+            value = encode_object({**members(fields.get("_meta", b"{}")), **members(value)})
         fields[name] = value
 
 

@@ -1,0 +1,74 @@
+"""Turns that were made without us: a conversation went on in the agent's own terminal, say.
+
+The agent's own replay has them, and our journal does not. Both have the turns before them, so the
+two are laid side by side by what the person said; what stands behind our last turn is taken in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acphold.hub.handover import HEADING
+from acphold.journal import Message, SessionState
+from acphold.journal.raw_update import members, string, update_kind
+
+MARGIN_MS = 5000
+"""How much later than our last entry the agent's list must be: some write a title behind a turn."""
+
+CAPTURED_BYTES = 64 * 1024 * 1024
+"""Bytes of an agent's replay that are kept to look for such turns; a longer one is not searched."""
+
+
+def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] | None:
+    """The updates of the agent's replay behind our last turn; None when the two do not meet."""
+    ours = [
+        _plain(item.text)
+        for item in state.timeline
+        if isinstance(item, Message) and item.role == "user"
+    ]
+    turns = _turns(replay)
+    theirs = [_plain(said) for said, _ in turns]
+    if not ours:
+        return None
+    place, best = -1, 0
+    for end in range(len(theirs)):
+        # The longest run of the same prompts wins, of several the first: a prompt may come again.
+        if (length := _common_end(ours, theirs[: end + 1])) > best:
+            place, best = end, length
+    if place < 0:
+        return None
+    return [raw for _, raws in turns[place + 1 :] for raw in raws]
+
+
+def _common_end(one: Sequence[str], other: Sequence[str]) -> int:
+    length = 0
+    for mine, yours in zip(reversed(one), reversed(other), strict=False):
+        if mine != yours:
+            break
+        length += 1
+    return length
+
+
+def _turns(replay: Sequence[bytes]) -> list[tuple[str, list[bytes]]]:
+    """What the person said, and all updates from there to what they said next."""
+    turns: list[tuple[str, list[bytes]]] = []
+    is_speaking = False
+    for raw in replay:
+        if update_kind(raw) == "user_message_chunk":
+            text = string(members(members(raw).get("content", b"{}")).get("text")) or ""
+            if is_speaking:
+                said, raws = turns[-1]
+                turns[-1] = (said + text, raws)
+            else:
+                turns.append((text, []))
+            is_speaking = True
+        else:
+            is_speaking = False
+        if turns:
+            turns[-1][1].append(raw)
+    return turns
+
+
+def _plain(text: str) -> str:
+    """What was said, without white space and without what we handed over behind it."""
+    return " ".join(text.split(HEADING.strip())[0].split())

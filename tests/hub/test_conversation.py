@@ -1,0 +1,144 @@
+"""What becomes of what the agent says in a session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from acphold.agents import Asked, Updates
+from acphold.hub.annotations import milliseconds
+from acphold.rpc.peer import UNANSWERED
+from tests.hub.shared import Shared, said, shared
+
+COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"x"}]}'
+
+
+async def entries(house: Shared, session: str) -> list[tuple[str, bytes]]:
+    segments = await house.journal.read(session, 0)
+    return [(entry.kind, entry.raw) for segment in segments for entry in segment.entries()]
+
+
+async def hear(house: Shared, session: str, *raws: bytes, kind: str = "update") -> None:
+    await house.agent.listener.hear(Updates(session, kind, raws))
+
+
+async def test_what_equals_the_present_state_is_not_journalled_again(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        for _ in range(3):
+            await hear(house, session, COMMANDS)
+        updates = [raw for kind, raw in await entries(house, session) if kind == "update"]
+        assert updates == [COMMANDS]
+
+
+async def test_a_mode_that_a_client_sets_is_told_once_though_the_agent_tells_it_too(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.results["session/set_mode"] = b"{}"
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        await two.load(session)
+        await one.call("session/set_mode", {"sessionId": session, "modeId": "code"})
+        told = {"sessionUpdate": "current_mode_update", "currentModeId": "code"}
+        await hear(house, session, json.dumps(told).encode())
+        await hear(house, session, said("x"))
+        await two.until_text("x")
+        assert [u["sessionUpdate"] for u in two.updates()].count("current_mode_update") == 1
+
+
+async def test_an_agents_notice_with_more_in_its_params_is_told(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client(session={"notices": {}})
+        session = await client.new()
+        update = {"sessionUpdate": "notice", "severity": "info", "title": "Look"}
+        params = {"sessionId": session, "update": update, "_meta": {"vendor": 1}}
+        await hear(house, session, json.dumps(params).encode(), kind="params")
+        await client.until(lambda: [u for u in client.updates() if u["sessionUpdate"] == "notice"])
+        assert client.messages[-1]["params"]["_meta"] == {"vendor": 1}
+
+
+async def test_a_notice_right_behind_the_answer_that_makes_a_session_is_told(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.notice_behind_new = json.dumps(
+            {"sessionUpdate": "notice", "severity": "info", "title": "Welcome"}
+        ).encode()
+        client = await house.client(session={"notices": {}})
+        await client.new()
+        await client.until(lambda: [u for u in client.updates() if u["sessionUpdate"] == "notice"])
+
+
+async def test_an_agents_own_time_of_a_session_stands_in_the_list(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        at = "2031-05-06T07:08:09.000Z"
+        info = {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": at}
+        await hear(house, session, json.dumps(info).encode())
+        row = await house.journal.session(session)
+        assert (row.title, row.updated_at) == ("T", milliseconds(at))
+
+
+async def test_a_prompt_stands_in_the_list_with_the_entry_that_holds_it(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        turn = client.begin_prompt(session, "hi there")
+        await house.agent.prompted(session)
+        while (await entries(house, session))[-1][0] != "prompt":
+            assert not (await house.journal.session(session)).prompted
+        row = await house.journal.session(session)
+        assert (row.prompted, row.title) == (True, "hi there")
+        await house.agent.end(session)
+        await turn
+
+
+async def test_a_title_that_the_agent_makes_of_what_it_was_handed_is_not_taken(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        turn = client.begin_prompt(session, "my own words")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        await turn
+    async with shared(journal) as house:
+        client = await house.client()
+        await client.load(session)
+        turn = client.begin_prompt(session, "go on")
+        await house.agent.prompted("s0")
+        info = {"sessionUpdate": "session_info_update", "title": "Earlier in this conversation"}
+        await hear(house, "s0", json.dumps(info).encode())
+        await house.agent.end("s0")
+        await turn
+        await hear(house, "s0", json.dumps(info).encode())
+        assert (await house.journal.session(session)).title == "my own words"
+
+
+async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        client.reads.clear()
+        filler = "x" * 1_000_000
+
+        async def ask(number: int) -> Any:
+            params = {"sessionId": session, "n": number, "filler": filler}
+            return await house.agent.listener.answer(
+                Asked("_vendor/ask", json.dumps(params).encode())
+            )
+
+        asking = [asyncio.create_task(ask(n)) for n in range(40)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert client.connection.buffered < 4_000_000
+        assert UNANSWERED == 16 * 1024 * 1024  # what the peer before lets through at most
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)

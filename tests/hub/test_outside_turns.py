@@ -1,0 +1,112 @@
+"""Turns that were made without us are taken in once, or told of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acphold.hub.outside_turns import missing_turns
+from acphold.journal import Message, SessionState
+from tests.hub.shared import Shared, said, shared
+
+LATER = "2100-01-01T00:00:00Z"
+
+
+def user(text: str) -> bytes:
+    return said(text, "user_message_chunk")
+
+
+def state_of(prompts: list[str]) -> SessionState:
+    blocks = [json.dumps({"type": "text", "text": prompt}).encode() for prompt in prompts]
+    return SessionState(timeline=tuple(Message("user", None, (block,)) for block in blocks))
+
+
+PROMPTS = st.lists(st.sampled_from(["go on", "why", "fix it"]), min_size=1, max_size=6)
+
+
+@given(PROMPTS, PROMPTS | st.just([]), st.integers(0, 5))
+def test_of_a_replay_that_goes_on_behind_our_turns_the_rest_is_missing(
+    ours: list[str], outside: list[str], forgotten: int
+) -> None:
+    begun = [f"first of all {len(ours)}", *ours]
+    theirs = [*begun, *outside]
+    replay = [raw for prompt in theirs for raw in (user(prompt), said(f"to {prompt}"))]
+    missing = missing_turns(state_of(begun), replay)
+    assert missing == replay[2 * len(begun) :]
+
+
+def test_a_replay_that_has_none_of_our_prompts_cannot_tell() -> None:
+    assert missing_turns(state_of(["mine"]), [user("another"), said("x")]) is None
+    assert missing_turns(state_of(["mine"]), []) is None
+
+
+async def kept(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        assert await client.new() == "s0"
+        turn = client.begin_prompt("s0", "mine")
+        await house.agent.prompted("s0")
+        await house.agent.say("s0", "answered")
+        await house.agent.end("s0")
+        await turn
+
+
+def lists(house: Shared, *can: str, **info: Any) -> None:
+    house.agent.can("list", *can)
+    listed = {"sessionId": "s0", "cwd": "/", "updatedAt": LATER, **info}
+    house.agent.results["session/list"] = json.dumps({"sessions": [listed]}).encode()
+
+
+async def test_a_turn_that_was_made_outside_is_in_the_next_load_once(journal: Path) -> None:
+    await kept(journal)
+    replay = [user("mine"), said("answered"), user("outside"), said("answered there")]
+    for _ in range(2):
+        async with shared(journal) as house:
+            lists(house, "load", "resume")
+            house.agent.replays["session/load"] = replay
+            house.agent.results["session/load"] = b"{}"
+            house.agent.results["session/resume"] = b"{}"
+            client = await house.client()
+            await client.load("s0")
+            assert client.text("user_message_chunk") == "mineoutside"
+            assert client.text() == "answeredanswered there"
+
+
+async def test_where_the_agent_does_not_tell_it_the_person_is_told_that_there_is_more(
+    journal: Path,
+) -> None:
+    await kept(journal)
+    async with shared(journal) as house:
+        lists(house, "resume")
+        house.agent.results["session/resume"] = b"{}"
+        client = await house.client()
+        await client.load("s0")
+        assert "went on outside" in client.text()
+        assert client.text("user_message_chunk") == "mine"
+
+
+async def test_a_session_that_did_not_go_on_is_resumed_without_a_word(journal: Path) -> None:
+    await kept(journal)
+    async with shared(journal) as house:
+        lists(house, "load", "resume", updatedAt="2020-01-01T00:00:00Z")
+        house.agent.results["session/resume"] = b"{}"
+        client = await house.client()
+        await client.load("s0")
+        assert client.text() == "answered"
+        assert [method for method, _ in house.agent.asked][-1] == "session/resume"
+
+
+async def test_the_list_shows_the_later_time_and_what_the_agent_says_in_meta(
+    journal: Path,
+) -> None:
+    await kept(journal)
+    async with shared(journal) as house:
+        lists(house, _meta={"vendor": 7})
+        client = await house.client()
+        [info] = await client.sessions()
+        assert info["updatedAt"] == "2100-01-01T00:00:00.000Z"
+        assert info["_meta"] == {"vendor": 7, "acphold/messageCount": 2}
