@@ -19,6 +19,7 @@ from tests.failures.processes import below, folder_contents, gone, until
 HEAVY = {
     "click",
     "mcp",
+    "pathlib",
     "prompt_toolkit",
     "psycopg",
     "pydantic",

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 from acphold.agents.identity import agent_key
 from acphold.agents.interface import Answered, Asked, Call, Listener
@@ -61,7 +60,7 @@ class ProcessAgent:
         launched: Program | None = None,
         start_timeout: float = START_TIMEOUT,
         limit: int = MAX_MESSAGE,
-        stderr_log: Path | None = None,
+        stderr_log: str | None = None,
     ) -> None:
         self.command = tuple(command)
         self.key = name or agent_key(command)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from pathlib import Path
 
 from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.transports.stderr import Relay
 
 
-def start_log(level: str, file: str | None) -> Path | None:
+def start_log(level: str, file: str | None) -> str | None:
     """Log to `file`, else to stderr; the file's path.
 
     A file that cannot be written is told on stderr, which is logged to instead.
     """
     logging.raiseExceptions = False  # a full disk under the log is no reason to print
-    path = None if file is None else Path(file).expanduser()
+    path = None if file is None else os.path.expanduser(file)
     handler: logging.Handler = _Stderr()
     if path is not None:
         try:
