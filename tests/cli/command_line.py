@@ -1,8 +1,9 @@
-"""`acphold` as a person or a script runs it: real processes, piped or on a terminal."""
+"""`acphold` as a person or a script runs it: in this process, in one of its own, on a terminal."""
 
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -11,8 +12,13 @@ import struct
 import subprocess
 import sys
 import termios
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+
+import pytest
+
+from acphold.cli.main import main
 
 SECONDS = 30.0
 """What any command may take."""
@@ -30,9 +36,51 @@ class Finished:
         self.err = err.decode()
 
     @property
+    def all(self) -> str:
+        """What it said on stdout and stderr."""
+        return self.raw.decode() + self.err
+
+    @property
     def plain(self) -> str:
         """The output without colours."""
         return re.sub(r"\x1b\[[0-9;]*m", "", self.out)
+
+
+class Output(io.TextIOWrapper):
+    """A stream that keeps what is printed, and may say that it is a terminal."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        self._kept = io.BytesIO()
+        self._is_terminal = is_terminal
+        super().__init__(self._kept, encoding="utf-8", newline="")
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    @property
+    def printed(self) -> bytes:
+        self.flush()
+        return self._kept.getvalue()
+
+
+def run_here(
+    arguments: tuple[str, ...], environment: Mapping[str, str], *, is_terminal: bool = False
+) -> Finished:
+    """Run it in this process, with nothing to read."""
+    with ExitStack() as stack:
+        changed = stack.enter_context(pytest.MonkeyPatch.context())
+        for name in os.environ.keys() - environment.keys():
+            changed.delenv(name)
+        for name, value in environment.items():
+            changed.setenv(name, value)
+        changed.setattr(sys, "stdin", stack.enter_context(open(os.devnull)))
+        out = stack.enter_context(redirect_stdout(Output(is_terminal=is_terminal)))
+        err = stack.enter_context(redirect_stderr(Output(is_terminal=is_terminal)))
+        try:
+            code = main(arguments)
+        except SystemExit as exit:  # argparse's, behind --help and --version
+            code = int(exit.code or 0)
+        return Finished(code, out.printed, err.printed)
 
 
 class CommandLine:
@@ -48,7 +96,11 @@ class CommandLine:
         kept = {name: value for name, value in os.environ.items() if name not in unwanted}
         return {**kept, "ACPHOLD_JOURNAL": str(self.journal), "TERM": "xterm-256color"}
 
-    def run(self, *arguments: str, **changed: str) -> Finished:
+    def run(self, *arguments: str) -> Finished:
+        """Run it without a terminal, in this process; not inside an event loop."""
+        return run_here(arguments, self.environment)
+
+    def run_as_process(self, *arguments: str, **changed: str) -> Finished:
         """Run it without a terminal; `changed` are further variables of its environment."""
         done = subprocess.run(
             [*ACPHOLD, *arguments],

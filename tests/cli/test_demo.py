@@ -12,7 +12,7 @@ CLAIMS = 10
 
 
 def test_every_claim_of_the_demo_holds(acphold: CommandLine, tmp_path: Path) -> None:
-    done = acphold.run("demo", "--keep", str(tmp_path / "kept"))
+    done = acphold.run_as_process("demo", "--keep", str(tmp_path / "kept"))
     assert (done.code, done.err) == (0, "")
     assert done.out.count("✓") == CLAIMS + 1  # the head explains the mark
     assert "✗ Count without end" in done.out
@@ -32,7 +32,7 @@ def test_the_demo_leaves_the_journal_of_the_user_alone(acphold: CommandLine, jou
 def test_a_claim_that_does_not_hold_is_named(acphold: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "journal.db").write_text("no journal")
-    done = acphold.run("demo", "--keep", str(tmp_path / "kept"))
+    done = acphold.run_as_process("demo", "--keep", str(tmp_path / "kept"))
     assert done.code == 1
     assert "✗" in done.out
     assert "not a acphold journal" in " ".join(done.out.split())

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import sys
 import tempfile
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acphold.cli.main import main
 from acphold.cli.terminal_text import VisibleLines
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import CommandLine, run_here
 from tests.cli.conversation import Raw, ended, prompt, remember, said, update
 from tests.cli.test_terminal_text import obeyed
 
@@ -29,40 +26,6 @@ PIECES = (
 """What terminals obey, also as Markdown hides it, among what Markdown makes something of."""
 
 HOSTILE = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
-
-
-class Terminal(io.TextIOWrapper):
-    """A stream that says it is a terminal."""
-
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO(), encoding="utf-8", newline="")
-
-    def isatty(self) -> bool:
-        return True
-
-    @property
-    def shown(self) -> str:
-        self.flush()
-        buffer = self.buffer
-        assert isinstance(buffer, io.BytesIO)
-        return buffer.getvalue().decode()
-
-
-class Pipe(Terminal):
-    """One that is none."""
-
-    def isatty(self) -> bool:
-        return False
-
-
-def printed(*arguments: str, terminal: bool) -> str:
-    """All that a command prints on stdout and stderr."""
-    with ExitStack() as stack:
-        out, err = (Terminal(), Terminal()) if terminal else (Pipe(), Pipe())
-        stack.enter_context(redirect_stdout(out))
-        stack.enter_context(redirect_stderr(err))
-        main(arguments)
-        return out.shown + err.shown
 
 
 def conversation(text: str) -> tuple[Raw, ...]:
@@ -95,11 +58,8 @@ def conversation(text: str) -> tuple[Raw, ...]:
     )
 
 
-@pytest.fixture(autouse=True)
-def _dumb_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for which rich writes no escape sequences of its own."""
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("COLUMNS", "80")
+# On a dumb terminal rich writes no escape sequences of its own.
+DUMB = {"TERM": "dumb", "COLUMNS": "80", "HOME": "/home/me", "PATH": "/usr/bin"}
 
 
 @pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning")
@@ -131,11 +91,11 @@ def test_nothing_that_a_command_prints_of_others_is_obeyed_by_a_terminal(
             *(("show", f"s{text}"), ("show", f"{text}?"), ("delete", "--yes", f"s{text}1")),
             *(("doctor",), ("list", text), (text,)),
         ):
-            shown = printed(*arguments, *where, terminal=terminal)
+            shown = run_here((*arguments, *where), DUMB, is_terminal=terminal).all
             assert obeyed(shown) == [], (arguments, shown)
         journal.write_text("shopping list")
         for command in (("list",), ("doctor",), ("show", text)):
-            shown = printed(*command, *where, terminal=terminal)
+            shown = run_here((*command, *where), DUMB, is_terminal=terminal).all
             assert obeyed(shown) == [], (command, shown)
 
 

@@ -108,7 +108,7 @@ def test_a_latin_terminal_gets_question_marks_and_no_traceback(
     acphold: CommandLine, journal: Path
 ) -> None:
     remember(journal, "s", prompt("日本"), ended())
-    done = acphold.run("show", "s", PYTHONIOENCODING="latin-1", PYTHONUTF8="0")
+    done = acphold.run_as_process("show", "s", PYTHONIOENCODING="latin-1", PYTHONUTF8="0")
     assert (done.code, "you: ??" in done.out) == (0, True)
 
 
