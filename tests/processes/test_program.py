@@ -117,10 +117,10 @@ program.abandon()
     subprocess.run(command, timeout=20, check=True)
 
 
-def fails(command: Sequence[str], cwd: str | None = None) -> str:
+def fails(command: Sequence[str], cwd: str | None = None, env: dict[str, str] | None = None) -> str:
     before = sorted(os.listdir("/dev/fd"))
     with pytest.raises(AgentStartError) as caught:
-        launch(command, cwd=cwd)
+        launch(command, cwd=cwd, env=env)
     assert sorted(os.listdir("/dev/fd")) == before
     return str(caught.value)
 
@@ -163,6 +163,20 @@ def test_a_script_without_its_first_line_is_told(tmp_path: Path) -> None:
 
 def test_a_folder_to_start_in_that_is_missing_is_named() -> None:
     assert "'/no/such/folder'" in fails(["sh"], cwd="/no/such/folder")
+
+
+@pytest.mark.parametrize("cwd", [None, "/"])
+@pytest.mark.parametrize("word", ["s3cret\0", "s3cret\ud800"])
+def test_what_no_program_can_be_given_is_told_without_saying_it(word: str, cwd: str | None) -> None:
+    for message in (
+        fails(["/bin/sh", word], cwd),
+        fails(["/bin/sh"], cwd, {"A": word}),
+        fails(["/bin/sh"], cwd, {f"{word}A": "a"}),
+    ):
+        assert "hold a NUL, or are not Unicode" in message
+        assert "s3cret" not in message
+    assert "no such program" in fails(["a\0b"], cwd)
+    assert "there is no such folder" in fails(["sh"], word)
 
 
 def test_an_empty_command_is_refused() -> None:

@@ -7,7 +7,6 @@ from _thread import allocate_lock
 
 from acphold.errors import AgentStartError
 from acphold.processes import process_tree
-from acphold.processes.exit_status import exit_status
 from acphold.processes.guardian import Guard, Marking
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
@@ -72,10 +71,6 @@ class Program:
                 gone=self.gone or not process_tree.living(self.pid, self.guard.mark)
             )
 
-    def status(self) -> int | None:
-        """Wait until it ends; its exit status, -N for signal N, None if the system cannot tell."""
-        return exit_status(self.pid)
-
     def reap(self) -> None:
         """Give the number back, once all is gone and the status is known; never blocks."""
         if self.gone:
@@ -108,8 +103,8 @@ def launch(
     """Start `command` in a process group of its own, guarded; blocks for some milliseconds.
 
     `env` replaces our environment; `cwd` is the folder it starts in. It gets a pipe for each of
-    stdin, stdout and stderr; `merged`: one for all that it prints, and nothing to read. Raises
-    AgentStartError.
+    stdin, stdout and stderr; `merged`: one for all that it prints, and nothing to read. What is to
+    outlive us must not be started this way. Raises AgentStartError.
     """
     if not command:
         raise AgentStartError("no command was given to start the agent with")
@@ -124,7 +119,7 @@ def launch(
     try:
         with Marking(guard):
             pid = _spawn(path, command, guard.environment(surroundings), folder, stdio)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         for fd in fds:
             os.close(fd)
         raise AgentStartError(_why_not(command[0], path, error)) from error
@@ -226,9 +221,10 @@ def _spawn_in(
 
 def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
     """The path of program `name`, as a shell with `env` in `cwd` finds it; AgentStartError."""
-    if cwd is not None and not os.access(os.path.join(cwd, "."), os.X_OK):
-        there = "we may not enter it" if os.path.isdir(cwd) else "there is no such folder"
-        raise AgentStartError(f"cannot start {name!r} in {cwd!r}: {there}")
+    if cwd is not None and not os.path.isdir(cwd):
+        raise AgentStartError(f"cannot start {name!r} in {cwd!r}: there is no such folder")
+    if cwd is not None and not os.access(cwd, os.X_OK):
+        raise AgentStartError(f"cannot start {name!r} in {cwd!r}: we may not enter that folder")
     if "/" in name:
         return _checked(name, os.path.join(cwd or "", name))
     refused = None
@@ -260,7 +256,7 @@ def _checked(name: str, path: str) -> str:
     return path
 
 
-def _why_not(name: str, path: str, error: OSError) -> str:
+def _why_not(name: str, path: str, error: OSError | ValueError) -> str:
     """The sentence for a program that was found and still did not start."""
     match error:
         case FileNotFoundError():
@@ -269,6 +265,8 @@ def _why_not(name: str, path: str, error: OSError) -> str:
             reason = f"the system does not permit to execute {path}; check its permissions"
         case OSError(errno=8):  # ENOEXEC
             reason = f"{path} is no program for this system; does it lack a #! first line?"
-        case _:
+        case OSError():
             reason = f"{path}: {error.strerror}"
+        case ValueError():  # which value, it does not tell, and it may be a secret
+            reason = "its arguments or its environment hold a NUL, or are not Unicode"
     return f"cannot start {name!r}: {reason}"
