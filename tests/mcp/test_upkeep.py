@@ -50,6 +50,38 @@ asyncio.run(main())
     assert done.stdout == "True\n"
 
 
+def test_all_programs_are_started_before_the_sdk_is_imported() -> None:
+    code = """
+import asyncio
+from acphold.mcp import OurSide, Servers, upkeep
+from acphold.mcp.stdio_server import StdioServer
+from acphold.schema import McpServerStdio
+
+seen = []
+start = StdioServer.start
+
+def started(self):
+    seen.append(upkeep._import is None)
+    start(self)
+
+StdioServer.start = started
+
+async def main():
+    named = [McpServerStdio(name=n, command="/bin/true", args=(), env=()) for n in "abc"]
+    servers = Servers(named, OurSide(cwd="/"))
+    servers.start()
+    assert await servers.prompts() == await servers.tools() == ()
+    await servers.aclose()
+    print(seen)
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=30, check=True, text=True
+    )
+    assert done.stdout == "[True, True, True]\n"
+
+
 async def test_without_the_sdk_the_person_is_told_what_to_install(
     faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ class Servers:
             server.name: Connection(server, ours, on_failure=self._failed, on_change=self._changed)
             for server in servers
         }
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: tuple[asyncio.Task[object], ...] = ()
         self._tried: dict[str, float] = {}
         self._told: dict[str, str] = {}
 
@@ -76,9 +76,9 @@ class Servers:
         Starting a program takes some milliseconds in which nothing else happens here, so that an
         answer that somebody waits for is best sent before.
         """
-        opening = asyncio.create_task(self._open_all(), name="mcp servers")
-        self._opening.add(opening)
-        opening.add_done_callback(self._opening.discard)
+        launching = asyncio.create_task(self._launch(), name="mcp start")
+        # What the tools are is kept by the connections, for whoever asks next.
+        self._opening = (launching, asyncio.create_task(self.tools(), name="mcp tools"))
 
     async def tools(self) -> tuple[Tool, ...]:
         """The tools of all servers that can be asked, in the order of the servers.
@@ -98,7 +98,7 @@ class Servers:
             task.cancel()
         await asyncio.gather(*(connection.aclose() for connection in self))
 
-    async def _open_all(self) -> None:
+    async def _launch(self) -> None:
         launched = asyncio.Event()
         try:
             for connection in self:
@@ -106,11 +106,12 @@ class Servers:
                 await asyncio.sleep(0)  # one program at a time: others have their turn between
         finally:
             launched.set()
-        await self.tools()  # kept by the connections, for whoever asks next
 
     async def _from_all(
         self, ask: Callable[[Connection], Awaitable[tuple[T, ...]]]
     ) -> tuple[T, ...]:
+        if self._opening:
+            await asyncio.wait(self._opening[:1])
         found = await asyncio.gather(*(self._from(connection, ask) for connection in self))
         return tuple(item for items in found for item in items)
 
