@@ -34,7 +34,8 @@
     │   ├── TerminalStartError     the command cannot be run, or too many are kept
     │   └── UnknownTerminalError   never made here, or released                  -32002
     └── JournalError               what is remembered
-        ├── JournalUnavailableError  locked, read-only, full, no such folder
+        ├── JournalUnavailableError  read-only, full, gone, no such folder
+        │   └── JournalBusyError     another program holds it; worth another try
         ├── NotAJournalError         a file, but not one of ours, or a torn one
         ├── NewerJournalError        written by a later release
         ├── SessionExistsError       the id is taken
@@ -340,7 +341,11 @@ class JournalError(AcpholdError):
 
 
 class JournalUnavailableError(JournalError):
-    """Locked, read-only, full, or its folder cannot be made."""
+    """Read-only, full, deleted under us, or its folder cannot be made."""
+
+
+class JournalBusyError(JournalUnavailableError):
+    """Another program holds the journal; it can be used once that lets go."""
 
 
 class NotAJournalError(JournalError):

@@ -235,14 +235,20 @@ async def test_a_locked_journal_is_told_and_can_be_used_once_it_is_free(
     other.execute("CREATE TABLE IF NOT EXISTS held (x)")
     async with editor(COMMAND, journal=journal) as client:
         begun = time.monotonic()
-        error = await refusal(client)
-        assert "another program holds it" in error.message
+        await client.initialize()
+        with pytest.raises(Refused, match="another program holds it"):
+            await client.new()
         assert time.monotonic() - begun < 10
+        other.execute("ROLLBACK")
+        other.close()
+        again = await client.new()
+        assert await client.prompt(again, {"say": "hello"}) == {"stopReason": "end_turn"}
+        if session is not None:
+            place = len(client.updates())
+            await client.load(session)
+            assert spoken(client.updates()[place:]) == "kept"
         assert await client.leave() == 0
-    other.execute("ROLLBACK")
-    other.close()
-    if session is not None:
-        assert await shown(journal, session) == "kept"
+    assert await shown(journal, again) == "hello"
 
 
 async def test_a_lock_in_mid_turn_fails_that_turn_and_the_session_goes_on_when_it_is_gone(
@@ -343,7 +349,9 @@ async def test_when_there_is_room_again_the_session_goes_on(journal: Path) -> No
         assert await client.leave() == 0
 
 
-async def test_a_journal_that_is_deleted_under_us_costs_no_other_file(journal: Path) -> None:
+async def test_a_journal_that_is_deleted_under_us_is_told_and_costs_no_other_file(
+    journal: Path,
+) -> None:
     keep = journal.parent / "keep"
     session = await conversation(journal, "kept")
     shutil.copy(journal, keep)
@@ -352,6 +360,10 @@ async def test_a_journal_that_is_deleted_under_us_costs_no_other_file(journal: P
         await client.load(session)
         for path in journal.parent.glob("journal.db*"):
             path.unlink()
-        client.begin_prompt(session, {"say": "on"})
+        with pytest.raises(Refused, match="deleted or replaced"):
+            await prompts(client, session, 1000)
+        with pytest.raises(Refused, match="deleted or replaced"):
+            await client.new()
         await client.leave()
+    assert folder_contents(journal.parent).keys() == {"keep"}
     assert await shown(keep, session) == "kept"

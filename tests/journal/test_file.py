@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import stat
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +17,13 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import (
+    JournalBusyError,
     JournalError,
     JournalUnavailableError,
     NewerJournalError,
     NotAJournalError,
 )
-from acphold.journal import NewSession, Segment, SqliteJournal
+from acphold.journal import Lease, NewSession, Segment, SqliteJournal
 from acphold.journal.migrations import VERSION
 
 RAW = b'{"sessionUpdate":"from_the_future"}'
@@ -225,6 +229,11 @@ async def open_and_read(path: Path) -> None:
         await journal.aclose()
 
 
+def copy(file: Path, place: Path) -> None:
+    """Another file with the same bytes."""
+    place.write_bytes(file.read_bytes())
+
+
 def copy_torn(path: Path, torn: Path, part: float, garbage: bytes) -> None:
     """The journal as a power cut might leave it: the end of its log missing, or garbage."""
     log = path.with_name("journal.db-wal").read_bytes()
@@ -308,7 +317,7 @@ def test_many_who_open_a_new_journal_at_once_all_get_it(path: Path) -> None:
         together.wait(10)
         journal = SqliteJournal.open(path)
         opened.append(journal.cursor_secret)
-        journal._connection.close()
+        journal.connect().close()
 
     threads = [threading.Thread(target=open_one) for _ in range(8)]
     for thread in threads:
@@ -345,3 +354,161 @@ async def damage_of(path: Path) -> list[str]:
         return await journal.damage()
     finally:
         await journal.aclose()
+
+
+def test_a_pipe_is_no_journal_and_is_not_waited_for(path: Path) -> None:
+    os.mkfifo(path)
+    found: list[BaseException] = []
+
+    def open_it() -> None:
+        try:
+            SqliteJournal.open(path)
+        except BaseException as error:
+            found.append(error)
+
+    opening = threading.Thread(target=open_it, daemon=True)
+    opening.start()
+    opening.join(10)
+    assert [type(error) for error in found] == [NotAJournalError]
+    assert "is no file" in str(found[0])
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2, 4, 8, 12, 16, 20])
+def test_a_disk_that_is_full_at_the_beginning_is_said_to_be(path: Path, pages: int) -> None:
+    with file_size_limit(pages * 4096), pytest.raises(JournalUnavailableError, match="disk"):
+        SqliteJournal.open(path)
+    SqliteJournal.open(path).connect().close()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o604])
+async def test_a_journal_that_others_could_read_becomes_private_with_all_that_is_beside_it(
+    path: Path, mode: int
+) -> None:
+    history = await written(path)
+    busy = SqliteJournal.open(path)
+    assert not busy.was_open_to_others
+    lease = await busy.acquire("s1", "me")
+    for file in path.parent.iterdir():
+        file.chmod(mode)
+    journal = SqliteJournal.open(path)
+    assert journal.was_open_to_others
+    history.append(await busy.append(lease, "update", [RAW]))
+    assert await read_all(journal) == history
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+    for opened in (busy, journal):
+        await opened.aclose()
+
+
+async def append_for(journal: SqliteJournal, lease: Lease, seconds: float) -> None:
+    """Append so long, enough for checkpoints in between."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        await journal.append(lease, "update", [RAW * 100])
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_journal_that_is_deleted_or_replaced_in_use_takes_nothing_more(
+    path: Path, replaced: bool
+) -> None:
+    await written(path)
+    journal = SqliteJournal.open(path)
+    lease = await journal.acquire("s1", "me")
+    await journal.append(lease, "update", [RAW])
+    away = path.parent / "away"
+    os.rename(path, away)
+    if replaced:
+        copy(away, path)
+    with pytest.raises(JournalUnavailableError, match="deleted or replaced"):
+        await append_for(journal, lease, seconds=5)
+    for attempt in (
+        journal.create(NewSession("s2", "a", "/w"), "me"),
+        journal.acquire("s1", "me"),
+        journal.settle(lease, 1),
+        journal.state("s1"),
+    ):
+        with pytest.raises(JournalUnavailableError, match="deleted or replaced"):
+            await attempt
+    os.replace(away, path)
+    last = await journal.append(lease, "update", [RAW])
+    assert (await journal.session("s1")).last_seq == last.last_seq
+    assert await journal.damage() == []
+    await journal.aclose()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="SQLite cannot be told before Python 3.12")
+async def test_who_closes_a_journal_that_was_replaced_leaves_the_log_of_the_new_one(
+    path: Path,
+) -> None:
+    await written(path)
+    old = SqliteJournal.open(path)
+    await old.acquire("s1", "me")
+    for file in (*path.parent.iterdir(),):
+        file.unlink()
+    history = await written(path)
+    new = SqliteJournal.open(path)
+    history.append(await new.append(await new.acquire("s1", "me"), "update", [RAW]))
+    await old.aclose()
+    assert path.with_name("journal.db-wal").stat().st_size > 0
+    assert await read_all(new) == history
+    await new.aclose()
+
+
+async def test_a_journal_that_was_locked_at_first_is_used_once_it_is_free(path: Path) -> None:
+    history = await written(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    journal = SqliteJournal(path, busy_seconds=0.05)
+    for _ in range(2):
+        with pytest.raises(JournalBusyError, match="try again"):
+            await journal.session("s1")
+    holder.close()
+    assert await read_all(journal) == history
+    await journal.aclose()
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.98])
+@pytest.mark.parametrize("garbage", [b"", b"\x5a"])
+async def test_a_log_that_lost_its_end_is_told_and_remembered(
+    path: Path, part: float, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    await written(path)
+    journal = SqliteJournal.open(path)
+    lease = await journal.acquire("s1", "me")
+    for _ in range(50):
+        await journal.append(lease, "update", [RAW])
+    torn, whole = (path.parent / name / path.name for name in ("torn", "whole"))
+    for place, kept in ((torn, part), (whole, 1.0)):
+        copy_torn(path, place, kept, garbage)
+        place.with_name("journal.db-shm").write_bytes(path.with_name("journal.db-shm").read_bytes())
+    await journal.aclose()
+    intact = SqliteJournal.open(whole)
+    assert (await intact.session("s1")).last_seq == 90
+    assert intact.log_cut_at is None
+    await intact.aclose()
+    assert not caplog.records
+    for told in (1, 0):
+        caplog.clear()
+        again = SqliteJournal.open(torn)
+        assert again.log_cut_at is not None
+        assert (await again.session("s1")).last_seq < 90
+        assert [record.message.count("is missing") for record in caplog.records] == [1] * told
+        await again.aclose()
+
+
+async def test_a_log_that_was_copied_before_it_went_is_no_loss(path: Path) -> None:
+    await written(path)
+    journal = SqliteJournal.open(path)
+    lease = await journal.acquire("s1", "me")
+    last = await journal.append(lease, "update", [RAW])
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    copied = path.parent / "copied" / path.name
+    copy_torn(path, copied, 0.0, b"")
+    copied.with_name("journal.db-shm").write_bytes(path.with_name("journal.db-shm").read_bytes())
+    database.close()
+    await journal.aclose()
+    again = SqliteJournal.open(copied)
+    assert again.log_cut_at is None
+    assert (await read_all(again))[-1] == last
+    await again.aclose()

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acphold.journal import ListFilter, ListKey, NewSession, RowChange, SessionRow, SqliteJournal
-from acphold.journal.file import open_journal
+from acphold.journal import (
+    ListFilter,
+    ListKey,
+    NewSession,
+    RowChange,
+    SessionRow,
+    SqliteJournal,
+    cursor,
+)
+from acphold.journal.file import JournalFile
 from acphold.journal.list_page import page
 
 EVERYTHING = ListFilter(include_unprompted=True)
@@ -101,12 +109,12 @@ FILTERS = st.builds(
 def test_all_pages_together_are_the_whole_list(
     path: Path, sessions: list[tuple[int, str, str, bool]], filter: ListFilter, limit: int
 ) -> None:
-    database = open_journal(str(path), create=True, busy_seconds=1)
+    database = JournalFile.open(str(path), create=True, busy_seconds=1).connection
     with_ids = [(str(n), *session) for n, session in enumerate(sessions)]
     database.execute("BEGIN")
     database.executemany(
-        "INSERT INTO sessions (session_id, updated_at, agent, cwd, prompted,"
-        " additional_directories, created_at) VALUES (?, ?, ?, ?, ?, '[]', 0)",
+        "INSERT INTO sessions (session_id, updated_at, agent, cwd, folder, prompted,"
+        " additional_directories, created_at) VALUES (?1, ?2, ?3, ?4, ?4, ?5, '[]', 0)",
         with_ids,
     )
     listed: list[SessionRow] = []
@@ -143,3 +151,24 @@ async def test_a_page_is_one_walk_along_an_index(
     assert "SCAN" not in plan
     if after is not None:
         assert "updated_at,session_id)<" in plan
+
+
+async def test_a_folder_is_the_same_by_whatever_name(
+    journal: SqliteJournal, tmp_path: Path
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "link").symlink_to("project")
+    names = [f"{tmp_path}/{name}" for name in ("project", "project/", "project/.", "link")]
+    for number, name in enumerate(names):
+        await put(journal, f"s{number}", number, cwd=name)
+    await put(journal, "other", 9, cwd=f"{tmp_path}/projects")
+    for name in names:
+        rows = await journal.page(ListFilter(cwd=name))
+        assert [row.cwd for row in rows] == names[::-1]
+        sealed = cursor.encode(rows[0].key, ListFilter(cwd=names[0]), journal.cursor_secret)
+        after = cursor.decode(sealed, ListFilter(cwd=name), journal.cursor_secret)
+        assert len(await journal.page(ListFilter(cwd=name), after)) == 3
+    await put(journal, "moved", 10, cwd=f"{tmp_path}/elsewhere")
+    lease = await journal.acquire("moved", "me")
+    await journal.touch(lease, RowChange(cwd=names[0]))
+    assert len(await journal.page(ListFilter(cwd=names[3]))) == 5

@@ -27,9 +27,9 @@ from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
 from acphold.cli.journals import opened, path_of, sessions
 from acphold.cli.layout import Beside
-from acphold.cli.terminal_text import console, counted, folder, on_one_line, size, visible
+from acphold.cli.terminal_text import console, counted, folder, iso, on_one_line, size, visible
 from acphold.errors import AcpholdError, MethodNotFoundError, RemoteError
-from acphold.journal import Journal, ListFilter
+from acphold.journal import Journal, ListFilter, SqliteJournal
 from acphold.schema import (
     PROTOCOL_VERSION,
     AgentCapabilities,
@@ -187,7 +187,16 @@ def checked_journal(location: str | None) -> list[Finding]:
 
 async def _looked_inside(location: str | None, path: Path) -> list[Finding]:
     async with opened(location) as journal:
-        return [Finding(await _contents(journal)), *_whole(path, await journal.damage())]
+        whole = _whole(path, await journal.damage())
+        return [Finding(await _contents(journal)), *whole, *_happened(journal)]
+
+
+def _happened(journal: SqliteJournal) -> Iterator[Finding]:
+    """What the journal noticed when it was opened, now or earlier."""
+    if journal.was_open_to_others:
+        yield Finding("others could read it until now; it has been made private")
+    if (at := journal.log_cut_at) is not None:
+        yield Finding(f"{iso(at)}: the end of its write-ahead log was missing, and is lost")
 
 
 def _problem(error: AcpholdError) -> Finding:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from contextlib import suppress
 from time import monotonic
 
@@ -20,6 +19,7 @@ from acphold.errors import AcpholdError, InvalidParamsError
 from acphold.hub.annotations import iso_time, milliseconds
 from acphold.journal import Journal, ListFilter, ListKey, SessionRow
 from acphold.journal import cursor as cursors
+from acphold.journal.location import is_same_folder
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
 from acphold.schema.splice import array, splice
 
@@ -109,7 +109,8 @@ class SessionList:
         return [
             line
             for line in lines
-            if line.info.session_id not in ours | held and cwd in (None, line.info.cwd)
+            if line.info.session_id not in ours | held
+            and (cwd is None or is_same_folder(cwd, line.info.cwd))
         ]
 
     async def _take_times(self, cwd: str | None) -> None:
@@ -185,7 +186,7 @@ def _line(row: SessionRow, meta: dict[str, object]) -> Line:
 
 def check_folder(known: str, asked: str) -> None:
     """A session keeps its working directory (spec v1, session setup); InvalidParamsError."""
-    if known != asked and os.path.realpath(known) != os.path.realpath(asked):
+    if not is_same_folder(known, asked):
         raise InvalidParamsError(
             f"cwd: this session belongs to {known!r}, not to {asked!r}", field="cwd"
         )

@@ -29,11 +29,19 @@ class Background:
     """One thread with a connection of its own; both begin with the first piece of work.
 
     `writing` is held by whichever connection of this process writes: a thread that waits for it
-    is woken at once, whereas SQLite's own lock is only looked at again after a sleep.
+    is woken at once, whereas SQLite's own lock is only looked at again after a sleep. `verify`
+    raises when the file at `path` is no longer the journal.
     """
 
-    def __init__(self, path: str, busy_seconds: float, writing: threading.Lock) -> None:
+    def __init__(
+        self,
+        path: str,
+        busy_seconds: float,
+        writing: threading.Lock,
+        verify: Callable[[], None],
+    ) -> None:
         self._path = path
+        self._verify = verify
         self._busy_seconds = busy_seconds
         self._writing = writing
         self._executor: ThreadPoolExecutor | None = None
@@ -63,6 +71,9 @@ class Background:
         return self._executor.submit(self._do, work)
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        # Before anything is read: SQLite would take the log of the journal that was here for that
+        # of the file that is here now.
+        self._verify()
         try:
             if self._connection is None:
                 self._connection = connect(self._path, self._busy_seconds)

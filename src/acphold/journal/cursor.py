@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from acphold.errors import CursorError
 from acphold.journal.journal import ListFilter, ListKey
+from acphold.journal.location import resolved_folder
 
 _SEAL_BYTES: Final = 16
 _TAG_BYTES: Final = 8
@@ -69,5 +70,6 @@ def _seal(place: bytes, secret: bytes) -> bytes:
 def _tag(filter: ListFilter, secret: bytes) -> bytes:
     from hmac import digest
 
-    fingerprint = msgspec.json.encode((filter.agent, filter.cwd))
+    folder = None if filter.cwd is None else resolved_folder(filter.cwd)
+    fingerprint = msgspec.json.encode((filter.agent, folder))
     return digest(secret, b"filter" + fingerprint, "sha256")[:_TAG_BYTES]

@@ -5,14 +5,18 @@ A file that is not a journal of this release is refused before SQLite may write 
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
+import stat
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
 
 from acphold.errors import (
+    JournalBusyError,
     JournalError,
     JournalUnavailableError,
     NotAJournalError,
@@ -29,27 +33,79 @@ _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
 _RETRY_SECONDS: Final = 0.01
 
+log = logging.getLogger(__name__)
 
-def open_journal(path: str, *, create: bool, busy_seconds: float) -> sqlite3.Connection:
-    """A connection to the journal at `path`, made and migrated if need be.
 
-    The file gets mode 0600, a folder that was missing 0700. Raises JournalUnavailableError,
-    NotAJournalError and NewerJournalError; the file is as it was then.
+class JournalFile:
+    """An open journal.
+
+    `was_open_to_others` tells whether anybody else could read it before it was opened now.
     """
-    fresh = _inspect(path, create=create)
-    try:
-        connection = connect(path, busy_seconds)
+
+    def __init__(self, path: str, connection: sqlite3.Connection, *, was_open: bool) -> None:
+        self.path = path
+        self.connection = connection
+        self.was_open_to_others = was_open
+        self._identity = _identity(path)
+
+    @classmethod
+    def open(cls, path: str, *, create: bool, busy_seconds: float) -> JournalFile:
+        """The journal at `path`, made and migrated if need be.
+
+        The file gets mode 0600, a folder that was missing 0700. Raises JournalBusyError,
+        JournalUnavailableError, NotAJournalError and NewerJournalError; then the file is as it
+        was, but for its mode.
+        """
+        fresh = _inspect(path, create=create)
+        was_open = _made_private(path)
+        index = _LogIndex.of(path)
         try:
-            if fresh:
-                _claim(connection)
-            _write_ahead(connection, path, busy_seconds)
-            migrate(connection, path)
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.Error as error:
-        raise failure(error, path) from error
-    return connection
+            connection = connect(path, busy_seconds)
+            try:
+                if fresh:
+                    _claim(connection)
+                _write_ahead(connection, path, busy_seconds)
+                migrate(connection, path)
+                if index is not None and index.has_lost_to(_LogIndex.of(path)):
+                    _note_cut_log(connection, path)
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.Error as error:
+            raise failure(error, path) from error
+        return cls(path, connection, was_open=was_open)
+
+    def verify(self) -> None:
+        """Raise JournalUnavailableError unless this is still the file at its path."""
+        if _identity(self.path) != self._identity:
+            raise JournalUnavailableError(
+                f"the journal {self.path} was deleted or replaced while it was in use, and takes "
+                "nothing more; put it back, or start acphold again"
+            )
+
+    def log_cut_at(self) -> int | None:
+        """When a log was found without its end, in ms since the epoch; None if none was."""
+        row = self.connection.execute("SELECT value FROM meta WHERE name = 'log_cut_at'").fetchone()
+        return None if row is None else int(row[0])
+
+    def close(self) -> None:
+        """Let go of the file, and leave alone what has taken its place."""
+        close(self.connection, ours=_identity(self.path) == self._identity)
+
+
+def close(connection: sqlite3.Connection, *, ours: bool) -> None:
+    """Close; with ours=False without the last checkpoint, which would remove another's log."""
+    if not ours and sys.version_info >= (3, 12):
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+    connection.close()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def connect(path: str, busy_seconds: float) -> sqlite3.Connection:
@@ -83,11 +139,16 @@ def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         raise
 
 
+# -- before it is opened ------------------------------------------------------------------------
+
+
 def _inspect(path: str, *, create: bool) -> bool:
     """Whether the file is yet to become a journal; raises for what can never be one."""
     try:
         if create:
             _make(path)
+        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+            raise NotAJournalError(f"{path} is no file; name another with --journal")
         logged = _has_log(path)
         with open(path, "rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -124,8 +185,21 @@ def _has_log(path: str) -> bool:
 
 def _make(path: str) -> None:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    # SQLite gives the files it keeps beside this one the same mode.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # SQLite gives the files it keeps beside this one the same mode. A pipe is not waited for.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+
+
+def _made_private(path: str) -> bool:
+    """Take the journal away from all but its owner; whether it was open to others."""
+    was_open = False
+    for place in (path, f"{path}-wal", f"{path}-shm"):
+        # Not ours to change, or not there.
+        with suppress(OSError):
+            mode = stat.S_IMODE(os.stat(place).st_mode)
+            if mode & 0o077:
+                os.chmod(place, mode & 0o700)
+                was_open = True
+    return was_open
 
 
 def _refuse_foreign(header: bytes, path: str) -> None:
@@ -175,13 +249,57 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
         )
 
 
+class _LogIndex(NamedTuple):
+    """What the index of the write-ahead log says of it.
+
+    The index outlives a killed process, and has no more in it than was committed. `frames` are in
+    the log; of these `copied` are in the journal too. Source: sqlite.org, WAL-mode File Format, 2.
+    """
+
+    salts: bytes
+    frames: int
+    copied: int
+
+    @classmethod
+    def of(cls, path: str) -> _LogIndex | None:
+        try:
+            with open(f"{path}-shm", "rb") as file:
+                raw = file.read(100)
+        except OSError:
+            return None
+        if len(raw) < 100:
+            return None
+        frames, copied = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (16, 96))
+        return cls(raw[32:40], frames, copied)
+
+    def has_lost_to(self, found: _LogIndex | None) -> bool:
+        """Whether SQLite, once it has read the log, has found less in it than there was."""
+        if found is None or self.copied >= self.frames:
+            return False
+        # A log that was begun anew has other salts; one that cannot be read has none.
+        same = found.salts in (self.salts, bytes(8))
+        return same and found.frames < self.frames
+
+
+def _note_cut_log(connection: sqlite3.Connection, path: str) -> None:
+    log.error("the end of %s-wal is missing; what was written last is lost", path)
+    with suppress(sqlite3.Error):  # it is told again by who opens it next
+        connection.execute(
+            "INSERT OR REPLACE INTO meta VALUES ('log_cut_at', ?)", (time.time_ns() // 1_000_000,)
+        )
+
+
+# -- errors -------------------------------------------------------------------------------------
+
+
 def failure(error: sqlite3.Error, path: str) -> JournalError:
     """What an SQLite error means for a person: which file, what is wrong, what to do."""
     code = _code(error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, str(error))
     advice = _ADVICE.get(code, "name another journal with --journal")
-    return JournalUnavailableError(f"the journal {path} cannot be used: {error}; {advice}")
+    kind = JournalBusyError if is_busy(error) else JournalUnavailableError
+    return kind(f"the journal {path} cannot be used: {error}; {advice}")
 
 
 def is_busy(error: sqlite3.Error) -> bool:

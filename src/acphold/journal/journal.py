@@ -84,8 +84,8 @@ class SessionRow(Struct, frozen=True):
 class ListFilter(Struct, frozen=True):
     """Which sessions to list.
 
-    Sessions that were never prompted are left out, except those in `held` (somebody has them
-    open), and all of them with `include_unprompted`.
+    `cwd` may be any name of the folder. Sessions that were never prompted are left out, except
+    those in `held` (somebody has them open), and all of them with `include_unprompted`.
     """
 
     agent: str | None = None

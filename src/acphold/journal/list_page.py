@@ -6,12 +6,13 @@ import sqlite3
 from typing import Final
 
 from acphold.journal.journal import ListFilter, ListKey, SessionRow
+from acphold.journal.location import resolved_folder
 from acphold.journal.session_rows import SELECT_ROW, session_row
 
 _INDEXES: Final = {
     (False, False): "listed",
     (True, False): "listed_agent",
-    (False, True): "listed_cwd",
+    (False, True): "listed_folder",
     (True, True): "listed_both",
 }
 """The index to walk, by whether the filter names an agent and a folder."""
@@ -76,8 +77,8 @@ def _conditions(filter: ListFilter, after: ListKey | None) -> tuple[str, list[st
         conditions += " AND agent = ?"
         values.append(filter.agent)
     if filter.cwd is not None:
-        conditions += " AND cwd = ?"
-        values.append(filter.cwd)
+        conditions += " AND folder = ?"
+        values.append(resolved_folder(filter.cwd))
     if after is not None:
         conditions += " AND (updated_at, session_id) < (?, ?)"
         values += (after.updated_at, after.session_id)

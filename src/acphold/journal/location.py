@@ -1,4 +1,4 @@
-"""Where a journal is: the URLs and paths that name one, and the place for those who name none."""
+"""Where things are: the journal, by the URL or path that names it, and a session's folder."""
 
 from __future__ import annotations
 
@@ -53,3 +53,16 @@ def _path_of_url(scheme: str, rest: str, url: str) -> str:
             f"{url!r} names no journal; give a path, or sqlite:////absolute/path.db"
         )
     return rest[1:]
+
+
+def resolved_folder(cwd: str) -> str:
+    """The one name for a folder that `/project`, `/project/.` and links to it all lead to."""
+    try:
+        return os.path.realpath(cwd)
+    except ValueError:  # no folder is named with a NUL
+        return cwd
+
+
+def is_same_folder(one: str, other: str) -> bool:
+    """Whether two paths name one folder."""
+    return one == other or resolved_folder(one) == resolved_folder(other)

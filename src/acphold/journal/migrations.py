@@ -29,6 +29,7 @@ _TABLES: Final = (
         session_id TEXT NOT NULL UNIQUE,
         agent TEXT NOT NULL,
         cwd TEXT NOT NULL,
+        folder TEXT NOT NULL,
         additional_directories TEXT NOT NULL,
         title TEXT,
         created_at INTEGER NOT NULL,
@@ -37,11 +38,12 @@ _TABLES: Final = (
         message_count INTEGER NOT NULL DEFAULT 0,
         settled_through INTEGER NOT NULL DEFAULT 0
     )""",
-    # One for each filter of the list, so that any page is one walk along an index.
+    # `cwd` is as the client wrote it, `folder` is the one name of that folder, to be compared.
+    # An index for each filter of the list, so that any page is one walk along it.
     "CREATE INDEX listed ON sessions (prompted, updated_at, session_id)",
     "CREATE INDEX listed_agent ON sessions (agent, prompted, updated_at, session_id)",
-    "CREATE INDEX listed_cwd ON sessions (cwd, prompted, updated_at, session_id)",
-    "CREATE INDEX listed_both ON sessions (agent, cwd, prompted, updated_at, session_id)",
+    "CREATE INDEX listed_folder ON sessions (folder, prompted, updated_at, session_id)",
+    "CREATE INDEX listed_both ON sessions (agent, folder, prompted, updated_at, session_id)",
     """CREATE TABLE leases (
         session INTEGER PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -105,7 +107,9 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
                 connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            # A full disk ends the transaction by itself.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
     refuse_newer(version, path)
 

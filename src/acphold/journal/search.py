@@ -16,6 +16,7 @@ import msgspec
 
 from acphold.journal.entries import PARAMS, PROMPT, TERMINAL, UPDATE, Entry, Segment
 from acphold.journal.journal import SearchHit
+from acphold.journal.location import resolved_folder
 from acphold.journal.migrations import SEQ_BITS
 from acphold.journal.raw_update import (
     ROLES,
@@ -46,7 +47,7 @@ _SEARCH: Final = """
         SELECT key FROM segments WHERE key >= entry ORDER BY key LIMIT 1
     )
     CROSS JOIN sessions ON sessions.number = entry >> 32
-    WHERE words MATCH ?1 AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR cwd = ?3)
+    WHERE words MATCH ?1 AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR folder = ?3)
     ORDER BY words.rowid DESC LIMIT ?4
 """
 # Newest first: by rank, a word that is everywhere costs more than reading everything. CROSS
@@ -103,7 +104,8 @@ def search(
     """The newest entries that hold all `words`; a word that ends in `*` is a beginning."""
     if not (query := _query(words)):
         return []
-    rows = connection.execute(_SEARCH, (query, agent, cwd, limit)).fetchall()
+    folder = None if cwd is None else resolved_folder(cwd)
+    rows = connection.execute(_SEARCH, (query, agent, folder, limit)).fetchall()
     return [
         _hit(session_id, seq, Segment(first, last, NAMES.get(kind, kind), at, raw), words)
         for session_id, seq, last, first, at, kind, raw in rows

@@ -19,6 +19,7 @@ from acphold.errors import AmbiguousIdError, SessionExistsError, UnknownSessionE
 from acphold.journal import segments
 from acphold.journal.fold import SessionState, fold
 from acphold.journal.journal import NewSession, RowChange, SessionRow
+from acphold.journal.location import resolved_folder
 from acphold.journal.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.raw_update import storable
 from acphold.journal.timeline import Message
@@ -122,11 +123,12 @@ def create(connection: sqlite3.Connection, new: NewSession) -> int:
     created = now_ms() if new.created_at is None else new.created_at
     directories = msgspec.json.encode(new.additional_directories).decode()
     title = None if new.title is None else storable(new.title)
+    folder = resolved_folder(new.cwd)
     try:
         number = connection.execute(
-            "INSERT INTO sessions (session_id, agent, cwd, additional_directories, title,"
-            " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (new.session_id, new.agent, new.cwd, directories, title, created, created),
+            "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
+            " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (new.session_id, new.agent, new.cwd, folder, directories, title, created, created),
         ).lastrowid
     except sqlite3.IntegrityError as error:
         raise SessionExistsError(f"there is a session {new.session_id!r} already") from error
@@ -141,6 +143,8 @@ def change_row(connection: sqlite3.Connection, number: int, change: RowChange) -
         return
     if isinstance(title := columns.get("title"), str):
         columns["title"] = storable(title)
+    if "cwd" in columns:
+        columns["folder"] = resolved_folder(columns["cwd"])
     if "additional_directories" in columns:
         columns["additional_directories"] = msgspec.json.encode(
             columns["additional_directories"]

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from acphold.errors import JournalError
+from acphold.errors import JournalBusyError, JournalError
 from acphold.journal import leases, list_page, search, segments, session_rows, upkeep
 from acphold.journal.background import CHECKPOINT_BYTES, Background
 from acphold.journal.entries import Segment
-from acphold.journal.file import failure, is_busy, open_journal, writing
+from acphold.journal.file import JournalFile, failure, is_busy, writing
 from acphold.journal.fold import SessionState, Summary
 from acphold.journal.journal import (
     LEASE_SECONDS,
@@ -40,6 +40,9 @@ BUSY_SECONDS: Final = 5.0
 HURRIED_SECONDS: Final = 0.1
 """How long to wait after having waited in vain."""
 
+VERIFY_MS: Final = 500
+"""How long appends may go into a file that was deleted, at most; a look at it takes 2 µs."""
+
 _COMMIT_BYTES: Final = 2 * 4096
 """What a small commit adds to the write-ahead log: two pages, more or less."""
 
@@ -57,14 +60,24 @@ class SqliteJournal:
     runs in a thread of its own, which begins when there is first need of it.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection, busy_seconds: float) -> None:
-        self.path = path
-        self._connection = connection
-        self._execute = connection.execute
-        self._writing = threading.Lock()
-        self._background = Background(path, busy_seconds, self._writing)
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        """A journal that is opened by its first use; raises JournalUnavailableError."""
+        self.path = journal_path(location)
+        self._create = create
         self._busy_seconds = busy_seconds
+        self._file: JournalFile | None = None
+        self._writing = threading.Lock()
+        self._background = Background(
+            self.path, busy_seconds, self._writing, lambda: self.connect().verify()
+        )
         self._hurried = False
+        self._verify_at = 0
         self._grown = 0
         self._cursor_secret: bytes | None = None
 
@@ -78,10 +91,34 @@ class SqliteJournal:
     ) -> SqliteJournal:
         """The journal at a path or `sqlite:` URL, made if it is missing and `create` is set.
 
-        Raises JournalUnavailableError, NotAJournalError and NewerJournalError.
+        Raises JournalBusyError, JournalUnavailableError, NotAJournalError and NewerJournalError.
         """
-        path = journal_path(location)
-        return cls(path, open_journal(path, create=create, busy_seconds=busy_seconds), busy_seconds)
+        journal = cls(location, create=create, busy_seconds=busy_seconds)
+        journal.connect()
+        return journal
+
+    def connect(self) -> JournalFile:
+        """Open the file, if it is not open yet; raises as `open` does."""
+        if self._file is None:
+            seconds = HURRIED_SECONDS if self._hurried else self._busy_seconds
+            try:
+                self._file = JournalFile.open(self.path, create=self._create, busy_seconds=seconds)
+            except JournalBusyError:
+                self._hurried = True
+                raise
+            if self._hurried:
+                self._wait_for(self._busy_seconds)
+        return self._file
+
+    @property
+    def was_open_to_others(self) -> bool:
+        """Whether others could read the journal until it was opened now."""
+        return self.connect().was_open_to_others
+
+    @property
+    def log_cut_at(self) -> int | None:
+        """When a log was found without its end (ms since the epoch); sessions may be missing."""
+        return self._look(lambda _: self.connect().log_cut_at())
 
     @property
     def cursor_secret(self) -> bytes:
@@ -134,16 +171,20 @@ class SqliteJournal:
                 db.execute(_APPEND, row)
                 session_rows.change_row(db, lease.number, change)
         else:
-            self._append(lease, row)
+            self._append(lease, row, at)
         lease.next_seq = last + 1
         self._has_grown(len(raw) + _COMMIT_BYTES)
         return Segment(first, last, kind, at, raw)
 
-    def _append(self, lease: Lease, row: tuple[object, ...]) -> None:
+    def _append(self, lease: Lease, row: tuple[object, ...], at: int) -> None:
         """One statement is a transaction by itself, and checks the lease."""
+        file = self._file or self.connect()
+        if at >= self._verify_at:
+            file.verify()
+            self._verify_at = at + VERIFY_MS
         try:
             with self._writing:
-                done = self._execute(_APPEND, row).rowcount
+                done = file.connection.execute(_APPEND, row).rowcount
         except sqlite3.Error as error:
             raise self._failure(error) from error
         if self._hurried:
@@ -237,7 +278,9 @@ class SqliteJournal:
 
     async def aclose(self) -> None:
         await self._background.aclose()
-        self._connection.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     # -- inside ---------------------------------------------------------------------------
 
@@ -250,15 +293,17 @@ class SqliteJournal:
 
     def _look(self, question: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return question(self._connection)
+            return question(self.connect().connection)
         except sqlite3.Error as error:
             raise failure(error, self.path) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """All or nothing, and alone with the lock that lets one write."""
+        file = self.connect()
+        file.verify()
         try:
-            with self._writing, writing(self._connection) as connection:
+            with self._writing, writing(file.connection) as connection:
                 yield connection
         except sqlite3.Error as error:
             raise self._failure(error) from error
@@ -284,7 +329,7 @@ class SqliteJournal:
 
     def _wait_for(self, seconds: float) -> None:
         self._hurried = seconds < self._busy_seconds
-        self._connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+        self.connect().connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
 
 def _read_on(

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acphold.errors import AcpholdError
+from acphold.errors import AcpholdError, JournalBusyError
 from acphold.hub import CANCEL_GRACE, Hub
 from acphold.hub.adoption import owner_name
 from acphold.journal import SqliteJournal
@@ -45,10 +46,13 @@ async def serve(
     """Serve until the client leaves or `stop` is set; then end the agent and all turns.
 
     Without a journal every request is refused with the reason, and `give_up` is awaited, which
-    ends an agent that was started already. `limit` is bytes in one message.
+    ends an agent that was started already; while another program holds it, what needs it is
+    refused. `limit` is bytes in one message.
     """
     try:
-        journal = SqliteJournal.open(location)
+        journal = SqliteJournal(location)
+        with suppress(JournalBusyError):  # whatever needs it tries again
+            journal.connect()
     except AcpholdError as exc:
         await _refuse(transport, exc, stop, give_up)
         return
