@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,15 +38,35 @@ def test_a_journal_that_is_not_there_is_not_made(acphold: CommandLine, journal: 
     assert not journal.exists()
 
 
-def test_a_journal_that_others_could_read_is_made_private_and_said_to_be(
+def test_a_journal_that_others_could_read_is_made_private_and_said_to_have_been_open(
     acphold: CommandLine, journal: Path
 ) -> None:
     remember(journal, "s", *CONVERSATION)
     journal.chmod(0o644)
     done = acphold.run("doctor")
-    assert (done.code, "others could read it until now" in done.out) == (0, True)
-    assert "mode 0600" in done.out
-    assert "until now" not in acphold.run("doctor").out
+    assert done.code == 0
+    assert "!  others could read it until now: it was made private, mode 0600" in done.out
+    assert "others could read it" not in acphold.run("doctor").out
+
+
+def test_a_folder_in_which_others_can_replace_the_journal_is_a_problem(
+    acphold: CommandLine, journal: Path
+) -> None:
+    remember(journal, "s", *CONVERSATION)
+    journal.parent.chmod(0o777)
+    done = acphold.run("doctor")
+    assert done.code == 1
+    assert f"chmod 700 {journal.parent}" in done.out.replace("\n     ", " ")
+
+
+def test_a_write_ahead_log_that_lost_its_end_is_told(acphold: CommandLine, journal: Path) -> None:
+    remember(journal, "s", *CONVERSATION)
+    with closing(sqlite3.connect(journal)) as connection, connection:
+        connection.execute("INSERT INTO meta VALUES ('log_cut_at', 1767225600000)")
+    done = acphold.run("doctor")
+    assert done.code == 0
+    assert "!  on 2026-01-01" in done.out or "!  on 2025-12-31" in done.out
+    assert "may be missing" in " ".join(done.out.split())
 
 
 def test_a_damaged_journal_is_a_problem(acphold: CommandLine, journal: Path) -> None:

@@ -27,9 +27,9 @@ from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
 from acphold.cli.journals import opened, path_of, sessions
 from acphold.cli.layout import Beside
-from acphold.cli.terminal_text import console, counted, folder, iso, on_one_line, size, visible
+from acphold.cli.terminal_text import console, counted, folder, local, on_one_line, size, visible
 from acphold.errors import AcpholdError, MethodNotFoundError, RemoteError
-from acphold.journal import Journal, ListFilter, SqliteJournal
+from acphold.journal import Journal, ListFilter
 from acphold.schema import (
     PROTOCOL_VERSION,
     AgentCapabilities,
@@ -101,7 +101,7 @@ class Report:
         """All that was found about one thing."""
         self._console.print(Text(title, "heading"))
         for finding in findings:
-            self._put("✗" if finding.advice else "✓", finding)
+            self._put(finding)
         self._console.print()
 
     def wait(self, what: str) -> None:
@@ -109,8 +109,10 @@ class Report:
         if self._console.is_terminal:
             self._console.print(Text(visible(f"{what}; Ctrl-C leaves"), "faint"))
 
-    def _put(self, mark: str, finding: Finding) -> None:
-        style = "bad" if finding.advice else "good"
+    def _put(self, finding: Finding) -> None:
+        mark, style = ("!", "busy") if finding.is_past else ("✓", "good")
+        if finding.advice:
+            mark, style = "✗", "bad"
         text = Text(visible(finding.text), "bad" if finding.advice else "")
         self._console.print(Beside(mark, style, text, gutter=GUTTER))
         if finding.advice:
@@ -126,10 +128,14 @@ class Report:
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at; with `advice` it is wrong, and that is what to do."""
+    """One thing that was looked at; with `advice` it is wrong, and that is what to do.
+
+    `is_past`: it was wrong, and there is nothing left to do but to know it.
+    """
 
     text: str
     advice: str = ""
+    is_past: bool = False
 
 
 # -- this installation ----------------------------------------------------------------------
@@ -182,21 +188,17 @@ def checked_journal(location: str | None) -> list[Finding]:
         inside = asyncio.run(_looked_inside(location, path))
     except AcpholdError as error:
         return [_problem(error)]
-    return [Finding(f"{folder(str(path))}, {_sizes(path)}"), *inside, *_private(path), *_room(path)]
+    return [Finding(f"{folder(str(path))}, {_sizes(path)}"), *inside, *_room(path)]
 
 
 async def _looked_inside(location: str | None, path: Path) -> list[Finding]:
     async with opened(location) as journal:
-        whole = _whole(path, await journal.damage())
-        return [Finding(await _contents(journal)), *whole, *_happened(journal)]
-
-
-def _happened(journal: SqliteJournal) -> Iterator[Finding]:
-    """What the journal noticed when it was opened, now or earlier."""
-    if journal.was_open_to_others:
-        yield Finding("others could read it until now; it has been made private")
-    if (at := journal.log_cut_at) is not None:
-        yield Finding(f"{iso(at)}: the end of its write-ahead log was missing, and is lost")
+        return [
+            Finding(await _contents(journal)),
+            *_whole(path, await journal.damage()),
+            *_cut(journal.log_cut_at),
+            *_private(path, was_open=journal.was_open_to_others),
+        ]
 
 
 def _problem(error: AcpholdError) -> Finding:
@@ -227,7 +229,15 @@ def _whole(path: Path, damage: list[str]) -> list[Finding]:
     return [Finding(on_one_line(sentence), advice) for sentence in damage]
 
 
-def _private(path: Path) -> list[Finding]:
+def _cut(at: int | None) -> list[Finding]:
+    """What is known of a write-ahead log that lost its end."""
+    if at is None:
+        return []
+    found = f"on {local(at)} its write-ahead log had lost its end: what was written last before "
+    return [Finding(f"{found}that may be missing", is_past=True)]
+
+
+def _private(path: Path, *, was_open: bool) -> list[Finding]:
     """Whether others can read the conversations, or put another file in their place."""
     mode, above = (stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent))
     findings = []
@@ -240,6 +250,9 @@ def _private(path: Path) -> list[Finding]:
                 f"chmod 700 {path.parent}, or move the journal to a folder of its own",
             )
         )
+    if was_open and not findings:
+        text = f"others could read it until now: it was made private, mode {mode:04o}"
+        return [Finding(text, is_past=True)]
     return findings or [Finding(f"it is private: mode {mode:04o}, its folder {above:04o}")]
 
 
