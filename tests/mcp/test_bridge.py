@@ -13,6 +13,8 @@ import pytest
 from acphold.errors import InvalidParamsError
 from acphold.mcp import Connection, Progress
 from acphold.mcp.bridge import bridge_server, bridged_server
+from acphold.mcp.passage import bridge
+from acphold.rpc.framing import LineBuffer
 from acphold.schema import (
     HttpHeader,
     McpServerHttp,
@@ -20,6 +22,7 @@ from acphold.schema import (
     McpServerStdio,
     decode,
 )
+from acphold.transports import memory_pair
 from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged, until
 from tests.mcp.http_faults import FaultyHttp
 
@@ -85,10 +88,14 @@ async def test_a_refusal_reaches_the_agent_in_words(
     assert SECRET not in str(connection.error)
 
 
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [("sse-end", "it ended its event stream"), ("sse-404", "it answered 404 Somehow")],
+)
 async def test_a_lost_server_is_told_to_whoever_waits_and_ends_the_bridge(
-    faulty_url: FaultyHttp,
+    faulty_url: FaultyHttp, fault: str, words: str
 ) -> None:
-    server = McpServerSse(name="far", url=faulty_url.url("sse-end"), headers=())
+    server = McpServerSse(name="far", url=faulty_url.url(fault), headers=())
     env = {variable.name: variable.value for variable in bridged(server).env}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -106,7 +113,33 @@ async def test_a_lost_server_is_told_to_whoever_waits_and_ends_the_bridge(
         assert await process.wait() == 1
     by_id = {answer["id"]: answer["error"] for answer in answers}
     assert by_id[None]["code"] == -32700
-    assert by_id[7]["message"] == "it ended its event stream"
+    assert words in by_id[7]["message"]
+
+
+async def test_what_cannot_be_sent_on_is_told_by_its_id_and_ends_nothing(
+    faulty_url: FaultyHttp,
+) -> None:
+    server = McpServerHttp(name="far", url=faulty_url.url("ok"), headers=())
+    client, agent = memory_pair()
+    bridging = asyncio.create_task(bridge(server, agent))
+    deep = (
+        b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"a":' + b"[" * 300 + b"]" * 300
+    )
+    number = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":5}'
+    good = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"a":NaN}}'
+    client.send(b"\n".join([deep % 1 + b"}}", number % 2, good % 3, b""]))
+    answers: dict[int, dict[str, object]] = {}
+    buffer = LineBuffer(1_000_000)
+    async with asyncio.timeout(10):
+        while len(answers) < 3:
+            for line in buffer.feed(await client.receive()):
+                assert isinstance(line, bytes)
+                answers |= {msgspec.json.decode(line)["id"]: msgspec.json.decode(line)}
+        await client.aclose()
+        assert await bridging == 0
+    assert "nested deeper than 199 levels" in str(answers[1]["error"])
+    assert "no message of JSON-RPC" in str(answers[2]["error"])
+    assert "tools" in str(answers[3]["result"])
 
 
 async def test_a_server_that_has_forgotten_the_session_gets_a_new_bridge(

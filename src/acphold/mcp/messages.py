@@ -21,7 +21,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from acphold.rpc.framing import HEAD, TAIL, too_deep
+from acphold.rpc.framing import HEAD, TAIL, Oversize, too_deep
 from acphold.rpc.malformed import is_id, members_at_ends
 from acphold.schema.slow_json import repaired
 
@@ -60,8 +60,10 @@ def encoded(message: SessionMessage) -> bytes:
     return message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-def decoded(line: bytes) -> SessionMessage:
+def decoded(line: bytes | Oversize) -> SessionMessage:
     """The message in a line of JSON; raises UnreadableError."""
+    if isinstance(line, Oversize):
+        raise _unreadable(line.head, line.problem, line.tail)
     # Not with the SDK's reader: for a message of 15 MB of brackets it takes 13 s and 1.7 GB.
     if too_deep(line, MAX_DEPTH):
         raise _unreadable(line, f"it is nested deeper than {MAX_DEPTH} levels")
@@ -152,10 +154,10 @@ def _parts(line: bytes) -> int:
     return sum(map(outside.count, (b"{", b"[", b",")))
 
 
-def _unreadable(line: bytes, reason: str) -> UnreadableError:
+def _unreadable(line: bytes, reason: str, tail: bytes | None = None) -> UnreadableError:
     known: dict[str, bytes] = {}
     if line.lstrip()[:1] == b"{":
-        known = members_at_ends(line[:HEAD], line[-TAIL:])
+        known = members_at_ends(line[:HEAD], line[-TAIL:] if tail is None else tail)
     if not known.keys() & {"jsonrpc", "method", "result", "error"}:
         known = {}  # a log in JSON, say: its `id` is none of ours
     return UnreadableError(reason, line, _id(known.get("id", b"null")), asks="method" in known)

@@ -34,7 +34,7 @@ from acphold.mcp.faults import Redaction
 from acphold.mcp.messages import FORGOTTEN, UnreadableError, decoded, encoded, fault_mark
 from acphold.mcp.streams import Reading, Writing, root_cause, url_wire
 from acphold.rpc import MAX_MESSAGE, Transport
-from acphold.rpc.framing import LineBuffer, Oversize
+from acphold.rpc.framing import LineBuffer
 from acphold.schema import McpServerHttp, McpServerSse
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int
     lost = "the connection was closed"
     try:
         async with wire.open() as (read, write):
-            if await passing.run(read, write):
+            if await passing.run(read, write, wire.over):
                 return 0
     except Exception as exc:  # the transports raise groups of all kinds
         cause = root_cause(exc)
@@ -71,20 +71,20 @@ class _Passing:
         self._introduction: RequestId | None = None
         self._version: str | None = None
 
-    async def run(self, read: Reading, write: Writing) -> bool:
+    async def run(self, read: Reading, write: Writing, over: asyncio.Event) -> bool:
         """Pass on in both directions; True when the client ended, False when the server did."""
         up = asyncio.create_task(self._up(write), name="bridge to the server")
         down = asyncio.create_task(self._down(read), name="bridge to the client")
+        tasks = (up, down, asyncio.create_task(over.wait(), name="bridge is over"))
         try:
-            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (up, down):
-                if task.done():
-                    task.result()
-            return up.done()
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            return up in done
         finally:
-            up.cancel()
-            down.cancel()
-            await asyncio.wait({up, down})
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def finish(self, reason: str) -> None:
         """Answer what still waits with an error, and close the client's side."""
@@ -96,10 +96,6 @@ class _Passing:
         buffer = LineBuffer(MAX_MESSAGE)
         while chunk := await self._client.receive():
             for line in buffer.feed(chunk):
-                if isinstance(line, Oversize):
-                    reason = f"the message is longer than {MAX_MESSAGE} bytes"
-                    self._refuse(None, PARSE_ERROR, reason)
-                    continue
                 try:
                     message = decoded(line)
                 except UnreadableError as exc:
