@@ -208,14 +208,10 @@ class Session:
     async def verify(self) -> None:
         """LeaseLostError unless this process still owns the session."""
         try:
-            holder = await self._journal.holder(self.id)
-        except UnknownSessionError:
-            self._lose(LeaseLostError(self.id, deleted=True))
-        else:
-            if holder.epoch != self._lease.epoch:
-                self._lose(LeaseLostError(self.id))
-        if self._lost is not None:
-            raise self._lost
+            await self._journal.verify(self._lease)
+        except LeaseLostError as exc:
+            self._lose(exc)
+            raise
 
     async def renew(self) -> None:
         """Hold on to the lease; LeaseLostError when another process has taken the session."""

@@ -149,6 +149,9 @@ class Journal(Protocol):
     async def holder(self, session_id: str) -> Holder:
         """Who holds the session now; raises UnknownSessionError."""
 
+    async def verify(self, lease: Lease) -> None:
+        """LeaseLostError unless the lease stands; quick enough to be asked before every prompt."""
+
     async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
         """Hold on for `seconds` from now."""
 
