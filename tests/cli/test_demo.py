@@ -35,7 +35,7 @@ def test_a_claim_that_does_not_hold_is_named(acphold: CommandLine, tmp_path: Pat
     done = acphold.run_as_process("demo", "--keep", str(tmp_path / "kept"))
     assert done.code == 1
     assert "✗" in done.out
-    assert "not a acphold journal" in " ".join(done.out.split())
+    assert "not an acphold journal" in " ".join(done.out.split())
 
 
 @pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null"])

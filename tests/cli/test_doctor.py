@@ -83,7 +83,7 @@ def test_a_file_that_is_no_journal_is_a_problem(acphold: CommandLine, journal: P
     journal.write_text("shopping list")
     done = acphold.run("doctor")
     assert done.code == 1
-    assert "is not a acphold journal" in " ".join(done.out.split())
+    assert "is not an acphold journal" in " ".join(done.out.split())
     assert journal.read_text() == "shopping list"
 
 

@@ -130,7 +130,7 @@ def test_a_file_that_is_no_journal_is_one_line_on_stderr(
     arguments = {"list": (), "show": ("x",), "delete": ("x", "--yes")}[name]
     done = acphold.run(name, *arguments)
     assert (done.code, done.out) == (4, "")
-    assert done.err.startswith(f"acphold: {journal} is not a acphold journal")
+    assert done.err.startswith(f"acphold: {journal} is not an acphold journal")
     assert done.err.count("\n") == 1
 
 

@@ -46,7 +46,7 @@ def below(pid: int) -> set[int]:
 
 
 def agent_pid(editor: Editor) -> int:
-    """The scripted agent behind a `acphold wrap`."""
+    """The scripted agent behind an `acphold wrap`."""
     for pid in below(editor.process.pid):
         with suppress(psutil.NoSuchProcess):
             if any("scripted_agent" in word for word in psutil.Process(pid).cmdline()):

@@ -114,11 +114,11 @@ def overwritten(journal: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (text_file, "is not a acphold journal"),
+        (text_file, "is not an acphold journal"),
         (other_database, "database of another program"),
         (folder, "is a folder"),
         (newer, "update acphold"),
-        (cut_short, "is not a acphold journal"),
+        (cut_short, "is not an acphold journal"),
         (overwritten, "is damaged"),
     ],
 )

@@ -51,7 +51,7 @@ time.sleep(60)
 
 @pytest.fixture
 def start() -> Iterator[Callable[[list[str]], Acphold]]:
-    """`start(command)`: a Acphold around `command`, killed after the test."""
+    """`start(command)`: an Acphold around `command`, killed after the test."""
     started = []
 
     def run(command: list[str]) -> Acphold:

@@ -127,7 +127,7 @@ class Story:
         self._pids = (0, 0)
 
     async def tell(self) -> None:
-        """All of it; raises TimeoutError, or a AcpholdError, when it cannot go on."""
+        """All of it; raises TimeoutError, or an AcpholdError, when it cannot go on."""
         async with self._editor(self._stage) as one:
             await self._first_turn(one)
             await self._cut_off(one)

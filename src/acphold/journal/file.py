@@ -205,7 +205,7 @@ def _made_private(path: str) -> bool:
 def _refuse_foreign(header: bytes, path: str) -> None:
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
         raise NotAJournalError(
-            f"{path} is not a acphold journal; it was left as it is. "
+            f"{path} is not an acphold journal; it was left as it is. "
             "Name another file with --journal"
         )
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
