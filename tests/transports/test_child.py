@@ -78,11 +78,6 @@ async def test_the_end_is_told_in_words(
         assert await process.wait() == status
 
 
-def test_a_signal_without_a_name_and_an_end_nobody_saw_have_words_too() -> None:
-    assert exits.describe(-35) == "signal SIG35"
-    assert exits.describe(None) == "an unknown exit status"
-
-
 async def test_without_pidfd_a_thread_notices_the_end(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # without its enums, which take two milliseconds
 
+KILL_SECONDS = 3.0
+"""What the system gets for SIGKILL: a moment, unless it is busy, or a disk holds a process."""
+
 POLL_SECONDS = 0.02
 """Pause between two looks at what is still alive."""
 
@@ -20,12 +23,12 @@ POLL_SECONDS = 0.02
 def end(group: int, mark: str, grace: float) -> bool:
     """End every process of `group` and every one that carries `mark`; True when none is left.
 
-    SIGTERM, up to `grace` seconds, SIGKILL, up to `grace` seconds; no wait when nothing lives.
+    SIGTERM, up to `grace` seconds, SIGKILL, up to KILL_SECONDS; no wait when nothing lives.
     Blocks. The caller must not have reaped the leader: while it is at least a zombie, `group`
     cannot be the number of somebody else's processes.
     """
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + grace
+    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_SECONDS)):
+        deadline = time.monotonic() + seconds
         signalled: set[int] = set()
         while left := living(group, mark):
             fresh = left - signalled

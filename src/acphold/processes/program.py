@@ -17,7 +17,7 @@ else:
     import _signal as signal  # without its enums, which take two milliseconds
 
 GRACE_SECONDS = 0.7
-"""What a program gets for each step of its end: at EOF, after SIGTERM, after SIGKILL.
+"""What a program gets to end by itself: at EOF, and after SIGTERM.
 
 Short, so that all of it stays below two seconds, which is what editors and checkers wait.
 """
@@ -55,7 +55,7 @@ class Program:
         self._lock = allocate_lock()
 
     def end(self, grace: float = GRACE_SECONDS) -> bool:
-        """End it and all that it started: SIGTERM, SIGKILL, `grace` seconds each; True when gone.
+        """End it and all that it started: SIGTERM, `grace` seconds, SIGKILL; True when gone.
 
         Blocks meanwhile; no longer than it takes.
         """

@@ -68,8 +68,8 @@ class ChildProcess:
     async def aclose(self, grace: float = GRACE_SECONDS) -> None:
         """End the program and all that it started; return when they are gone; may be called again.
 
-        EOF on its stdin, then SIGTERM, then SIGKILL, each followed by up to `grace` seconds; the
-        program's own end at EOF costs no wait. Cancelling this does not stop the ending.
+        EOF on its stdin, up to `grace` seconds, SIGTERM, up to `grace` seconds, SIGKILL; a program
+        that ends sooner costs no wait. Cancelling this does not stop the ending.
         """
         if self._closing is None:
             self._closing = self._loop.create_task(self._close(grace), name="end child process")
