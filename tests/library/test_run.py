@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,7 @@ async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Pa
     await hears_itself(command, tmp_path / "unused.db")
     made = os.listdir(tmp_path)
     assert {"other.db", "log"} <= set(made)
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
     assert "unused.db" not in made
 
 
