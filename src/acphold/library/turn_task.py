@@ -19,7 +19,7 @@ from acphold.library.slash_commands import arguments, missing, slash_command
 from acphold.library.turn import Turn
 from acphold.library.turn_scope import TurnScope
 from acphold.rpc.incidents import as_remote, incident
-from acphold.schema import AudioContent, EmbeddedResource, ImageContent, encode
+from acphold.schema import AudioContent, EmbeddedResource, ImageContent, TextContent, encode
 
 if TYPE_CHECKING:
     from acphold.library.author_session import OpenSession
@@ -72,7 +72,7 @@ class TurnTask:
     async def run(self) -> Answer:
         """The answer to the prompt, once everything of the turn has ended."""
         try:
-            self._check_content()
+            check_content(self._definition, self._prompt)
         except InvalidParamsError as exc:
             return as_remote(exc)
         scope = self._scope = TurnScope(self._opened, self.cancel)
@@ -148,20 +148,23 @@ class TurnTask:
         turn.prompt = (*(message.content for message in made.messages), *turn.prompt[1:])
         return True
 
-    def _check_content(self) -> None:
-        """Content that was not advertised is refused (spec v1, prompt turn, "User Message")."""
-        takes = self._definition
-        for index, block in enumerate(self._prompt):
-            for kind, name, allowed in (
-                (ImageContent, "image", takes.image),
-                (AudioContent, "audio", takes.audio),
-                (EmbeddedResource, "resource", takes.embedded_context),
-            ):
-                if isinstance(block, kind) and not allowed:
-                    raise InvalidParamsError(
-                        f"prompt[{index}]: this agent takes no {name} content",
-                        field=f"prompt[{index}]",
-                    )
+
+def check_content(definition: Definition, prompt: tuple[ContentBlock, ...]) -> None:
+    """Content that was not advertised is refused (spec v1, prompt turn, "User Message")."""
+    for index, block in enumerate(prompt):
+        match block:
+            case TextContent():
+                continue
+            case ImageContent() if not definition.image:
+                name = "image"
+            case AudioContent() if not definition.audio:
+                name = "audio"
+            case EmbeddedResource() if not definition.embedded_context:
+                name = "resource"
+            case _:
+                continue
+        field = f"prompt[{index}]"
+        raise InvalidParamsError(f"{field}: this agent takes no {name} content", field=field)
 
 
 def stopped(reason: str) -> bytes:
