@@ -107,6 +107,21 @@ def test_the_commands_run(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+def test_the_tests_run_with_the_settings_for_pytest(tmp_path: Path) -> None:
+    [settings] = [code for language, code in BLOCK.findall(GUIDE.read_text()) if language == "toml"]
+    [section] = [section for section in sections() if section.title == "Test it"]
+    (tmp_path / "pyproject.toml").write_text(settings)
+    (tmp_path / "test_greeter.py").write_text(section.code)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "3 passed" in done.stdout) == (0, True), done.stdout
+
+
 def test_every_section_has_code_that_is_tried() -> None:
     titles = [section.title for section in sections()]
     assert len(titles) == 10
