@@ -50,13 +50,13 @@ def run(section: Section) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("section", sections(), ids=lambda section: section.title)
-async def test_the_agent_of_a_section_answers_as_it_says(section: Section, work: Path) -> None:
+async def test_the_agent_of_a_section_answers_as_it_says(section: Section, tmp_path: Path) -> None:
     agent = run(section)["agent"]
     assert isinstance(agent, acphold.Agent)
-    (work / "notes.txt").write_text("a weed in here\n")
+    (tmp_path / "notes.txt").write_text("a weed in here\n")
     servers = [mcp_server()] if "turn.mcp" in section.code else []
     async with connect(agent) as client:
-        session = await client.new_session(work, mcp_servers=servers)
+        session = await client.new_session(tmp_path, mcp_servers=servers)
         for text, answer in section.tries:
             assert (await session.prompt(text)).text.strip() == answer.strip()
 
