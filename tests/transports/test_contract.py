@@ -105,6 +105,21 @@ async def test_a_reader_that_stops_holds_the_sender_until_it_reads_on(
 
 
 @every_kind
+async def test_what_the_other_side_says_is_received_however_much_waits_for_it(
+    make: Callable[[], Pair],
+) -> None:
+    left, right = make()
+    left.send(b"x" * 20 * MEBIBYTE)
+    async with asyncio.timeout(10):
+        for number in range(100):
+            right.send(b"%d\n" % number)
+            assert await received(left, len(b"%d\n" % number)) == b"%d\n" % number
+    assert left.buffered > 19 * MEBIBYTE
+    await right.aclose()
+    await left.aclose()
+
+
+@every_kind
 async def test_after_the_end_receive_answers_nothing_again_and_again(
     make: Callable[[], Pair],
 ) -> None:

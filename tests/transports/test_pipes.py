@@ -130,3 +130,18 @@ async def test_after_hanging_up_what_nobody_receives_is_thrown_away() -> None:
     await transport.aclose()
     os.close(theirs)
     os.close(their_input)
+
+
+async def test_who_has_said_all_can_still_be_answered() -> None:
+    theirs, ours = os.pipe()
+    answers, answered = os.pipe()
+    os.write(ours, b"one request")
+    os.close(ours)
+    transport = PipeTransport(theirs, answered)
+    assert await transport.receive() == b"one request"
+    assert await transport.receive() == b""
+    transport.send(b"its answer")
+    await transport.drain()
+    await transport.aclose()
+    assert os.read(answers, 100) == b"its answer"
+    os.close(answers)
