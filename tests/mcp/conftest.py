@@ -164,8 +164,8 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
     def connection(
         server: Server,
         *,
-        on_failure: Callable[[Connection], None] | None = None,
-        on_change: Callable[[Connection, str], None] | None = None,
+        on_failure: Callable[[str], None] | None = None,
+        on_change: Callable[[str], None] | None = None,
         roots: tuple[str, ...] = (str(tmp_path),),
         **ours: Any,
     ) -> Connection:

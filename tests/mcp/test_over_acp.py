@@ -131,7 +131,7 @@ async def test_a_changed_list_is_told_while_a_request_is_active(
     connect: Connect, provider: Provider
 ) -> None:
     changes: list[str] = []
-    mine = connect(SERVER, channel=provider.channel, on_change=lambda _, what: changes.append(what))
+    mine = connect(SERVER, channel=provider.channel, on_change=changes.append)
     await mine.ready()
     hanging = asyncio.create_task(mine.call("hang"))
     await until(lambda: provider.asked[-1]["method"] == "tools/call")

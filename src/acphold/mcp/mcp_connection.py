@@ -47,9 +47,8 @@ log = logging.getLogger(__name__)
 class Connection(Upkeep):
     """One MCP server, which is started or connected to when it is asked something at the latest.
 
-    A server that failed or went away is tried again, once, each time it is used. `on_failure` is
-    told once when the server cannot be connected to, and again only after it could be; `on_change`
-    that it lists other `tools`, `resources` or `prompts` than before.
+    A server that failed or went away is tried again, once, each time it is used. `on_change` is
+    told that it lists other `tools`, `resources` or `prompts` than before.
     """
 
     def __init__(
@@ -57,11 +56,10 @@ class Connection(Upkeep):
         server: Server,
         ours: OurSide,
         *,
-        on_failure: Callable[[Connection], None] | None = None,
-        on_change: Callable[[Connection, str], None] | None = None,
+        on_failure: Callable[[str], None] | None = None,
+        on_change: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(server, ours)
-        self._on_failure = on_failure
+        super().__init__(server, ours, on_failure)
         self._on_change = on_change
         self._tools = _Listing("tools", Tool)
         self._resources = _Listing("resources", Resource)
@@ -122,10 +120,6 @@ class Connection(Upkeep):
         self._changes.clear()
         await super().aclose()
 
-    def _failed(self) -> None:
-        if self._on_failure is not None:
-            self._on_failure(self)
-
     def _changed(self, what: str) -> None:
         for listing in (self._tools, self._resources, self._prompts):
             if listing.what == what:
@@ -137,7 +131,7 @@ class Connection(Upkeep):
     def _tell_change(self, what: str) -> None:
         del self._changes[what]
         if self._on_change is not None:
-            self._on_change(self, what)
+            self._on_change(what)
 
     async def _reported(
         self,

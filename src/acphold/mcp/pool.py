@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from acphold.errors import McpConnectError, McpError
@@ -45,9 +46,13 @@ class Servers:
         on_change: OnChange | None = None,
     ) -> None:
         self._on_failure = on_failure
-        self._on_change = on_change
         self._connections = {
-            server.name: Connection(server, ours, on_failure=self._failed, on_change=self._changed)
+            server.name: Connection(
+                server,
+                ours,
+                on_failure=partial(self._failed, server.name),
+                on_change=None if on_change is None else partial(on_change, server.name),
+            )
             for server in servers
         }
         self._opening: tuple[asyncio.Task[object], ...] = ()
@@ -126,7 +131,7 @@ class Servers:
             return ()  # told already
         except McpError as exc:
             log.warning("%s", exc)
-            self._tell(exc)
+            self._tell(exc.server, exc.reason)
             return ()
 
     async def _usable(self, connection: Connection) -> bool:
@@ -140,16 +145,11 @@ class Servers:
                 connection.start()
         return False
 
-    def _failed(self, connection: Connection) -> None:
-        self._tried[connection.name] = time.monotonic()
-        if isinstance(connection.state, Failed):
-            self._tell(McpError(connection.name, connection.state.error))
+    def _failed(self, name: str, reason: str) -> None:
+        self._tried[name] = time.monotonic()
+        self._tell(name, reason)
 
-    def _tell(self, error: McpError) -> None:
-        if self._on_failure is not None and self._told.get(error.server) != error.reason:
-            self._told[error.server] = error.reason
-            self._on_failure(error.server, error.reason)
-
-    def _changed(self, connection: Connection, what: str) -> None:
-        if self._on_change is not None:
-            self._on_change(connection.name, what)
+    def _tell(self, name: str, reason: str) -> None:
+        if self._on_failure is not None and self._told.get(name) != reason:
+            self._told[name] = reason
+            self._on_failure(name, reason)

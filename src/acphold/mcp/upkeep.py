@@ -93,11 +93,15 @@ State = Idle | Connecting | Ready | Failed | Lost | Closed
 class Upkeep:
     """The way to one server: at most one connection at a time, each owned by a task of its own.
 
-    Whoever inherits from it is told of failures and changes.
+    `on_failure` is told the reason once when the server cannot be connected to, and again only
+    after it could be.
     """
 
-    def __init__(self, server: Server, ours: OurSide) -> None:
+    def __init__(
+        self, server: Server, ours: OurSide, on_failure: Callable[[str], None] | None = None
+    ) -> None:
         self.name = server.name
+        self._on_failure = on_failure
         self._server = server
         self._ours = ours
         self._redact = Redaction(server)
@@ -205,9 +209,6 @@ class Upkeep:
                 log.error("MCP server %r does not end", self.name)
                 owner.cancel()
 
-    def _failed(self) -> None:
-        """It cannot be connected to; called once, and again only after it could be."""
-
     def _changed(self, what: str) -> None:
         """The server lists other `what` than before: `tools`, `resources` or `prompts`."""
 
@@ -274,9 +275,9 @@ class Upkeep:
             return  # told before, or closed
         log.warning("%s", self.error)
         self._settled.set()
-        if isinstance(self._state, Failed) and not self._told:
+        if isinstance(self._state, Failed) and not self._told and self._on_failure is not None:
             self._told = True
-            self._failed()
+            self._on_failure(self._state.error)
 
     def _drop(self, link: Link, reason: str) -> None:
         """Let the next request connect again, before the owner has noticed the end."""
