@@ -39,8 +39,8 @@ PUBLIC = {
     """,
     "acphold.journal": """
         KINDS LEASE_SECONDS Entry Holder Journal Lease ListFilter ListKey Message NewSession
-        Replayed RowChange SearchHit Segment SessionRow SessionState SqliteJournal Standing
-        Summary ToolCall default_location history
+        PastEntry Replayed RowChange SearchHit Segment SessionRow SessionState SqliteJournal
+        Standing Summary ToolCall default_location history
     """,
     "acphold.mcp": """
         CallResult Channel Connection OurSide Progress Prompt PromptArgument Server Servers Tool

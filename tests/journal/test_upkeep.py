@@ -12,7 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acphold.journal import Lease, NewSession, RowChange, Segment, SqliteJournal, upkeep
+from acphold.errors import LeaseLostError
+from acphold.journal import (
+    Entry,
+    Lease,
+    NewSession,
+    PastEntry,
+    RowChange,
+    Segment,
+    SqliteJournal,
+    upkeep,
+)
 from acphold.journal.fold import fold
 from acphold.journal.timeline import Message
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of
@@ -237,26 +247,82 @@ def test_a_summary_is_the_fold_of_everything_wherever_it_was_settled(
     asyncio.run(_summary_equals_the_whole_fold(pieces, settle_after))
 
 
-async def test_the_words_of_a_deleted_session_are_nowhere_in_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    journal = SqliteJournal.open(path)
-    for name in ("kept", "gone"):
-        lease = await journal.create(NewSession(name, "a", "/w"), "me")
-        for turn in range(20):
-            text = b'{"type":"text","text":"zebrafish%b %d"}' % (name.encode(), turn)
-            await journal.append(lease, "prompt", [b"[%b]" % text])
-            chunk = b'{"sessionUpdate":"agent_message_chunk","content":%b}' % text
-            for _ in range(5):
-                await journal.append(lease, "update", [chunk])
-            await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+async def talked(journal: SqliteJournal, name: str) -> None:
+    """A session in which much was said: its name is in every word."""
+    lease = await journal.create(NewSession(name, "a", "/w"), "me")
+    for number in range(20):
+        text = b'{"type":"text","text":"zebrafish%b %d"}' % (name.encode(), number)
+        await journal.append(lease, "prompt", [b"[%b]" % text])
+        chunk = b'{"sessionUpdate":"agent_message_chunk","content":%b}' % text
+        for _ in range(5):
+            await journal.append(lease, "update", [chunk])
+        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+        if number % 2:
             await journal.settle(lease, lease.next_seq - 1)
+
+
+def left(path: Path) -> bytes:
+    """All bytes of the journal, its log and its index."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+@pytest.mark.parametrize("ended", [False, True])
+async def test_the_words_of_a_deleted_session_are_nowhere_in_the_files(
+    journal: SqliteJournal, path: Path, by_another: bool, ended: bool
+) -> None:
+    await talked(journal, "kept")
+    await talked(journal, "gone")
+    other = SqliteJournal.open(path) if by_another else journal
+    assert b"fishgone" in left(path)
+    assert await other.delete("gone")
+    if ended:
+        await other.aclose()
+        await journal.aclose()
+        assert not path.with_name("journal.db-wal").exists()
+    assert b"zebrafishkept" in left(path)
+    assert b"fishgone" not in left(path)
+    await other.aclose()
+
+
+async def test_a_log_that_somebody_reads_is_emptied_of_what_was_deleted_as_soon_as_it_can_be(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "EMPTYING_TRIES", 2)
+    await talked(journal, "kept")
+    await talked(journal, "gone")
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM segments").fetchone()
     assert await journal.delete("gone")
-    await journal.aclose()
-    left = path.read_bytes()
-    assert not path.with_name("journal.db-wal").exists()
-    assert b"zebrafishkept" in left
-    assert b"zebrafishgone" not in left
-    assert b"fishgone" not in left
+    assert b"fishgone" in left(path)
+    reader.execute("COMMIT")
+    reader.close()
+    lease = await journal.acquire("kept", "me")
+    await journal.settle(lease, lease.next_seq - 1)
+    assert b"fishgone" not in left(path)
+
+
+async def test_who_reads_on_keeps_a_deletion_from_ending_for_a_second_at_most(
+    journal: SqliteJournal, path: Path
+) -> None:
+    await talked(journal, "gone")
+    lease = await begun(journal)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM segments").fetchone()
+    began = time.monotonic()
+    deleting = asyncio.create_task(journal.delete("gone"))
+    longest = 0.0
+    while not deleting.done():
+        before = time.monotonic()
+        await journal.append(lease, "update", [b"{}"])
+        longest = max(longest, time.monotonic() - before)
+        await asyncio.sleep(0)
+    assert await deleting
+    assert time.monotonic() - began < 5
+    assert longest < 1
+    reader.close()
 
 
 async def test_a_title_that_ends_in_half_a_surrogate_pair_does_not_keep_a_turn_from_settling(
@@ -308,3 +374,68 @@ async def test_twenty_thousand_open_tool_calls_take_seconds_at_most(
     state = await journal.state("s1")
     assert time.monotonic() - began < 10
     assert len(state.open_tools) == len(state.timeline) == 20_000
+
+
+def past(pieces: Pieces) -> list[PastEntry]:
+    """What happened, a second apart."""
+    raws = [(kind, raw) for kind, raws in pieces for raw in raws]
+    return [PastEntry(kind, 1000 * n, raw) for n, (kind, raw) in enumerate(raws, 1)]
+
+
+async def test_what_happened_earlier_is_taken_in_with_its_times_settled_and_all_at_once(
+    journal: SqliteJournal,
+) -> None:
+    lease = await begun(journal)
+    said = [chunk("agent_message", "early "), chunk("agent_message", "words")]
+    early = past(turn("Hi", *said))
+    change = RowChange(title="T", updated_at=4000, prompted=True)
+    await journal.take_in(lease, early[:2])
+    await journal.take_in(lease, early[2:], change, ("a", "d1"))
+    row = await journal.session("s1")
+    assert (row.title, row.updated_at, row.prompted, row.message_count) == ("T", 4000, True, 2)
+    assert await journal.session_of("a", "d1") == "s1"
+    assert [hit.at for hit in await journal.search("words")] == [3000]
+    assert [segment.at for segment in await history(journal)] == [1000, 2000, 3000, 4000]
+    assert (await journal.summary("s1")).turn == "idle"
+    assert (await journal.append(lease, "update", [b"{}"])).first_seq == 5
+    assert await journal.damage() == []
+
+
+async def test_what_happened_earlier_folds_as_if_it_had_been_journalled_then(
+    journal: SqliteJournal,
+) -> None:
+    usage = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
+    call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"}
+    pieces = turn("Hi", chunk("agent_message", "a"), call, usage, chunk("agent_message", "b"))
+    lease = await begun(journal)
+    await append(journal, lease, pieces)
+    await journal.take_in(lease, past(pieces))
+    await journal.take_in(lease, [])
+    entries = [entry for piece in (pieces, pieces) for entry in past(piece)]
+    expected = fold(
+        Entry(seq, entry.kind, entry.at, entry.raw) for seq, entry in enumerate(entries, 1)
+    )
+    state = await journal.state("s1")
+    assert await journal.summary("s1") == expected.summary() == state.summary()
+    assert [type(item) for item in state.timeline] == [type(item) for item in expected.timeline]
+    assert (await journal.session("s1")).last_seq == 2 * len(past(pieces))
+
+
+async def test_who_lost_the_session_takes_nothing_in(journal: SqliteJournal) -> None:
+    lease = await begun(journal)
+    await journal.acquire("s1", "you")
+    with pytest.raises(LeaseLostError):
+        await journal.take_in(lease, past(turn("Hi")), RowChange(title="T"), ("a", "d1"))
+    assert await journal.read("s1", 0) == []
+    assert await journal.linked("a", ["d1"]) == set()
+    assert lease.next_seq == 1
+
+
+async def test_what_was_left_unsettled_by_much_is_summed_up_beside_the_loop(
+    journal: SqliteJournal,
+) -> None:
+    lease = await begun(journal)
+    for _ in range(4):
+        await journal.append(lease, "update", [encode(chunk("agent_message", "x" * 500_000))])
+    await journal.append(lease, "prompt", [b"[]"])
+    assert (await journal.summary("s1")).turn == "running"

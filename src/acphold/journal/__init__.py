@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acphold.journal.entries import KINDS, Entry, Segment
+from acphold.journal.entries import KINDS, Entry, PastEntry, Segment
 from acphold.journal.fold import SessionState, Summary
 from acphold.journal.journal import (
     LEASE_SECONDS,
@@ -34,6 +34,7 @@ __all__ = [
     "ListKey",
     "Message",
     "NewSession",
+    "PastEntry",
     "Replayed",
     "RowChange",
     "SearchHit",

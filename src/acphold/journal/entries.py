@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from msgspec import Struct
@@ -43,6 +45,14 @@ class Entry(Struct, frozen=True, gc=False):
     raw: bytes
 
 
+class PastEntry(Struct, frozen=True, gc=False):
+    """Something that happened at `at`, before the journal was there; it has no number yet."""
+
+    kind: str
+    at: int
+    raw: bytes
+
+
 class Segment(Struct, frozen=True, gc=False):
     """A run of entries of one kind that were journalled together, their raws joined by newlines.
 
@@ -75,3 +85,19 @@ class Segment(Struct, frozen=True, gc=False):
             return self
         raw = self.raw.split(b"\n", seq - self.first_seq + 1)[-1]
         return Segment(seq + 1, self.last_seq, self.kind, self.at, raw)
+
+
+def on_one_line(raw: bytes) -> bytes:
+    """JSON that came in a frame of its own, and may be laid out over lines, on one.
+
+    Between two tokens a space means the same; inside a string a bare newline is not JSON.
+    """
+    return raw.replace(b"\n", b" ")
+
+
+def in_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
+    """What happened, in runs of one kind and one time, numbered from `first_seq`."""
+    for (kind, at), run in groupby(past, lambda entry: (entry.kind, entry.at)):
+        raws = [on_one_line(entry.raw) for entry in run]
+        yield Segment(first_seq, first_seq + len(raws) - 1, kind, at, b"\n".join(raws))
+        first_seq += len(raws)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import UNSET, Struct, UnsetType
 
 if TYPE_CHECKING:
-    from acphold.journal.entries import Segment
+    from acphold.journal.entries import PastEntry, Segment
     from acphold.journal.fold import SessionState, Summary
 
 LEASE_SECONDS: Final = 30.0
@@ -164,6 +164,19 @@ class Journal(Protocol):
         self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
     ) -> Segment:
         """Commit `raws` as the next entries, and `change` to the session's row: all or none."""
+
+    async def take_in(
+        self,
+        lease: Lease,
+        past: Sequence[PastEntry],
+        change: RowChange | None = None,
+        link: tuple[str, str] | None = None,
+    ) -> None:
+        """Append what happened earlier, with its own times, settled at once: all or none.
+
+        With it `change`, and the `link` to an agent and its id for the session. Others cannot
+        write meanwhile: half a megabyte at a time is enough.
+        """
 
     async def touch(self, lease: Lease, change: RowChange) -> None:
         """Change what the list shows of a session.

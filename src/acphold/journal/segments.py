@@ -69,6 +69,15 @@ def read_back(
     ]
 
 
+def size(connection: sqlite3.Connection, session: int, after: int) -> int:
+    """Bytes in the segments that end above `after`."""
+    (found,) = connection.execute(
+        "SELECT coalesce(sum(length(raw)), 0) FROM segments WHERE key BETWEEN ? AND ?",
+        (session << SEQ_BITS | after + 1, session << SEQ_BITS | SEQ_MASK),
+    ).fetchone()
+    return int(found)
+
+
 def insert(connection: sqlite3.Connection, session: int, segments: Iterable[Segment]) -> None:
     """Write the rows of segments."""
     connection.executemany(

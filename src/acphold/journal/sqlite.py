@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from acphold.errors import JournalBusyError, JournalError
 from acphold.journal import leases, list_page, search, segments, session_rows, upkeep
 from acphold.journal.background import CHECKPOINT_BYTES, Background
-from acphold.journal.entries import Segment
+from acphold.journal.entries import PastEntry, Segment, on_one_line
 from acphold.journal.file import JournalFile, failure, is_busy, writing
 from acphold.journal.fold import SessionState, Summary
 from acphold.journal.journal import (
@@ -171,10 +171,12 @@ class SqliteJournal:
     async def append(
         self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
     ) -> Segment:
+        if not raws:
+            raise ValueError("nothing to append")
         count = len(raws)
         raw = raws[0] if count == 1 else b"\n".join(raws)
         if raw.count(b"\n") != count - 1:
-            raw = _on_one_line_each(raws)
+            raw = b"\n".join(map(on_one_line, raws))
         first = lease.next_seq
         last = first + count - 1
         at = now_ms()
@@ -205,6 +207,24 @@ class SqliteJournal:
             self._wait_for(self._busy_seconds)
         if done != 1:
             raise self._look(lambda db: leases.lost(db, lease))
+
+    async def take_in(
+        self,
+        lease: Lease,
+        past: Sequence[PastEntry],
+        change: RowChange | None = None,
+        link: tuple[str, str] | None = None,
+    ) -> None:
+        first_seq = lease.next_seq
+
+        def work(db: sqlite3.Connection) -> None:
+            while upkeep.settle_piece(db, lease, first_seq - 1, self._writing):
+                pass
+            upkeep.take_in(db, lease, past, change, link, self._writing)
+
+        await self._background.run(work)
+        lease.next_seq = first_seq + len(past)
+        self._has_grown(upkeep.PIECE_BYTES)
 
     async def touch(self, lease: Lease, change: RowChange) -> None:
         with self._under(lease) as db:
@@ -239,6 +259,8 @@ class SqliteJournal:
         return self._look(lambda db: _read_on(db, session_id, after, limit_bytes))
 
     async def summary(self, session_id: str) -> Summary:
+        if self._look(lambda db: upkeep.unsettled_bytes(db, session_id)) > READ_BYTES:
+            return await self._background.run(lambda db: upkeep.summary(db, session_id))
         return self._look(lambda db: upkeep.summary(db, session_id))
 
     async def state(self, session_id: str, through: int | None = None) -> SessionState:
@@ -354,11 +376,3 @@ def _read_on(
     if found:
         found[0] = found[0].after(after)
     return found
-
-
-def _on_one_line_each(raws: Sequence[bytes]) -> bytes:
-    # JSON that came in a frame of its own may be laid out over lines; between two tokens a space
-    # means the same, and inside a string a bare newline is not JSON.
-    if not raws:
-        raise ValueError("nothing to append")
-    return b"\n".join([raw.replace(b"\n", b" ") for raw in raws])

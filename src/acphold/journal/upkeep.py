@@ -13,20 +13,28 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from acphold.errors import UnknownSessionError
 from acphold.journal import leases, search, segments, session_rows
 from acphold.journal.compaction import compact, snapshots
-from acphold.journal.entries import Segment
+from acphold.journal.entries import PastEntry, Segment, in_segments
 from acphold.journal.file import writing
 from acphold.journal.fold import EMPTY, Fold, SessionState, Summary, fold
-from acphold.journal.journal import Lease
+from acphold.journal.journal import Lease, RowChange
 
 PIECE_BYTES: Final = 512 << 10
 """How much history one transaction rewrites, or removes, at most (beyond one segment)."""
+
+EMPTYING_TRIES: Final = 10
+EMPTYING_WAIT_MS: Final = 50
+"""How often, and how long each time, a deletion waits for those who read in the log: readers of
+ours are done within milliseconds. What is left then goes when the next turn settles."""
 
 _encode: Final = msgspec.msgpack.encode
 _decode_summary: Final = msgspec.msgpack.Decoder(Summary).decode
@@ -58,12 +66,24 @@ def state(connection: sqlite3.Connection, session_id: str, through: int | None) 
 
 def summary(connection: sqlite3.Connection, session_id: str) -> Summary:
     """What settling kept, and what came behind it; raises UnknownSessionError."""
-    number = session_rows.number_of(connection, session_id)
-    (settled,) = connection.execute(
-        "SELECT settled_through FROM sessions WHERE number = ?", (number,)
-    ).fetchone()
+    number, settled = _settled(connection, session_id)
     kept = _context(_settled_summary(connection, number))
     return _folded(connection, number, settled, kept).summary()
+
+
+def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
+    """How much came behind what is settled; raises UnknownSessionError."""
+    return segments.size(connection, *_settled(connection, session_id))
+
+
+def _settled(connection: sqlite3.Connection, session_id: str) -> tuple[int, int]:
+    """The number of a session, and how far it is settled; raises UnknownSessionError."""
+    row = connection.execute(
+        "SELECT number, settled_through FROM sessions WHERE session_id = ?", (session_id,)
+    ).fetchone()
+    if row is None:
+        raise UnknownSessionError(session_id)
+    return row[0], row[1]
 
 
 def _folded(
@@ -118,11 +138,7 @@ def settle_piece(
     found = segments.read(connection, lease.number, settled, PIECE_BYTES, through)
     if not found:
         return False
-    before = _context(
-        _settled_summary(connection, lease.number),
-        session_rows.context(connection, lease.number, settled),
-    )
-    piece = _Piece(found, before)
+    piece = _Piece(found, _before(connection, lease, settled), stored=True)
     with alone, writing(connection):
         if _settled_through(connection, lease) != settled:
             return False
@@ -130,13 +146,43 @@ def settle_piece(
     return True
 
 
+def take_in(
+    connection: sqlite3.Connection,
+    lease: Lease,
+    past: Sequence[PastEntry],
+    change: RowChange | None,
+    link: tuple[str, str] | None,
+    alone: threading.Lock,
+) -> None:
+    """Append entries to a session that is settled to its end, settled; raises LeaseLostError."""
+    found = list(in_segments(past, lease.next_seq))
+    before = _before(connection, lease, lease.next_seq - 1)
+    piece = _Piece(found, before, stored=False) if found else None
+    with alone, writing(connection):
+        leases.require(connection, lease)
+        if piece is not None:
+            piece.write(connection, lease.number)
+        if change is not None:
+            session_rows.change_row(connection, lease.number, change)
+        if link is not None:
+            session_rows.link(connection, *link, lease.number)
+
+
+def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> SessionState:
+    """The state at `settled`, as far as it counts for what comes behind it."""
+    return _context(
+        _settled_summary(connection, lease.number),
+        session_rows.context(connection, lease.number, settled),
+    )
+
+
 class _Piece:
     """A run of segments and what becomes of them."""
 
-    def __init__(self, found: list[Segment], before: SessionState) -> None:
+    def __init__(self, found: list[Segment], before: SessionState, *, stored: bool) -> None:
         compacted = compact(found)
-        kept = {*found} & {*compacted}
-        self._gone = [segment for segment in found if segment not in kept]
+        kept = {*found} & {*compacted} if stored else set()
+        self._gone = [segment for segment in found if segment not in kept] if stored else []
         self._new = [segment for segment in compacted if segment not in kept]
         self._documents = search.documents(compacted)
         state = fold((entry for segment in compacted for entry in segment.entries()), before)
@@ -215,22 +261,47 @@ def _remove(connection: sqlite3.Connection, number: int) -> None:
 
 
 def sweep(connection: sqlite3.Connection, alone: threading.Lock) -> None:
-    """Remove what is left of deleted sessions."""
-    for (number,) in connection.execute("SELECT session FROM deleted").fetchall():
+    """Remove what is left of deleted sessions, from the log too.
+
+    When a reader keeps the log from being emptied, the next sweep tries again.
+    """
+    deleted = connection.execute("SELECT session FROM deleted").fetchall()
+    for (number,) in deleted:
         while found := segments.read(connection, number, 0, PIECE_BYTES):
             documents = search.documents(found)
             with alone, writing(connection):
                 search.unindex(connection, number, documents)
                 segments.remove(connection, number, found)
-        while _purged(connection, alone):
-            pass
+    if not deleted:
+        return
+    while _purged(connection, alone):
+        pass
+    if _emptied_log(connection, alone):
         with alone, writing(connection):
-            connection.execute("DELETE FROM deleted WHERE session = ?", (number,))
+            connection.executemany("DELETE FROM deleted WHERE session = ?", deleted)
 
 
 def _purged(connection: sqlite3.Connection, alone: threading.Lock) -> bool:
     with alone, writing(connection):
         return search.purge(connection)
+
+
+def _emptied_log(connection: sqlite3.Connection, alone: threading.Lock) -> bool:
+    """Copy the log into the file and leave nothing of it; False when somebody reads on in it."""
+    (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    # Writers of this process wait meanwhile: better to try again than to wait long.
+    connection.execute(f"PRAGMA busy_timeout = {EMPTYING_WAIT_MS}")
+    try:
+        for _ in range(EMPTYING_TRIES):
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            with alone:
+                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                return True
+            time.sleep(EMPTYING_WAIT_MS / 1000)
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
+    return False
 
 
 # -- checking ---------------------------------------------------------------------------------
