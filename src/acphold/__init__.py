@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from acphold.library.form import FormAnswer, Visit
     from acphold.library.permission import Decision
     from acphold.library.session_files import SessionFiles
+    from acphold.library.session_servers import TurnServers
     from acphold.library.store import Store
     from acphold.library.tools import RunningTool
     from acphold.library.turn import PlanEntry, Turn
-    from acphold.library.turn_servers import TurnServers
     from acphold.schema import (
         AudioContent,
         BlobResourceContents,
@@ -144,7 +144,7 @@ _HOMES = {
     "library.form": "FormAnswer Visit",
     "library.permission": "Decision",
     "library.session_files": "SessionFiles",
-    "library.turn_servers": "TurnServers",
+    "library.session_servers": "TurnServers",
     "library.store": "Store",
     "library.tools": "RunningTool",
     "library.turn": "PlanEntry Turn",

@@ -16,8 +16,7 @@ import acphold
 from acphold.errors import AcpholdError, AuthRequiredError, DeclarationError, InvalidParamsError
 from acphold.library.definition import STOP_REASONS, StopTurn
 from acphold.library.slash_commands import arguments, missing, slash_command
-from acphold.library.turn import Turn
-from acphold.library.turn_scope import TurnScope
+from acphold.library.turn import Turn, TurnScope
 from acphold.rpc.incidents import as_remote, incident
 from acphold.schema import AudioContent, EmbeddedResource, ImageContent, TextContent, encode
 
