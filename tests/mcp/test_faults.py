@@ -41,3 +41,10 @@ def test_a_text_of_many_lines_becomes_one_of_bounded_length() -> None:
     line = redaction("secret").one_line("a\n\tsecret\n" + "b" * 999, limit=50)
     assert line.startswith(f"a {HIDDEN} bbb")
     assert len(line) == 50
+
+
+def test_keys_in_an_address_are_kept_out_too() -> None:
+    address = "https://me:pass-word-1@h/mcp?key=abc%2D123-def&v=1"
+    redact = Redaction(McpServerHttp(name="x", url=address, headers=()))
+    assert redact("pass-word-1, abc-123-def, v 1") == f"{HIDDEN}, {HIDDEN}, v 1"
+    assert Redaction(McpServerHttp(name="x", url="http://[", headers=()))("a") == "a"

@@ -134,6 +134,14 @@ async def test_headers_travel_with_each_request_and_redirects_of_the_server_are_
     assert {path for _, path, _ in faulty_url.seen} == {"/moved", "/ok"}
 
 
+async def test_a_header_may_hold_more_than_ascii(faulty_url: FaultyHttp, connect: Connect) -> None:
+    for kind, path in ((McpServerHttp, "ok"), (McpServerSse, "sse-ok")):
+        headers = (HttpHeader(name="X-Author", value="Zoë"),)
+        connection = connect(kind(name="far", url=faulty_url.url(path), headers=headers))
+        assert (await connection.call("t")).text == "called"
+        assert faulty_url.seen[-1][2]["x-author"] == "Zoë"
+
+
 async def test_headers_do_not_follow_to_another_server(
     faulty_url: FaultyHttp, connect: Connect
 ) -> None:

@@ -69,6 +69,11 @@ def test_an_answer_that_is_cut_off_fails_its_call(indent: int | None) -> None:
     assert isinstance(found, SessionMessage)
 
 
+def test_a_byte_order_mark_before_the_first_message_does_no_harm() -> None:
+    (found,) = fed(b"\xef\xbb\xbf" + WHOLE)
+    assert isinstance(found, SessionMessage)
+
+
 def test_noise_that_looks_like_a_beginning_costs_no_message() -> None:
     found = fed(b"{not json", b"more", WHOLE, b"{", WHOLE)
     assert [type(one) for one in found] == [

@@ -76,7 +76,10 @@ def _values(server: Server) -> list[str]:
             return [variable.value for variable in server.env]
     from urllib.parse import parse_qsl, urlsplit  # here: most sessions name no server
 
-    address = urlsplit(server.url)
+    in_headers = [header.value for header in server.headers]
+    try:
+        address = urlsplit(server.url)
+    except ValueError:
+        return in_headers  # no address: nothing is sent there
     in_address = [address.password or "", *(value for _, value in parse_qsl(address.query))]
-    secrets = [value for value in in_address if len(value) >= SHORTEST_PART]
-    return secrets + [header.value for header in server.headers]
+    return in_headers + [value for value in in_address if len(value) >= SHORTEST_PART]

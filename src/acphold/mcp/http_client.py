@@ -57,16 +57,15 @@ class GuardedClient(httpx2.AsyncClient):
         server: McpServerHttp | McpServerSse,
         *,
         connect: float,
-        limit: int = MAX_MESSAGE,
         on_listening: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(
-            headers=[(header.name, header.value) for header in server.headers],
+            # As bytes: of texts it takes ASCII only.
+            headers=[(one.name.encode(), one.value.encode()) for one in server.headers],
             # Between two bytes of an answer any time may pass: a tool at work says nothing.
             timeout=httpx2.Timeout(connect, read=None, write=WRITE_SECONDS, pool=None),
         )
         self._redact = Redaction(server)
-        self._limit = limit
         self._on_listening = on_listening
         # Of SSE the answers come on the event stream, and what a POST brings does not matter.
         self._answers = isinstance(server, McpServerHttp)
@@ -111,7 +110,7 @@ class GuardedClient(httpx2.AsyncClient):
             return response
         body = await self._body(response)
         if body is None:
-            reason = f"it answered with more than {self._limit // 1024} KiB"
+            reason = f"it answered with more than {MAX_MESSAGE // 1024} KiB"
             return self._failure(request, reason, REFUSED)
         if response.is_success:
             return self._answered(request, asked, _rebuilt(response, body))
@@ -145,7 +144,7 @@ class GuardedClient(httpx2.AsyncClient):
                 body += chunk
                 if not response.is_success and len(body) > MAX_ERROR_BODY:
                     break
-                if len(body) > self._limit:
+                if len(body) > MAX_MESSAGE:
                     return None
         finally:
             await response.aclose()

@@ -22,7 +22,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from acphold.rpc.framing import HEAD, TAIL, Oversize, too_deep
-from acphold.rpc.malformed import is_id, members_at_ends
+from acphold.rpc.malformed import BYTE_ORDER_MARK, is_id, members_at_ends
 from acphold.schema.slow_json import repaired
 
 MAX_PRINTED = 4 * 1024 * 1024
@@ -107,6 +107,7 @@ class MessageLines:
 
     def feed(self, line: bytes) -> list[SessionMessage | UnreadableError]:
         """What `line` completes, in order; each line is looked at once."""
+        line = line.removeprefix(BYTE_ORDER_MARK)
         if line.startswith(b"{"):
             cut_off = self._finished()
             if line.rstrip().endswith(b"}"):
