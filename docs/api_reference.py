@@ -63,7 +63,7 @@ SHOWN = {
     "Connection": "tools resources prompts call read_resource get_prompt error",
     "SessionState": "timeline turns turn plan",
 }
-"""What is shown of classes that also serve acphold itself."""
+"""What is shown of classes that also serve acphold itself: of them, and not all they say."""
 
 IN_WORDS = {
     "A": "AuthHandler",
@@ -80,6 +80,8 @@ IN_WORDS = {
 
 LENIENCE = {"OrDefault", "NullIsDefault", "GoodItems"}
 """Marks on the types of the protocol that say how they are read; for a reader they are noise."""
+
+BLANK = "\n\n"
 
 MADE_BY_AUTHORS = {"Agent"}
 """Classes whose constructor is for authors; the others are handed to them."""
@@ -135,7 +137,8 @@ def entry(name: str) -> Iterator[str]:
     node = _node(found)
     yield f"### acphold.{name}\n"
     yield _block(_class(short, found) if isinstance(found, type) else _function(node))
-    yield f"{ast.get_docstring(node)}\n"
+    doc = ast.get_docstring(node) or ""
+    yield f"{doc.partition(BLANK)[0] if short in SHOWN else doc}\n"
     if isinstance(found, type):
         for member in _members(found):
             if _is_property(member):
