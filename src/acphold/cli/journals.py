@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from acphold.journal import Entry, Journal, ListFilter, ListKey, SessionRow, SqliteJournal
+from acphold.journal import Entry, Journal, ListFilter, ListKey, SessionRow, SqliteJournal, history
 from acphold.journal.location import default_location, journal_path
 
 PAGE = 200
@@ -51,9 +51,6 @@ async def sessions(
 
 async def entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
     """All entries of a session, oldest first, a page of them in memory at a time."""
-    after = 0
-    while segments := await journal.read(session_id, after):
-        for segment in segments:
-            for entry in segment.entries():
-                yield entry
-        after = segments[-1].last_seq
+    async for segment in history(journal, session_id):
+        for entry in segment.entries():
+            yield entry

@@ -25,7 +25,7 @@ from msgspec import Struct
 from acphold.errors import UnknownSessionError
 from acphold.imports.conversation import Facts, Happening, Reader, Source
 from acphold.imports.scribe import Scribe
-from acphold.journal import Journal, Lease, Message, NewSession, RowChange, SessionRow
+from acphold.journal import Journal, Lease, Message, NewSession, RowChange, SessionRow, history
 from acphold.journal.entries import PROMPT
 from acphold.journal.session_rows import now_ms
 
@@ -188,12 +188,9 @@ class Intake:
 
     async def _newest_marker(self, row: SessionRow) -> Marker | None:
         found: Marker | None = None
-        after = 0
-        while segments := await self._journal.read(row.session_id, after):
-            for segment in segments:
-                if segment.kind == IMPORTED:
-                    found = _marker(segment.entries()[-1].raw) or found
-            after = segments[-1].last_seq
+        async for segment in history(self._journal, row.session_id):
+            if segment.kind == IMPORTED:
+                found = _marker(segment.entries()[-1].raw) or found
         return found
 
     async def _prompts(self, row: SessionRow) -> list[str]:

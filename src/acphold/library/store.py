@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acphold.errors import DeclarationError
-from acphold.journal.entries import PROMPT, TURN_END, UPDATE
+from acphold.journal.entries import PROMPT, TURN_END
 from acphold.journal.fold import EMPTY, fold
-from acphold.schema.splice import members
+from acphold.journal.journal import history
 
 if TYPE_CHECKING:
     from acphold.journal import Journal, SessionState
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 STORE = "store"
 """The kind of journal entry that keeps a value; its body is a `_Kept`. No client is shown it."""
-
-
-PAGE = 4 * 1024 * 1024
-"""Bytes that are read at once."""
-
-COMMANDS = b'"available_commands_update"'
 
 
 class _Kept(Struct, omit_defaults=True):
@@ -172,7 +166,9 @@ class History:
     async def read(self) -> SessionState:
         """The conversation up to the prompt that is answered now, or to its end between turns."""
         async with self._reading:
-            entries = _before_open_prompt(await self._read_on())
+            news = history(self._journal, self._session_id, self._folded)
+            entries = [entry async for segment in news for entry in segment.entries()]
+            entries = _before_open_prompt(entries)
             if entries:
                 self._state = fold(entries, self._state)
                 self._folded = entries[-1].seq
@@ -180,24 +176,11 @@ class History:
 
     async def restore(self, store: Store) -> bytes | None:
         """Put what was kept into `store`; the commands the client was last shown, a JSON array."""
-        commands, after = None, 0
-        while page := await self._journal.read(self._session_id, after, PAGE):
-            for segment in page:
-                if segment.kind == STORE:
-                    for raw in segment.raw.split(b"\n"):
-                        store.restore(raw)
-                elif segment.kind == UPDATE and COMMANDS in segment.raw:
-                    commands = _commands_in(segment.raw) or commands
-            after = page[-1].last_seq
-        return commands
-
-    async def _read_on(self) -> list[Entry]:
-        entries: list[Entry] = []
-        after = self._folded
-        while page := await self._journal.read(self._session_id, after, PAGE):
-            entries += [entry for segment in page for entry in segment.entries()]
-            after = page[-1].last_seq
-        return entries
+        async for segment in history(self._journal, self._session_id):
+            if segment.kind == STORE:
+                for raw in segment.raw.split(b"\n"):
+                    store.restore(raw)
+        return (await self._journal.summary(self._session_id)).standing.commands
 
 
 def _before_open_prompt(entries: list[Entry]) -> list[Entry]:
@@ -207,11 +190,3 @@ def _before_open_prompt(entries: list[Entry]) -> list[Entry]:
         if entries[index].kind == PROMPT:
             return entries[:index]
     return entries
-
-
-def _commands_in(raw: bytes) -> bytes | None:
-    found = None
-    for update in raw.split(b"\n"):
-        if COMMANDS in update:
-            found = members(update).get("availableCommands", found)
-    return found
