@@ -36,6 +36,7 @@ from acphold.hub.questions import CANCELLED, Audience, Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.session import CHUNK_STARTS, Session
+from acphold.hub.terminal_texts import TerminalTexts
 from acphold.hub.turns import Stage, Turn, Turns
 from acphold.journal import Journal
 from acphold.journal.raw_update import update_kind
@@ -66,6 +67,11 @@ SNAPSHOTS = frozenset(
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """What any person attached may answer; everything else is for the client that prompted."""
 
+TERMINAL_METHODS = "terminal/"
+
+SERVICES = ("fs/", TERMINAL_METHODS)
+"""What a client does for the agent: once, not by everybody who is there."""
+
 
 class Conversation:
     """See the module."""
@@ -85,8 +91,15 @@ class Conversation:
         self.side = AgentSession(agent, routes, session.id, setup)
         self.questions = Questions()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
+        self.terminals = TerminalTexts(session)
         self.turns = Turns(
-            session, self.side, self.restoration, self.questions, routes, cancel_grace
+            session,
+            self.side,
+            self.restoration,
+            self.questions,
+            self.terminals,
+            routes,
+            cancel_grace,
         )
 
     @property
@@ -118,6 +131,8 @@ class Conversation:
             await self._publish_user_messages(kind, raws)
         elif raws:
             await self.session.publish(kind, raws)
+        for raw in raws:
+            self.terminals.see(update_in(raw) if kind == "params" else raw)
         if self.session.standing is not before:
             await self._publish_if_any(in_step(before, self.session.standing))
 
@@ -154,21 +169,37 @@ class Conversation:
         """The answer of a client; raises MethodNotFoundError when none can give one."""
         if asked.method == REQUEST_PERMISSION.name and self.turns.is_cancelling:
             return CANCELLED
-        audience = self._audience(asked)
+        client = self._one_client(asked)
+        audience = _everybody(asked) if client is None else _only(client, asked)
         attachments = self.session.attachments
         if attachments and not any(audience(attachment.client) for attachment in attachments):
             raise MethodNotFoundError(asked.method)
         here = [attachment.client for attachment in attachments if attachment.is_open]
-        params = self.side.under_our_id(asked.params)
-        return await self.questions.ask(asked.method, params, audience, here)
 
-    def _audience(self, asked: Asked) -> Audience:
-        """Who may answer: everybody for a decision, else the client that prompted."""
-        running = self.turns.running
-        if asked.method in DECISIONS or running is None:
-            return lambda client: can_answer(client, asked)
-        author = running.author.client
-        return lambda client: client is author and can_answer(client, asked)
+        async def ask(method: str, params: bytes) -> bytes:
+            params = self.side.under_our_id(params)
+            return await self.questions.ask(method, params, audience, here)
+
+        if client is not None and asked.method.startswith(TERMINAL_METHODS):
+            return await self.terminals.pass_on(asked, client, ask)
+        return await ask(asked.method, asked.params)
+
+    def _one_client(self, asked: Asked) -> Client | None:
+        """The client that alone is asked; None when whoever attaches may answer.
+
+        A terminal is known to one client; all else but decisions is for the one that prompted,
+        and what comes outside of a turn, and is not to be done twice, for the first that can.
+        """
+        if asked.method in DECISIONS:
+            return None
+        if (owner := self.terminals.owner(asked)) is not None:
+            return owner
+        if (running := self.turns.running) is not None:
+            return running.author.client
+        if not asked.method.startswith(SERVICES):
+            return None
+        clients = [attachment.client for attachment in self.session.attachments]
+        return next((client for client in clients if can_answer(client, asked)), None)
 
     # -- what a client does ---------------------------------------------------------------
 
@@ -275,6 +306,10 @@ class Conversation:
     async def aclose(self) -> None:
         """End the turn, detach everybody, let go of the lease."""
         await self.turns.aclose()
+        try:
+            await self.terminals.turn_over()
+        except JournalError as exc:
+            log.warning("session %s: what a terminal showed is lost: %s", self.id, exc)
         self._end()
         await self.session.aclose()
 
@@ -284,6 +319,14 @@ class Conversation:
         self.side.close()
 
 
+def _everybody(asked: Asked) -> Audience:
+    return lambda client: can_answer(client, asked)
+
+
+def _only(one: Client, asked: Asked) -> Audience:
+    return lambda client: client is one and can_answer(client, asked)
+
+
 def can_answer(client: Client, asked: Asked) -> bool:
     """Whether this client advertised what answering takes (spec v1, initialization)."""
     can, method = client.capabilities, asked.method
@@ -291,7 +334,7 @@ def can_answer(client: Client, asked: Asked) -> bool:
         return can.fs.read_text_file
     if method == WRITE_TEXT_FILE.name:
         return can.fs.write_text_file
-    if method.startswith("terminal/"):
+    if method.startswith(TERMINAL_METHODS):
         return can.terminal
     if method == CREATE_ELICITATION.name:
         modes = can.elicitation

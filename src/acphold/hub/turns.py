@@ -28,6 +28,7 @@ from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
+from acphold.hub.terminal_texts import TerminalTexts
 from acphold.rpc.incidents import incident
 from acphold.rpc.peer import Answer
 from acphold.schema import CANCEL, PROMPT, encode
@@ -122,6 +123,7 @@ class Turns:
         side: AgentSession,
         restoration: Restoration,
         questions: Questions,
+        terminals: TerminalTexts,
         routes: Routes,
         cancel_grace: float,
     ) -> None:
@@ -129,6 +131,7 @@ class Turns:
         self._side = side
         self._restoration = restoration
         self._questions = questions
+        self._terminals = terminals
         self._routes = routes
         self._cancel_grace = cancel_grace
         self._queue: list[Turn] = []
@@ -269,6 +272,7 @@ class Turns:
         if turn.is_over:
             return  # it could not even be recorded
         try:
+            await self._terminals.turn_over()
             if isinstance(answer, bytes):
                 await self._end_well(turn, answer)
             elif turn.is_cancelled:

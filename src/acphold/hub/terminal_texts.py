@@ -1,0 +1,187 @@
+"""What terminals of the client showed, kept as text: no later client knows them.
+
+An agent runs a command in a terminal of the client that prompted, and names the terminal in a tool
+call. What it showed passes here as the answer to `terminal/output`, and is asked for once more
+before the terminal is released. It is journalled with the tool calls that name the terminal: before
+the release, and at the end of a turn if there is more. Source: spec v1, terminals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from acphold.agents import Asked
+from acphold.errors import AcpholdError, UnknownSessionError
+from acphold.hub.attachment import Attachment, Client
+from acphold.hub.session import Session
+from acphold.journal.entries import TERMINAL
+from acphold.journal.raw_update import encode_text, items, members, string, tool_id, update_kind
+from acphold.journal.timeline import terminal_entry
+from acphold.schema import CREATE_TERMINAL, RELEASE_TERMINAL, TERMINAL_OUTPUT, encode
+
+log = logging.getLogger(__name__)
+
+TERMINALS = 64
+"""How many terminals of a session are remembered; of more, the newest."""
+
+TEXT_BYTES = 48 * 1024
+"""Bytes of JSON that the texts of one tool call take, the newest kept: clients that read lines of
+64 KiB read it, with all that is around it."""
+
+CONTENT_BYTES = 1024 * 1024
+"""Bytes of tool calls with terminals that are remembered in a turn; of more, the newest."""
+
+LAST_LOOK_SECONDS = 2.0
+"""What the client has to say what a terminal showed, before it is released all the same."""
+
+CUT = "…\n"
+"""What a text begins with whose beginning was dropped."""
+
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""Asks the client of a terminal; raises as `Questions.ask`."""
+
+
+class Terminal:
+    """One terminal of `client`. Nothing more is shown in it once it `has_ended`."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.text: str | None = None
+        self.has_ended = False
+        self.is_released = False
+
+
+class TerminalTexts:
+    """The terminals of one session, and the tool calls that name them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._terminals: dict[str, Terminal] = {}
+        self._contents: dict[str, bytes] = {}
+        self._unwritten: set[str] = set()
+
+    def owner(self, asked: Asked) -> Client | None:
+        """The client whose terminal a request is about."""
+        terminal = self._terminals.get(_terminal_id(asked.params))
+        return None if terminal is None else terminal.client
+
+    # -- what passes ----------------------------------------------------------------------
+
+    async def pass_on(self, asked: Asked, client: Client, ask: Ask) -> bytes:
+        """The answer of `client` to a terminal request; raises as `ask`, and JournalError."""
+        terminal = self._terminals.get(_terminal_id(asked.params))
+        if asked.method == RELEASE_TERMINAL.name and terminal is not None:
+            await self._look_again(_terminal_id(asked.params), terminal, ask)
+            await self.write()
+            terminal.is_released = True
+        answer = await ask(asked.method, asked.params)
+        if asked.method == CREATE_TERMINAL.name and (made := _terminal_id(answer)):
+            self._terminals[made] = Terminal(client)
+            if len(self._terminals) > TERMINALS:
+                del self._terminals[next(iter(self._terminals))]
+        elif asked.method == TERMINAL_OUTPUT.name and terminal is not None:
+            self._showed(_terminal_id(asked.params), terminal, answer)
+        return answer
+
+    async def _look_again(self, terminal_id: str, terminal: Terminal, ask: Ask) -> None:
+        if terminal.has_ended or terminal.is_released:
+            return
+        params = encode({"sessionId": self._session.id, "terminalId": terminal_id})
+        try:
+            async with asyncio.timeout(LAST_LOOK_SECONDS):
+                self._showed(terminal_id, terminal, await ask(TERMINAL_OUTPUT.name, params))
+        except (AcpholdError, TimeoutError) as exc:
+            log.info("session %s: what a terminal showed is lost: %r", self._session.id, exc)
+
+    def _showed(self, terminal_id: str, terminal: Terminal, answer: bytes) -> None:
+        parts = members(answer)
+        text = string(parts.get("output")) or ""
+        if parts.get("truncated") == b"true" and not text.startswith(CUT):
+            text = CUT + text
+        text = _newest(text, TEXT_BYTES)
+        terminal.has_ended = parts.get("exitStatus", b"null") != b"null"
+        if text != terminal.text:
+            terminal.text = text
+            self._unwritten |= {
+                call for call, content in self._contents.items() if terminal_id in _named(content)
+            }
+
+    def see(self, update: bytes) -> None:
+        """An update of the agent: it may name a terminal, or name it no longer."""
+        if not self._terminals or update_kind(update) not in ("tool_call", "tool_call_update"):
+            return
+        content = members(update).get("content", b"")
+        call = tool_id(update)
+        if not content.startswith(b"["):
+            return
+        self._contents.pop(call, None)
+        self._unwritten.discard(call)
+        if any(named in self._terminals for named in _named(content)):
+            self._contents[call] = content
+            self._unwritten.add(call)
+            while sum(map(len, self._contents.values())) > CONTENT_BYTES:
+                del self._contents[next(iter(self._contents))]
+
+    # -- what is kept ---------------------------------------------------------------------
+
+    async def turn_over(self) -> None:
+        """Journal what is known so far; forget what is released. Raises JournalError."""
+        await self.write()
+        for terminal_id, terminal in tuple(self._terminals.items()):
+            if terminal.is_released:
+                del self._terminals[terminal_id]
+        for call, content in tuple(self._contents.items()):
+            if not any(named in self._terminals for named in _named(content)):
+                del self._contents[call]
+
+    async def write(self) -> None:
+        """Journal the texts that are not in the journal yet; raises JournalError."""
+        while self._unwritten:
+            call = self._unwritten.pop()
+            content = self._contents.get(call, b"[]")
+            known = [self._terminals.get(named) for named in _named(content)]
+            shown = [terminal for terminal in known if terminal and terminal.text is not None]
+            if shown:
+                entry = terminal_entry(call, content, self._texts(content))
+                author = self._attachment(shown[0].client)
+                await self._session.publish(TERMINAL, [entry], author)
+
+    def _texts(self, content: bytes) -> dict[str, str]:
+        named = _named(content)
+        texts: dict[str, str] = {}
+        for terminal_id in named:
+            terminal = self._terminals.get(terminal_id)
+            if terminal is not None and terminal.text is not None:
+                texts[terminal_id] = _newest(terminal.text, TEXT_BYTES // len(named))
+        return texts
+
+    def _attachment(self, client: Client) -> Attachment | None:
+        """Who sees the terminal itself, and is not told the text; None when it has gone."""
+        try:
+            return self._session.attachment_of(client)
+        except UnknownSessionError:
+            return None
+
+
+def _terminal_id(raw: bytes) -> str:
+    return string(members(raw).get("terminalId")) or ""
+
+
+def _named(content: bytes) -> list[str]:
+    """The terminals that a tool call's content names."""
+    if b'"terminalId"' not in content:
+        return []
+    return [named for item in items(content) if (named := _terminal_id(item))]
+
+
+def _newest(text: str, room: int) -> str:
+    """The end of a text, from the beginning of a line, that takes `room` bytes as JSON."""
+    if len(encode_text(text)) <= room:
+        return text
+    kept = text[-room:]
+    while len(encode_text(CUT + kept)) > room:
+        kept = kept[len(kept) // 10 + 1 :]
+    _, newline, lines = kept.partition("\n")
+    return CUT + (lines if newline and lines else kept)

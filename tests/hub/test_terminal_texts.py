@@ -1,0 +1,221 @@
+"""What the terminals of a client showed stays in the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from acphold.agents import Updates
+from acphold.hub.handover import earlier_conversation
+from acphold.hub.terminal_texts import CUT, TEXT_BYTES
+from acphold.journal.timeline import ToolCall
+from tests.hub.shared import Onlooker, Shared, shared
+
+
+class Screen:
+    """The terminals of a client; each shows `text`."""
+
+    def __init__(self, client: Onlooker, text: str = "") -> None:
+        self.text = text
+        self.asked: list[str] = []
+        self.has_ended = False
+        for method in ("create", "output", "wait_for_exit", "release"):
+            client.answers[f"terminal/{method}"] = getattr(self, f"_{method}")
+
+    def _create(self, _: dict[str, Any]) -> Any:
+        self.asked.append("create")
+        return {"terminalId": "term-1"}
+
+    def _output(self, params: dict[str, Any]) -> Any:
+        assert params["terminalId"] == "term-1"
+        self.asked.append("output")
+        status = {"exitCode": 0} if self.has_ended else None
+        return {"output": self.text, "truncated": False, "exitStatus": status}
+
+    def _wait_for_exit(self, _: dict[str, Any]) -> Any:
+        self.has_ended = True
+        return {"exitCode": 0}
+
+    def _release(self, _: dict[str, Any]) -> Any:
+        self.asked.append("release")
+        return {}
+
+
+async def names_terminal(house: Shared, session: str, **fields: Any) -> None:
+    """The agent tells of a tool call that shows terminal `term-1`."""
+    update = {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": "run",
+        "content": [
+            {"type": "content", "content": {"type": "text", "text": "Look:"}},
+            {"type": "terminal", "terminalId": "term-1"},
+        ],
+        **fields,
+    }
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
+
+
+async def begun(house: Shared, client: Onlooker) -> tuple[str, asyncio.Future[Any]]:
+    """A session with a turn in which the agent runs a command in a terminal of the client."""
+    session = await client.new()
+    turn = client.begin_prompt(session, "run it")
+    await house.agent.prompted(session)
+    made = await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
+    assert made == {"terminalId": "term-1"}
+    await names_terminal(house, session, sessionUpdate="tool_call", title="ls", kind="execute")
+    return session, turn
+
+
+def shown(client: Onlooker) -> list[list[dict[str, Any]]]:
+    """The contents of tool calls that this client has been told, one after the other."""
+    return [update["content"] for update in client.updates() if "toolCallId" in update]
+
+
+def texts(content: list[dict[str, Any]]) -> list[str]:
+    assert all(item["type"] == "content" for item in content), content
+    return [item["content"]["text"] for item in content]
+
+
+async def released(house: Shared, session: str) -> None:
+    terminal = {"sessionId": session, "terminalId": "term-1"}
+    await house.agent.ask_client("terminal/wait_for_exit", **terminal)
+    await house.agent.ask_client("terminal/release", **terminal)
+
+
+async def test_what_a_terminal_showed_is_asked_for_before_its_release_and_replayed(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(terminal=True), await house.client()
+        screen = Screen(one, "a.py\nb.py\n")
+        session, turn = await begun(house, one)
+        await two.load(session)
+        await released(house, session)
+        assert screen.asked == ["create", "output", "release"]
+        await house.agent.end(session)
+        await turn
+        await two.until(lambda: len(shown(two)) == 2)
+        assert texts(shown(two)[-1]) == ["Look:", "a.py\nb.py\n"]
+        assert len(shown(one)) == 1  # it has the terminal itself
+        three = await house.client(terminal=True)
+        await three.load(session)
+        assert texts(shown(three)[-1]) == ["Look:", "a.py\nb.py\n"]
+
+
+async def test_it_is_in_the_history_and_in_what_an_agent_is_handed(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        client = await house.client(terminal=True)
+        Screen(client, "42 passed")
+        session, turn = await begun(house, client)
+        await released(house, session)
+        await names_terminal(house, session, status="completed")  # told again, behind the release
+        await house.agent.end(session)
+        await turn
+        state = await house.journal.state(session)
+        [call] = [item for item in state.timeline if isinstance(item, ToolCall)]
+        assert (call.status, len(call.content)) == ("completed", 2)
+        context = earlier_conversation(state)
+        assert context is not None
+        assert "42 passed" in context.block.decode()
+
+
+async def test_what_is_known_at_the_end_of_a_turn_is_kept_without_a_release(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        client = await house.client(terminal=True)
+        screen = Screen(client, "listening on :80")
+        session, turn = await begun(house, client)
+        terminal = {"sessionId": session, "terminalId": "term-1"}
+        await house.agent.ask_client("terminal/output", **terminal)
+        await client.go()
+        await house.agent.end(session)
+        turn.cancel()
+        two = await house.client()
+        await two.load(session)
+        assert texts(shown(two)[-1]) == ["Look:", "listening on :80"]
+        assert screen.asked == ["create", "output"]
+
+
+async def test_a_terminal_that_goes_on_is_kept_again_with_what_it_shows_later(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(terminal=True), await house.client(terminal=True)
+        screen = Screen(one, "one\n")
+        session, turn = await begun(house, one)
+        terminal = {"sessionId": session, "terminalId": "term-1"}
+        await house.agent.ask_client("terminal/output", **terminal)
+        await house.agent.end(session)
+        await turn
+        screen.text = "one\ntwo\n"
+        await two.load(session)
+        turn = two.begin_prompt(session, "and now?")
+        await house.agent.prompted(session)
+        # Asked of the client that has the terminal, not of the one that prompts now.
+        await house.agent.ask_client("terminal/release", **terminal)
+        await house.agent.end(session)
+        await turn
+        state = await house.journal.state(session)
+        [call] = [item for item in state.timeline if isinstance(item, ToolCall)]
+        assert b"one\\ntwo\\n" in call.content[-1]
+
+
+async def test_a_client_that_does_not_say_what_was_shown_does_not_hold_up_the_release(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        client = await house.client(terminal=True)
+        screen = Screen(client)
+        del client.answers["terminal/output"]
+        session, turn = await begun(house, client)
+        await released(house, session)
+        assert screen.asked == ["create", "release"]
+        await house.agent.end(session)
+        await turn
+        two = await house.client()
+        await two.load(session)
+        assert texts(shown(two)[-1]) == ["Look:"]
+
+
+async def test_a_tool_call_that_names_the_terminal_no_longer_keeps_what_it_has_now(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        client = await house.client(terminal=True)
+        Screen(client, "noise")
+        session, turn = await begun(house, client)
+        content = [{"type": "content", "content": {"type": "text", "text": "in short"}}]
+        await names_terminal(house, session, content=content)
+        await released(house, session)
+        await house.agent.end(session)
+        await turn
+        two = await house.client()
+        await two.load(session)
+        assert texts(shown(two)[-1]) == ["in short"]
+
+
+async def test_of_a_long_output_the_end_is_kept_and_no_line_gets_too_long(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        client = await house.client(terminal=True)
+        Screen(client, "".join(f"\x1b[32mline {n}\x1b[0m\n" for n in range(100_000)))
+        session, turn = await begun(house, client)
+        await released(house, session)
+        await house.agent.end(session)
+        await turn
+        two = await house.client()
+        await two.load(session)
+        text = texts(shown(two)[-1])[-1]
+        assert text.startswith(CUT + "\x1b[32mline ")
+        assert text.endswith("line 99999\x1b[0m\n")
+        assert TEXT_BYTES / 2 < max(map(len, two.lines)) < 64 * 1024
+
+
+async def test_a_terminal_outside_of_a_turn_is_made_by_one_client_alone(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(terminal=True), await house.client(terminal=True)
+        screens = Screen(one), Screen(two)
+        session = await one.new()
+        await two.load(session)
+        await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
+        assert [screen.asked for screen in screens] == [["create"], []]
