@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -183,13 +184,18 @@ class FaultyHttp:
     ) -> None:
         """Answer as a server in order does; what a fault breaks is the call of a tool."""
         match message.get("method"):
+            case None if fault == "clings" and method == "DELETE":
+                await asyncio.sleep(60)
             case None:
                 return writer.write(reply("405 Not so"))
             case "initialize":
                 session = f"session-{len(self.sessions)}"
                 self.sessions.add(session)
                 kept = f"mcp-session-id: {session}\r\n"
-                writer.write(reply("200 OK", spoken(message), "application/json", kept))
+                answer = spoken(message)
+                if fault == "clings":
+                    answer = re.sub(rb'"20..-..-..', b'"1999-01-01', answer)
+                writer.write(reply("200 OK", answer, "application/json", kept))
             case "tools/call":
                 await self._call(fault, headers, message, writer)
             case "tools/list":

@@ -93,6 +93,16 @@ async def test_a_server_that_leaves_notices_unanswered_holds_up_no_call(
         assert (await connection.call("t")).text == "called"
 
 
+async def test_a_server_that_cannot_be_used_nor_left_is_told_with_the_reason(
+    faulty_url: FaultyHttp, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.mcp.link.CLOSE_SECONDS", 0.2)
+    connection = connect(McpServerHttp(name="far", url=faulty_url.url("clings"), headers=()))
+    with pytest.raises(McpConnectError, match="its answer to `initialize` cannot be used"):
+        await connection.ready()
+    assert faulty_url.seen[-1][0] == "DELETE"
+
+
 async def test_a_flood_of_notifications_stops_nobody(faulty: Faulty, connect: Connect) -> None:
     connection = connect(faulty("flood"), deadline=30.0)
     longest = 0.0

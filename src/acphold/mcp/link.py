@@ -156,6 +156,7 @@ async def linked(
     `changed` is called with what the server lists anew: `tools`, `resources`, `prompts`. Raises
     FaultError, and nothing else but a cancellation.
     """
+    failed: FaultError | None = None
     # Outside of every context, and without a deadline until the end: a scope that is left before
     # the contexts that were entered in it is an error.
     with anyio.CancelScope() as life:
@@ -169,13 +170,14 @@ async def linked(
                         link = Link(wire, dispatcher, introduced, patience)
                         wire.on_gap = partial(_all_changed, link, changed)
                         yield link
+                    except FaultError as exc:
+                        failed = exc
                     finally:
                         life.deadline = anyio.current_time() + CLOSE_SECONDS
         except Exception as exc:  # the transports raise groups of all kinds
-            cause = root_cause(exc)
-            if isinstance(cause, FaultError):
-                raise cause from None
-            raise FaultError(await wire.fault(f"{type(cause).__name__}: {cause}")) from None
+            failed = failed or FaultError(await wire.fault(root_cause(exc)))
+    if failed is not None:
+        raise failed
 
 
 def _all_changed(link: Link, changed: Callable[[str], None]) -> None:

@@ -53,8 +53,7 @@ async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int
             if await passing.run(read, write, wire.over):
                 return 0
     except Exception as exc:  # the transports raise groups of all kinds
-        cause = root_cause(exc)
-        lost = f"{type(cause).__name__}: {cause}"
+        lost = root_cause(exc)
     finally:
         reason = Redaction(server)(await wire.fault(lost))
         await passing.finish(reason)

@@ -341,11 +341,11 @@ def url_wire(server: McpServerHttp | McpServerSse, over: asyncio.Event, connect:
     return kind(server, over, connect)  # type: ignore[arg-type]  # each gets its own kind
 
 
-def root_cause(error: BaseException) -> BaseException:
-    """What is at the bottom of the groups in which the transports raise."""
+def root_cause(error: BaseException) -> str:
+    """What is at the bottom of the groups in which the transports raise, in words."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return error
+    return f"{type(error).__name__}: {error}"
 
 
 def _error(response: httpx2.Response) -> ErrorData:
