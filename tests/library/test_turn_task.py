@@ -7,12 +7,18 @@ import logging
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 import acphold
 from acphold.library.turn_task import meant_by, stop_reason
+from acphold.schema import (
+    ClientCapabilities,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+)
 from acphold.testing import connect
 from tests.library.test_commands import until_it_prints
 from tests.library.test_turn import Work, agent_that
@@ -430,3 +436,61 @@ async def test_what_is_said_in_a_session_that_was_closed_is_refused() -> None:
         with pytest.raises(acphold.DeclarationError, match="closed"):
             held[0].store["late"] = True
         assert session.received.of("notice") == []
+
+
+async def refused_form(turn: acphold.Turn) -> None:
+    await turn.ask("Who?", {"name": {"type": "string"}})
+
+
+async def missing_file(turn: acphold.Turn) -> None:
+    await turn.files.read("missing.txt")
+
+
+async def unknown_method(turn: acphold.Turn) -> None:
+    await turn.session.call("_nobody/knows")
+
+
+async def odd_permission(turn: acphold.Turn) -> None:
+    await turn.allowed("May I?")
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (refused_form, "the form is too long for me"),
+        (missing_file, "missing.txt"),
+        (unknown_method, "_nobody/knows"),
+        (odd_permission, "the client's answer to session/request_permission cannot be read"),
+    ],
+)
+async def test_what_went_wrong_in_a_turn_is_its_failure_and_no_error_of_the_prompts_own(
+    work: Work, why: str
+) -> None:
+    async def odd(params: dict[str, Any]) -> dict[str, Any]:
+        return {"outcome": {"outcome": 5}}
+
+    async def refuse(params: dict[str, Any]) -> None:
+        raise acphold.RemoteError(-32602, "the form is too long for me")
+
+    answers = {"elicitation/create": refuse, "session/request_permission": odd}
+    capabilities = ClientCapabilities(
+        elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities())
+    )
+    async with connect(agent_that(work), answers=answers, capabilities=capabilities) as client:
+        session = await client.new_session()
+        with pytest.raises(acphold.RemoteError, match=why) as error:
+            await session.prompt("go")
+    assert error.value.code == -32603
+
+
+async def test_a_hook_that_fails_on_purpose_is_no_error_of_the_requests_own() -> None:
+    agent = agent_that(lambda turn: turn.say("never"))
+
+    @agent.on_new
+    async def begin(session: acphold.Session) -> None:
+        await session.files.read("missing.txt")
+
+    async with connect(agent) as client:
+        with pytest.raises(acphold.RemoteError, match=r"missing\.txt") as error:
+            await client.new_session()
+    assert error.value.code == -32603

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from acphold.agents.interface import Asked, Notified
 from acphold.errors import (
+    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     ConnectionLostError,
+    InvalidParamsError,
     MethodNotFoundError,
     RemoteError,
 )
@@ -46,9 +48,16 @@ class ClientSide:
         self._listener = listener
 
     async def ask(self, method: Method[P, R], params: P) -> R:
-        """The client's answer. Raises RemoteError when it refuses, UNANSWERED if none can."""
+        """The client's answer.
+
+        Raises RemoteError when it refuses or cannot be read, UNANSWERED if no client can.
+        """
         raw = await self.ask_raw(method.name, encode(params))
-        return decode(method.result, b"{}" if raw == b"null" else raw).value
+        try:
+            return decode(method.result, b"{}" if raw == b"null" else raw).value
+        except InvalidParamsError as exc:
+            said = f"the client's answer to {method.name} cannot be read: {exc}"
+            raise RemoteError(INTERNAL_ERROR, said) from exc
 
     async def ask_raw(self, method: str, params: bytes) -> bytes:
         """Like `ask`, JSON in and out."""

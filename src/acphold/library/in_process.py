@@ -25,7 +25,7 @@ from acphold.library.outbox import Outbox, fresh_id
 from acphold.library.selection import Selection
 from acphold.library.slash_commands import SlashCommands
 from acphold.library.store import History
-from acphold.library.turn_task import TurnTask
+from acphold.library.turn_task import TurnTask, failure
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.incidents import as_remote, guarded, incident
 from acphold.schema import (
@@ -153,9 +153,15 @@ class InProcessAgent:
             answer = as_remote(exc)
         except Exception as exc:  # whatever went wrong, who asked is answered
             answer = as_remote(incident(exc))
-        await self._listener.hear(Answered(call, answer))
+        await self._report(call, answer)
         if opened is not None:  # it is known by now: what it said meanwhile comes behind
             opened.outbox.open()
+
+    async def _report(self, call: Call, answer: Answer) -> None:
+        try:
+            await self._listener.hear(Answered(call, answer))
+        except Exception:  # nobody awaits the task that reports
+            log.exception("the answer to %s could not be handled", call.method)
 
     def _begin_turn(self, call: Call) -> None:
         request = decode(PromptRequest, call.params).value
@@ -168,7 +174,7 @@ class InProcessAgent:
                 del self._turns[opened.id]
             if turn.wants_sign_in:
                 self._sign_in.lost()
-            await self._listener.hear(Answered(call, answer))
+            await self._report(call, answer)
 
         if (deaf := self._turns.get(opened.id)) is not None:
             deaf.give_up()  # it was answered for: what it still says belongs to no later turn
@@ -287,6 +293,9 @@ class InProcessAgent:
         try:
             for hook in hooks:
                 await guarded(hook(opened.session))
+        except AcpholdError as exc:
+            await self._leave(opened)
+            raise failure(exc) from exc
         except BaseException:
             await self._leave(opened)
             raise

@@ -13,10 +13,18 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 import acphold
-from acphold.errors import AcpholdError, AuthRequiredError, DeclarationError, InvalidParamsError
+from acphold.errors import (
+    INTERNAL_ERROR,
+    AcpholdError,
+    AuthRequiredError,
+    DeclarationError,
+    InvalidParamsError,
+    RemoteError,
+)
 from acphold.library.definition import STOP_REASONS, StopTurn
 from acphold.library.slash_commands import arguments, missing, slash_command
 from acphold.library.turn import Turn, TurnScope
+from acphold.rpc import wire_error
 from acphold.rpc.incidents import as_remote, incident
 from acphold.schema import AudioContent, EmbeddedResource, ImageContent, TextContent, encode
 
@@ -108,7 +116,7 @@ class TurnTask:
             case AcpholdError() as meant:
                 self.wants_sign_in = isinstance(meant, AuthRequiredError)
                 log.warning("a turn failed: %s%s", meant, _raised_at(meant))
-                return as_remote(meant)
+                return failure(meant)
         return as_remote(incident(error))
 
     async def _authors_part(self, turn: Turn) -> StopReason:
@@ -181,6 +189,16 @@ def stop_reason(returned: object) -> StopReason:
     raise DeclarationError(
         f"a turn ends with one of {', '.join(STOP_REASONS)}, not with {returned!r}"
     )
+
+
+def failure(error: AcpholdError) -> RemoteError:
+    """What went wrong in an author's code, as the answer to a request of the client's.
+
+    Its code says only that, or that a sign-in is wanted: another would speak of the request.
+    """
+    code = error.code if isinstance(error, AuthRequiredError) else INTERNAL_ERROR
+    wire = wire_error(code, str(error), error.data)
+    return RemoteError(wire.code, wire.message, wire.raw)
 
 
 def meant_by(error: BaseException) -> StopTurn | AcpholdError | None:

@@ -57,7 +57,7 @@ async def connect(
 
     It shows notices and boolean options, and offers what it is given: forms with `form`, files
     with `buffers` (open files by absolute path; others are read from the disk). `capabilities`
-    says instead what it offers, and `answers` what it answers to other methods. `permission` is
+    says instead what it offers, and `answers` what it answers to a method. `permission` is
     how the person answers. `journal` is a path, by default one in a folder of its own.
     """
     definition_of(agent)  # one without a prompt handler is refused before it is asked

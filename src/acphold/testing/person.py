@@ -71,6 +71,8 @@ class Person:
 
     async def answer(self, method: str, params: bytes) -> bytes:
         """The result; MethodNotFoundError for what this client does not serve."""
+        if (answer := self._answers.get(method)) is not None:
+            return encode(await answer(msgspec.json.decode(params or b"{}")))
         match method:
             case REQUEST_PERMISSION.name:
                 return await self._decide(decode(RequestPermissionRequest, params).value)
@@ -87,10 +89,7 @@ class Person:
                 write = decode(WriteTextFileRequest, params).value
                 self.buffers[write.path] = write.content
                 return encode(WriteTextFileResponse())
-        answer = self._answers.get(method)
-        if answer is None:
-            raise MethodNotFoundError(method)
-        return encode(await answer(msgspec.json.decode(params or b"{}")))
+        raise MethodNotFoundError(method)
 
     async def _decide(self, asked: RequestPermissionRequest) -> bytes:
         wanted: str | None
