@@ -138,20 +138,10 @@ class CommandLine:
             while interrupted_at is not None and interrupted_at not in out:
                 out += os.read(ours, 65536)
             if interrupted_at is not None:
-                _interrupt(process)
+                process.send_signal(signal.SIGINT)
             out += _read_to_end(ours)
             os.close(ours)
             return Finished(process.wait(SECONDS), out)
-
-
-def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C, again and again as a person would: readline misses one that comes too early."""
-    for _ in range(100):
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.2)
-            return
-    process.kill()
 
 
 def _read_to_end(fd: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -63,6 +64,8 @@ def main(arguments: Sequence[str]) -> int:
         _discard_output()  # `| head` has seen enough
         return Exit.OK
     except KeyboardInterrupt:
+        # Who presses Ctrl-C again while we leave gets no traceback.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         return Exit.INTERRUPTED
     return code
 
