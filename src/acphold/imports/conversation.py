@@ -42,7 +42,8 @@ class Source(Struct, frozen=True):
     """Where a conversation lies.
 
     `paths` are its files, the one that names it first; `item` names one of several in a file (a
-    row of a database, a branch). `size` and `changed_at` (ns) tell whether it has changed.
+    row of a database, a branch). `size` and `changed_at` (ns) tell whether it has changed; `agent`
+    is the key of its agent, where a reader knows several agents.
     """
 
     reader: str
@@ -51,6 +52,7 @@ class Source(Struct, frozen=True):
     size: int
     changed_at: int
     item: str = ""
+    agent: str = ""
 
     @property
     def place(self) -> str:
@@ -72,6 +74,11 @@ class Home(Struct, frozen=True):
         """`default` inside this home, or where `variable` says, with `below` behind it."""
         moved = self.environment.get(variable, "") if variable else ""
         return Path(moved, below) if moved else self.path / default
+
+    @property
+    def is_given(self) -> bool:
+        """Whether somebody named this folder, and it is not just where the user is at home."""
+        return not self.environment
 
     def data(self, name: str) -> Path:
         """The data folder of a program that follows the XDG rules, on macOS too."""

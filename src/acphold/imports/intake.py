@@ -15,6 +15,7 @@ was ended in the middle; it is removed and made again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Final, Literal
@@ -25,6 +26,7 @@ from msgspec import Struct
 from acphold.errors import UnknownSessionError
 from acphold.imports.conversation import Facts, Happening, Reader, Source
 from acphold.imports.scribe import Scribe
+from acphold.imports.values import text
 from acphold.journal import Journal, Lease, Message, NewSession, RowChange, SessionRow, history
 from acphold.journal.entries import PROMPT
 from acphold.journal.session_rows import now_ms
@@ -80,20 +82,21 @@ class Intake:
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """What `take` would do, as far as that can be told without reading the source."""
-        ours = await self._journal.session_of(reader.key, source.session_id)
+        agent = source.agent or reader.key
+        ours = await self._journal.session_of(agent, source.session_id)
         if ours is None:
-            gone = await self._journal.is_forgotten(reader.key, source.session_id)
+            gone = await self._journal.is_forgotten(agent, source.session_id)
             return "deleted" if gone else "new"
         row = await self._journal.session(ours)
         return "same" if _is_as_it_was(await self._last_marker(row), source) else "grown"
 
     async def take(self, source: Source, reader: Reader) -> tuple[Outcome, Facts]:
         """Take in what is new of a conversation; raises OSError when it cannot be read."""
-        facts = Facts(reader.key, source.session_id)
+        facts = Facts(source.agent or reader.key, source.session_id)
         expected = await self.expect(source, reader)
         if expected in ("same", "deleted"):
             return expected, facts
-        ours = await self._journal.session_of(reader.key, source.session_id)
+        ours = await self._journal.session_of(facts.agent, source.session_id)
         told = Told(source, reader, facts, self._selection)
         if ours is None:
             return await self._take_new(told), facts
@@ -112,7 +115,7 @@ class Intake:
         if self._selection.cwd not in (None, facts.cwd):
             return "elsewhere"
         new = NewSession(
-            await self._free_id(told), facts.agent, facts.cwd, created_at=facts.created_at
+            await self._free_id(told), facts.agent, _folder(facts), created_at=facts.created_at
         )
         lease = await self._journal.create(new, OWNER)
         await self._append(lease, beginning)
@@ -145,11 +148,12 @@ class Intake:
             return "differs"
         lease = await self._journal.acquire(row.session_id, OWNER)
         count = await self._append(lease, news)
-        if count:
+        renamed = marker is not None and told.facts.title not in (None, marker.title)
+        if count or renamed:
             await self._append(lease, told.closing())
         await self._finish(lease, told, row, marker)
         await self._journal.release(lease)
-        return "grown" if count else "same"
+        return "grown" if count or renamed else "same"
 
     async def _finish(
         self, lease: Lease, told: Told, row: SessionRow | None, before: Marker | None = None
@@ -219,10 +223,11 @@ class Told:
         for _ in self._reader.read(self.source, scribe):
             yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
         yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
-        self._closing = []
+        scribe.taken()  # a turn that is left for the next time
         if not self._whole_turns:
             scribe.end_turn()
-            self._closing = scribe.taken()
+        scribe.title_update()
+        self._closing = scribe.taken()
 
     def _counted(self, happenings: list[Happening]) -> Iterator[Happening]:
         for happening in happenings:
@@ -233,9 +238,9 @@ class Told:
             yield happening
 
     def closing(self) -> list[Happening]:
-        """What is made up because the source ends here, once all is told.
+        """The end of a turn, made up because the source ends here, and the title, once all is told.
 
-        It counts to no digest: what follows the next time comes in its place.
+        They count to no digest: they may be others the next time.
         """
         return self._closing
 
@@ -256,6 +261,11 @@ class Told:
             source.reader, source.place, source.size, source.changed_at,
             self._count, self.digest(), title,
         )  # fmt: skip
+
+
+def _folder(facts: Facts) -> str:
+    """The folder of a conversation; the home folder where an old transcript does not name it."""
+    return facts.cwd if os.path.isabs(facts.cwd) else os.path.expanduser("~")
 
 
 def _to_first_prompt(happenings: Iterator[Happening]) -> Iterator[Happening]:
@@ -307,17 +317,12 @@ def _squeezed(words: str) -> str:
     return " ".join(words.split())
 
 
-class _Block(Struct):
-    type: str = ""
-    text: str = ""
-
-
-_decode_blocks: Final = msgspec.json.Decoder(list[_Block]).decode
+_decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
 
 
 def _words(prompt: bytes) -> str:
     """The text of an array of content blocks that a scribe wrote."""
-    return "".join(block.text for block in _decode_blocks(prompt) if block.type == "text")
+    return "".join(text(block, "text") for block in _decode_blocks(prompt))
 
 
 def first_line(prompt: bytes) -> str | None:

@@ -7,7 +7,18 @@ from typing import Final
 
 from acphold.imports.conversation import Reader
 
-NAMES: Final = ("claude", "codex")
+NAMES: Final = (
+    "acpx",
+    "claude",
+    "codex",
+    "gemini",
+    "qwen",
+    "opencode",
+    "cline",
+    "copilot",
+    "goose",
+    "acphold",
+)
 """One module each, imported when it is asked for. What knows most of a conversation comes first:
 acpx has heard what Claude only wrote down."""
 

@@ -188,11 +188,8 @@ class Scribe:
         self._last = "tool"
 
     def title(self, title: str) -> None:
-        """What the conversation is called."""
-        title = " ".join(title.split())[:TITLE_CHARACTERS]
-        if title and title != self.facts.title:
-            self.facts.title = title
-            self._put(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
+        """What the conversation is called; the last one counts."""
+        self.facts.title = " ".join(title.split())[:TITLE_CHARACTERS] or self.facts.title
 
     def mode(self, mode_id: str) -> None:
         """The mode the session is in."""
@@ -207,9 +204,47 @@ class Scribe:
             update["cost"] = {"amount": cost, "currency": "USD"}
         self._put(UPDATE, update)
 
-    def raw(self, kind: str, raw: bytes) -> None:
-        """An entry that is in the protocol's words already."""
-        self._made.append(Happening(kind, self._now, raw))
+    # -- what is in the protocol's words already ------------------------------------------
+
+    def relay_prompt(self, raw: bytes) -> None:
+        """A prompt: an array of content blocks."""
+        self.end_turn()
+        self._relay(PROMPT, raw)
+        self._turn_open, self._last = True, "prompt"
+
+    def relay_update(self, raw: bytes, kind: str = UPDATE, update: Object | None = None) -> None:
+        """An update, or params with one; `update` is what it says, where that matters here."""
+        update = update or {}
+        self._relay(kind, raw)
+        told = update.get("sessionUpdate")
+        if told in ("tool_call", "tool_call_update"):
+            self._follow(str(update.get("toolCallId")), update)
+        elif told == "agent_message_chunk":
+            self._last = "say"
+        elif told == "session_info_update" and isinstance(title := update.get("title"), str):
+            self.title(title)
+
+    def relay_end(self, raw: bytes) -> None:
+        """How a turn ended."""
+        if self._turn_open:
+            self._open_calls.clear()
+            self._relay(TURN_END, raw)
+            self._turn_open, self._over = False, len(self._made)
+
+    def relay(self, kind: str, raw: bytes) -> None:
+        """Any other entry."""
+        self._relay(kind, raw)
+
+    def _relay(self, kind: str, raw: bytes) -> None:
+        self._made.append(Happening(kind, self._now, raw.replace(b"\n", b" ")))
+
+    # -- at the end ------------------------------------------------------------------------
+
+    def title_update(self) -> None:
+        """Tell the title, once it is known for good."""
+        if self.facts.title:
+            title = self.facts.title
+            self._put(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
 
     def _put(self, kind: str, value: object) -> None:
         self._made.append(Happening(kind, self._now, _encode(value)))

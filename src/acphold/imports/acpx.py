@@ -1,0 +1,205 @@
+"""acpx: a client with a store of its own, `~/.acpx/sessions`, that heard what the agents said.
+
+A session is a record and the journal of its wire, in both directions, which rotates: each segment
+begins with its number. The record's own messages are told where there is no journal any more. The
+conversation is the agent's: it stands under the agent's key and the agent's session id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
+from acphold.imports.records import document, lines, records
+from acphold.imports.scribe import Scribe, content, text_block
+from acphold.imports.values import UNREADABLE, Object, milliseconds, number, obj, objects, text
+from acphold.imports.wire import relay
+from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE
+
+NAME: Final = "acpx"
+KEY: Final = "acpx"
+
+KEYS: Final = {
+    "claude-acp": "@agentclientprotocol/claude-agent-acp",
+    "claude-agent-acp": "@agentclientprotocol/claude-agent-acp",
+    "claude-code-acp": "@agentclientprotocol/claude-agent-acp",
+    "codex-acp": "codex-acp",
+    "copilot": "Copilot",
+    "gemini": "gemini-cli",
+    "opencode": "OpenCode",
+    "qwen": "qwen-code",
+}
+"""What agents call themselves, by their command, for journals whose beginning is gone."""
+
+_OURS: Final = frozenset({"session/prompt", "session/new", "session/load", "session/resume"})
+"""The requests of the client whose answers matter."""
+
+HEAD_LINES: Final = 20
+"""How far into a journal the agent's introduction is looked for."""
+
+
+class _Message(Struct, gc=False):
+    """What is needed of a line of the wire; the rest stays as it is."""
+
+    id: int | str | None = None
+    method: str = ""
+    params: Raw = Raw()
+    result: Raw = Raw()
+    error: Raw = Raw()
+
+
+class _Params(Struct, gc=False):
+    update: Raw = Raw()
+    prompt: Raw = Raw()
+
+
+_decode: Final = msgspec.json.Decoder(_Message).decode
+_decode_params: Final = msgspec.json.Decoder(_Params).decode
+_decode_names: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The sessions, by the ids that the agents know them by."""
+    for path in files_below(home.path / ".acpx/sessions", "*.json"):
+        record = document(path, Counter())
+        if not text(record, "schema").startswith("acpx.session."):
+            continue
+        session_id = text(record, "acp_session_id") or path.stem
+        if source := source_of(NAME, session_id, [path, *_segments(path)]):
+            yield replace(source, agent=_agent(source, text(record, "agent_command")))
+
+
+def _segments(path: Path) -> list[Path]:
+    """The segments of the journal, oldest first."""
+    found = files_below(path.parent, f"{path.stem}.stream*.ndjson")
+    numbered = [
+        (number(next(records(segment, Counter()), {}), "sequence") or 0, segment)
+        for segment in found
+    ]
+    return [segment for _, segment in sorted(numbered)]
+
+
+def _agent(source: Source, command: str) -> str:
+    """The name in the agent's introduction, else what its command tells."""
+    for path in map(Path, source.paths[1:2]):
+        for line in islice(records(path, Counter()), HEAD_LINES):
+            if name := text(line, "result", "agentInfo", "name"):
+                return name
+    program = os.path.basename(command.split()[0]) if command.split() else ""
+    return KEYS.get(program, command or KEY)
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the session: the journal of its wire, else the messages of its record."""
+    record = document(Path(source.paths[0]), scribe.facts.missed)
+    scribe.facts.cwd = text(record, "cwd")
+    scribe.clock(milliseconds(record.get("created_at")))
+    segments = [Path(path) for path in source.paths[1:]]
+    telling = _Wire(scribe)
+    for path in segments:
+        for line in lines(path, scribe.facts.missed):
+            telling.line(line.raw)
+            yield
+    if not segments:
+        for message in objects(record, "messages"):
+            _tell(message, scribe)
+            yield
+    scribe.clock(milliseconds(record.get("last_used_at")))
+    scribe.title(text(record, "title"))
+
+
+class _Wire:
+    """The wire of a session, line by line. What a load replays is passed over."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        self._scribe = scribe
+        self._asked: dict[int | str, str] = {}
+        self._asked_by_agent: dict[int | str, str] = {}
+
+    def line(self, raw: bytes) -> None:
+        try:
+            self._message(_decode(raw))
+        except UNREADABLE:
+            self._scribe.facts.missed["lines that cannot be read"] += 1
+
+    def _message(self, message: _Message) -> None:
+        if message.method == "session/update":
+            self._updated(message)
+        elif message.method and message.id is not None:
+            # Both sides number their requests: of an agent's, only that it waits for an answer.
+            asked = self._asked if message.method in _OURS else self._asked_by_agent
+            asked[message.id] = message.method
+            if message.method == "session/prompt":
+                self._prompted(message)
+        elif not message.method and message.id is not None:
+            asked = self._asked
+            if self._is_of_client(message):
+                asked = self._asked_by_agent
+            self._answered(asked.pop(message.id, ""), message)
+
+    def _is_of_client(self, message: _Message) -> bool:
+        """Whether this answers the agent, which may have used the number of our own request."""
+        if message.id not in self._asked_by_agent:
+            return False
+        of_prompt = self._asked.get(message.id) == "session/prompt"
+        return not (of_prompt and b'"stopReason"' in bytes(message.result))
+
+    def _prompted(self, message: _Message) -> None:
+        if prompt := bytes(_decode_params(message.params).prompt):
+            relay(self._scribe, PROMPT, prompt)
+
+    def _updated(self, message: _Message) -> None:
+        update = bytes(_decode_params(message.params).update)
+        if not update or "session/load" in self._asked.values():
+            return
+        plain = _decode_names(message.params).keys() <= {"sessionId", "update"}
+        raw = update if plain else bytes(message.params)
+        relay(self._scribe, UPDATE if plain else PARAMS, raw)
+
+    def _answered(self, method: str, message: _Message) -> None:
+        result, error = bytes(message.result), bytes(message.error)
+        if method == "session/prompt":
+            relay(self._scribe, TURN_END, b'{"error":%b}' % error if error else result)
+        elif method in ("session/new", "session/load", "session/resume") and result:
+            settings = _decode_names(result)
+            kept = {name: settings[name] for name in ("modes", "configOptions") if name in settings}
+            if kept:
+                relay(self._scribe, SETTINGS, msgspec.json.encode(kept))
+
+
+def _tell(message: Object, scribe: Scribe) -> None:
+    """A message of the record."""
+    said = objects(message, "User", "content")
+    scribe.prompt([text_block(text(part, "Text")) for part in said if text(part, "Text")])
+    agent = obj(message, "Agent")
+    results = obj(agent, "tool_results")
+    for part in objects(agent, "content"):
+        scribe.say(text(part, "Text"))
+        scribe.think(text(part, "Thinking", "text"))
+        if use := obj(part, "ToolUse"):
+            call_id = text(use, "id")
+            scribe.call(call_id, {"title": text(use, "name"), "rawInput": use.get("input")})
+            if result := obj(results, call_id):
+                _result(scribe, call_id, result)
+    if agent:
+        scribe.done()
+
+
+def _result(scribe: Scribe, call_id: str, result: Object) -> None:
+    status = "failed" if result.get("is_error") is True else "completed"
+    fields: Object = {"status": status, "rawOutput": result.get("output")}
+    if words := text(result, "content", "Text"):
+        fields["content"] = [content(words)]
+    scribe.update(call_id, fields)
+
+
+READER: Final = Reader(NAME, KEY, find, read)

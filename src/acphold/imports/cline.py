@@ -1,0 +1,222 @@
+"""Cline: `~/.cline/data/sessions/<id>/`, a manifest and one document of messages.
+
+The document is written anew with every message, so a reader may meet half of it. What subagents
+said and did is shown amid the rest, and lies in documents of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
+from acphold.imports.prompts import prompt_blocks
+from acphold.imports.records import document
+from acphold.imports.scribe import PARENT, Scribe, content, image, text_block
+from acphold.imports.values import (
+    Object,
+    from_json,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+)
+
+NAME: Final = "cline"
+KEY: Final = "cline"
+
+KINDS: Final = {
+    "fetch_web_content": "fetch",
+    "read_files": "read",
+    "run_commands": "execute",
+    "search_codebase": "search",
+    "spawn_agent": "think",
+}
+
+TITLE_CHARACTERS: Final = 60
+"""How much of its input the program shows in the title of a call; 50 of a task."""
+
+TASK_CHARACTERS: Final = 50
+
+_TYPED: Final = re.compile(r'<user_input(?: mode="(\w+)")?>(.*?)</user_input>', re.DOTALL)
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The sessions, each with the documents of its subagents."""
+    for path in files_below(_folder(home), "*/*.messages.json"):
+        name = path.parent.name
+        if path.name != f"{name}.messages.json":
+            continue
+        subagents = files_below(path.parent, "agent_*.messages.json")
+        if source := source_of(NAME, name, [path, path.with_name(f"{name}.json"), *subagents]):
+            yield source
+
+
+def _folder(home: Home) -> Path:
+    variables = (("CLINE_SESSION_DATA_DIR", ""), ("CLINE_DATA_DIR", "sessions"))
+    for variable, below in (*variables, ("CLINE_DIR", "data/sessions")):
+        if moved := home.environment.get(variable):
+            return Path(moved, below)
+    return home.path / ".cline/data/sessions"
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the session; raises OSError for half a document."""
+    path = Path(source.paths[0])
+    whole = document(path, Counter())
+    if not whole:
+        raise OSError(f"{path} is being written, or no JSON; it is read again the next time")
+    manifest = document(Path(source.paths[1]), Counter()) if len(source.paths) > 1 else {}
+    scribe.facts.cwd = text(manifest, "cwd")
+    scribe.clock(milliseconds(manifest.get("started_at")))
+    telling = _Telling(scribe, [Path(name) for name in source.paths[2:]])
+    for message in objects(whole, "messages"):
+        telling.message(message)
+        yield
+    title = " ".join(text(manifest, "metadata", "title").split())
+    if title and title not in telling.first_prompt:
+        scribe.title(title)
+
+
+class _Telling:
+    """One session; with `caller`, that of the subagent which this call started."""
+
+    def __init__(self, scribe: Scribe, subagents: list[Path], caller: str = "") -> None:
+        self._scribe = scribe
+        self._missed = scribe.facts.missed
+        self._subagents = subagents
+        self._caller = caller
+        self._meta: Object = {PARENT: caller} if caller else {}
+        self._calls: dict[str, tuple[str, Object]] = {}
+        self.first_prompt = ""
+
+    def message(self, message: Object) -> None:
+        parts = message.get("content")
+        if isinstance(parts, str):
+            parts = [text_block(parts)]
+        if not self._caller:
+            self._scribe.clock(milliseconds(message.get("ts")))
+        if text(message, "role") == "user":
+            self._user(objects(parts))
+        elif text(message, "role") == "assistant":
+            for part in objects(parts):
+                self._part(text(message, "id"), part)
+            self._count(message)
+
+    def _count(self, message: Object) -> None:
+        metrics = obj(message, "metrics")
+        self._scribe.model(text(message, "modelInfo", "id"))
+        self._scribe.tokens(
+            inputTokens=number(metrics, "inputTokens"),
+            outputTokens=number(metrics, "outputTokens"),
+            cachedReadTokens=number(metrics, "cacheReadTokens"),
+            cachedWriteTokens=number(metrics, "cacheWriteTokens"),
+        )
+
+    def _user(self, parts: list[Object]) -> None:
+        results = [part for part in parts if text(part, "type") == "tool_result"]
+        for part in results:
+            self._result(part)
+        if results or self._caller:
+            return
+        blocks: list[Object] = []
+        for part in parts:
+            if text(part, "type") == "image":
+                source = obj(part, "source")
+                data = text(source, "data") or text(part, "data")
+                blocks.append(image(data, text(source, "media_type") or text(part, "mediaType")))
+                continue
+            words = text(part, "text")
+            typed = _TYPED.findall(words)
+            for mode, inner in typed:
+                self._scribe.mode(mode)
+                blocks.append(text_block(inner))
+            if not typed and words:
+                blocks.append(text_block(words))
+        words = " ".join("".join(text(block, "text") for block in blocks).split())
+        self.first_prompt = self.first_prompt or words
+        self._scribe.prompt(prompt_blocks(blocks))
+
+    def _part(self, message_id: str, part: Object) -> None:
+        kind = text(part, "type")
+        if kind == "tool_use":
+            self._call(text(part, "id"), text(part, "name"), obj(part, "input"))
+        elif kind == "text":
+            self._scribe.say(text(part, "text"), message_id, self._meta)
+        elif kind == "thinking":
+            self._scribe.think(text(part, "thinking"), message_id, self._meta)
+        elif kind != "redacted_thinking":
+            self._missed[f"parts of type {kind[:40]!r}"] += 1
+
+    def _call(self, call_id: str, name: str, given: Object) -> None:
+        self._calls[call_id] = name, given
+        fields: Object = {
+            "title": _title(name, given),
+            "kind": KINDS.get(name, "other"),
+            "rawInput": given,
+        }
+        self._scribe.call(call_id, fields | ({"_meta": self._meta} if self._meta else {}))
+
+    def _result(self, part: Object) -> None:
+        call_id = text(part, "tool_use_id")
+        name, given = self._calls.pop(call_id, ("", {}))
+        if not name:
+            self._missed["results of unknown calls"] += 1
+            return
+        if name == "spawn_agent":
+            self._subagent(call_id, text(given, "task"))
+        failed, output = part.get("is_error") is True, part.get("content")
+        if not failed:
+            output = from_json(output)
+        fields: Object = {"status": "failed" if failed else "completed", "rawOutput": output}
+        if shown := _shown(output):
+            fields["content"] = [content(shown)]
+        self._scribe.update(call_id, fields)
+
+    def _subagent(self, call_id: str, task: str) -> None:
+        """The subagent that was given this task; each document is told once."""
+        for path in list(self._subagents):
+            messages = objects(document(path, self._missed), "messages")
+            asked = "".join(
+                text(part, "text")
+                for part in objects(messages[:1])
+                for part in (objects(part, "content"))
+            )
+            if task and task in asked:
+                self._subagents.remove(path)
+                telling = _Telling(self._scribe, [], caller=call_id)
+                for message in messages:
+                    telling.message(message)
+                return
+
+
+def _shown(output: object) -> str:
+    """What a result says, for people: the text of each of its parts."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, dict):
+        return text(output, "text") or text(output, "result") or text(output, "error")
+    return "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
+
+
+def _title(name: str, given: Object) -> str:
+    if commands := strings(given, "commands"):
+        return f"{name}: {', '.join(commands)}"
+    if task := text(given, "task"):
+        return f"{name}: {_cut(task, TASK_CHARACTERS)}"
+    written = msgspec.json.encode(given).decode()
+    return f"{name}: {_cut(written, TITLE_CHARACTERS)}" if given else name
+
+
+def _cut(words: str, size: int) -> str:
+    return words if len(words) <= size else f"{words[: size - 3]}..."
+
+
+READER: Final = Reader(NAME, KEY, find, read)

@@ -1,0 +1,311 @@
+"""Gemini CLI: `~/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl`, a log of states.
+
+A line is a header, a message (which replaces an earlier one with its id), or `$set`; `$set` with
+messages replaces them all, after a cancelled turn, a compaction, or a load. What is told is the
+log, not the last state: each message where it first stands, each call where the line stands that
+first has it (all calls of a process may pile up on one early message). Before 2026 a session was
+one JSON document, with its messages in order. A load writes a new file with the same session id;
+all files of an id are one conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
+from acphold.imports.gemini_tools import KINDS, answer, parts_text, places, plan, shown
+from acphold.imports.prompts import prompt_blocks
+from acphold.imports.records import document, records
+from acphold.imports.scribe import PARENT, Scribe, content, image, text_block
+from acphold.imports.values import Object, milliseconds, number, obj, objects, text
+
+NAME: Final = "gemini"
+KEY: Final = "gemini-cli"
+
+HEAD_BYTES: Final = 4096
+"""Where the session id of a file is looked for; it stands in the first hundred bytes."""
+
+DESCRIPTION_CHARACTERS: Final = 200
+"""What is longer is no description of a call, but of a tool."""
+
+_SESSION_ID: Final = re.compile(rb'"sessionId"\s*:\s*"([\w-]{1,80})"')
+_NOT_TYPED: Final = ("<session_context>", "This is the Gemini CLI. We are setting up")
+_SUMMARY: Final = ("<state_snapshot>", "<summary>")
+
+
+# -- found ---------------------------------------------------------------------------------
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The sessions below `~/.gemini/tmp`; files of one id are one."""
+    folder = home.folder(".gemini", "GEMINI_CLI_HOME", ".gemini")
+    yield from session_sources(NAME, folder)
+
+
+def session_sources(reader: str, folder: Path) -> Iterator[Source]:
+    """The sessions below the folder `tmp`, with what tells their projects beside them."""
+    by_id: dict[tuple[Path, str], list[Path]] = {}
+    for path in files_below(folder / "tmp", "*/chats/session-*.json*"):
+        if path.suffix in (".json", ".jsonl") and (session_id := _session_id(path)):
+            by_id.setdefault((path.parent, session_id), []).append(path)
+    for (chats, session_id), paths in by_id.items():
+        subagents = files_below(chats / session_id, "*.jsonl")
+        if source := source_of(reader, session_id, [*paths, *subagents]):
+            yield source
+
+
+def _session_id(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            found = _SESSION_ID.search(file.read(HEAD_BYTES))
+    except OSError:
+        return ""
+    return found[1].decode() if found else ""
+
+
+def working_folder(chats: Path, folder: Path) -> str:
+    """The folder that the sessions in `chats` were held in.
+
+    A file beside them says it, or the list of projects; in older versions the name of their own
+    folder is its hash, which is compared with the folders that are known. Empty if it stays
+    unknown.
+    """
+    try:
+        return (chats.parent / ".project_root").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        pass
+    name = chats.parent.name
+    projects = obj(_small(folder / "projects.json"), "projects")
+    known = [*projects, *_small(folder / "trustedFolders.json")]
+    for path in known:
+        if projects.get(path) == name or sha256(path.encode()).hexdigest() == name:
+            return path
+    return ""
+
+
+def _small(path: Path) -> Object:
+    from collections import Counter
+
+    return document(path, Counter())
+
+
+# -- read ----------------------------------------------------------------------------------
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the session."""
+    yield from read_sessions(source, scribe, speaker="gemini")
+
+
+def read_sessions(source: Source, scribe: Scribe, speaker: str) -> Iterator[None]:
+    """Tell all files of a session; `speaker` is the type of the agent's messages."""
+    paths = [Path(path) for path in source.paths]
+    chats = paths[0].parent
+    own = [path for path in paths if path.parent == chats]
+    scribe.facts.cwd = working_folder(chats, chats.parent.parent.parent)
+    telling = _Telling(scribe, speaker, [path for path in paths if path not in own])
+    for path in own:
+        for _ in telling.file(path):
+            yield
+    scribe.facts.cwd = scribe.facts.cwd or telling.folder_by_hash(chats.parent.name)
+
+
+class _Telling:
+    """One session; with `caller`, what a subagent did for that call."""
+
+    def __init__(
+        self, scribe: Scribe, speaker: str, subagents: list[Path], caller: str = ""
+    ) -> None:
+        self._scribe = scribe
+        self._missed = scribe.facts.missed
+        self._speaker = speaker
+        self._subagents = subagents
+        self._meta: Object = {"_meta": {PARENT: caller}} if caller else {}
+        self._told: dict[str, tuple[int, int]] = {}
+        self._calls: set[str] = set()
+        self._prompt_id = ""
+        self._summaries = 0
+        self._files: set[str] = set()
+
+    def file(self, path: Path) -> Iterator[None]:
+        """Tell a file, of lines or a document."""
+        if path.suffix == ".json":
+            whole = document(path, self._missed)
+            lines: Iterable[Object] = [whole, *objects(whole, "messages")]
+        else:
+            lines = records(path, self._missed)
+        for line in lines:
+            self._line(line)
+            yield
+
+    def _line(self, line: Object) -> None:
+        if "$set" in line:
+            self._set(obj(line, "$set"))
+        elif "type" in line and "id" in line:
+            self._message(line)
+        elif "sessionId" in line:
+            self._clock(line.get("startTime"))
+        elif "$rewindTo" not in line:
+            self._missed["records of an unknown form"] += 1
+
+    def _clock(self, at: object) -> None:
+        if not self._meta:
+            self._scribe.clock(milliseconds(at))
+
+    def _set(self, change: Object) -> None:
+        messages = objects(change, "messages")
+        summary = next((s for m in messages if (s := _words(m)).startswith(_SUMMARY)), "")
+        if summary:
+            self._compacted(summary)
+        elif not self._prompt_id:
+            for message in messages:
+                self._message(message)
+        elif messages and self._prompt_id not in {text(message, "id") for message in messages}:
+            self._scribe.end_turn("cancelled")  # the program forgets a turn that was cancelled
+
+    def _compacted(self, summary: str) -> None:
+        if self._meta:
+            return
+        self._summaries += 1
+        fields: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
+        call_id = f"compacted-{self._summaries}"
+        self._scribe.call(call_id, fields | {"content": [content(summary)]} | self._meta)
+        if self._scribe.in_turn:
+            self._scribe.done()
+
+    def _message(self, message: Object) -> None:
+        kind = text(message, "type")
+        if kind == "user":
+            self._clock(message.get("timestamp"))
+            self._user(message)
+        elif kind == self._speaker:
+            self._spoken(message)
+        elif kind not in ("info", "warning", "error"):
+            self._missed[f"messages of type {kind[:40]!r}"] += 1
+
+    def _user(self, message: Object) -> None:
+        message_id, parts = text(message, "id"), message.get("content")
+        words = _words(message)
+        if message_id in self._told or words.startswith((*_NOT_TYPED, *_SUMMARY)):
+            return
+        self._told[message_id] = (0, 0)
+        results = [obj(p, "functionResponse") for p in objects(parts) if "functionResponse" in p]
+        for result in results:
+            self._result(result)
+        if not results and not self._meta:
+            self._prompt_id = message_id
+            self._scribe.prompt(prompt_blocks(_typed(parts)))
+
+    def _spoken(self, message: Object) -> None:
+        message_id = text(message, "id")
+        words, thoughts = _words(message), objects(message, "thoughts")
+        told, thought = self._told.get(message_id, (0, 0))
+        if message_id not in self._told:
+            self._clock(message.get("timestamp"))
+            self._count(message)
+        if not self._meta:
+            for one in thoughts[thought:]:
+                self._scribe.think(_thought(one), message_id)
+            self._scribe.say(words[told:], message_id)
+        self._told[message_id] = (max(told, len(words)), max(thought, len(thoughts)))
+        for call in objects(message, "toolCalls"):
+            self._call(call)
+
+    def _count(self, message: Object) -> None:
+        tokens = obj(message, "tokens")
+        cached = number(tokens, "cached") or 0
+        self._scribe.model(text(message, "model"))
+        self._scribe.tokens(
+            inputTokens=(number(tokens, "input") or 0) - cached,
+            cachedReadTokens=cached,
+            outputTokens=number(tokens, "output"),
+            thoughtTokens=number(tokens, "thoughts"),
+        )
+
+    def _call(self, call: Object) -> None:
+        call_id, name, given = text(call, "id"), text(call, "name"), obj(call, "args")
+        if call_id in self._calls:
+            return
+        self._calls.add(call_id)
+        self._clock(call.get("timestamp"))
+        cwd = self._scribe.facts.cwd
+        display = call.get("resultDisplay")
+        if todos := objects(display, "todos") or objects(given, "todos"):
+            self._scribe.plan(plan(todos))
+        where = places(name, given, cwd)
+        self._files.update(text(place, "path") for place in where)
+        done = text(call, "status") in ("success", "")
+        fields: Object = {
+            "title": _title(call, where, cwd),
+            "kind": KINDS.get(name, "other"),
+            "status": "completed" if done else "failed",
+            "rawInput": given,
+            "content": shown(display, cwd),
+            "locations": where,
+        }
+        results = objects(call, "result")
+        if results:
+            fields["rawOutput"] = obj(results[0], "functionResponse", "response")
+        self._scribe.call(call_id, fields | self._meta)
+        if name == "invoke_agent" or obj(display).get("isSubagentProgress"):
+            self._subagent(call_id)
+
+    def _result(self, result: Object) -> None:
+        """A result whose call is in no message: one that was refused."""
+        call_id = text(result, "id")
+        if call_id and call_id not in self._calls:
+            self._calls.add(call_id)
+            name, response = text(result, "name"), obj(result, "response")
+            fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
+            failed = bool(text(response, "error"))
+            fields["status"] = "failed" if failed else "completed"
+            fields["content"] = [content(answer(response))] if answer(response) else []
+            self._scribe.call(call_id, fields | {"rawOutput": response} | self._meta)
+
+    def _subagent(self, call_id: str) -> None:
+        """What the next subagent did: their files stand in the order in which they began."""
+        if self._subagents:
+            telling = _Telling(self._scribe, self._speaker, [], caller=call_id)
+            for _ in telling.file(self._subagents.pop(0)):
+                pass
+
+    def folder_by_hash(self, name: str) -> str:
+        """The folder above a file that was worked on whose hash is `name`; else empty."""
+        above = {str(parent) for path in self._files for parent in Path(path).parents}
+        return next((p for p in above if sha256(p.encode()).hexdigest() == name), "")
+
+
+def _words(message: Object) -> str:
+    return parts_text(message.get("content"))
+
+
+def _title(call: Object, where: list[Object], cwd: str) -> str:
+    """What the program says of the call; of one that never ran it says what the tool is for."""
+    said = text(call, "description")
+    if text(call, "status") == "error" and len(said) > DESCRIPTION_CHARACTERS:
+        path = text(where[0], "path") if where else ""
+        said = path.removeprefix(f"{cwd}/") if cwd else path
+    return said or text(call, "displayName") or text(call, "name")
+
+
+def _thought(thought: Object) -> str:
+    subject, description = text(thought, "subject"), text(thought, "description")
+    return f"**{subject}**\n{description}" if subject else f"{description} "
+
+
+def _typed(parts: object) -> Iterator[Object]:
+    if isinstance(parts, str):
+        yield text_block(parts)
+    for part in objects(parts):
+        data = obj(part, "inlineData")
+        if data:
+            yield image(text(data, "data"), text(data, "mimeType"))
+        elif text(part, "text"):
+            yield text_block(text(part, "text"))
+
+
+READER: Final = Reader(NAME, KEY, find, read)

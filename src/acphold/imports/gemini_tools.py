@@ -1,0 +1,83 @@
+"""The tools of Gemini CLI, and of Qwen Code, which began as a copy of it."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from acphold.imports.scribe import content, diff
+from acphold.imports.values import Object, number, objects, text
+
+KINDS: Final = {
+    "agent": "other",
+    "edit": "edit",
+    "glob": "search",
+    "google_web_search": "search",
+    "grep_search": "search",
+    "invoke_agent": "think",
+    "list_directory": "search",
+    "read_file": "read",
+    "read_many_files": "read",
+    "replace": "edit",
+    "run_shell_command": "execute",
+    "save_memory": "think",
+    "search_file_content": "search",
+    "web_fetch": "fetch",
+    "web_search": "search",
+    "write_file": "edit",
+}
+"""Of the tools that are built in; any other is `other`."""
+
+_FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
+
+
+def places(name: str, given: Object, cwd: str) -> list[Object]:
+    """The file that a tool works on."""
+    path = text(given, "file_path") or text(given, "absolute_path") or text(given, "path")
+    if name not in _FILE_TOOLS or not path:
+        return []
+    place: Object = {"path": os.path.join(cwd, path)}
+    if (line := number(given, "offset")) is not None:
+        place["line"] = line
+    return [place]
+
+
+def change(display: object, cwd: str) -> list[Object]:
+    """The diff in what a tool shows of an edit; nothing for other things it may show."""
+    path = text(display, "filePath") or text(display, "fileName")
+    if not path or not text(display, "fileDiff"):
+        return []
+    old = text(display, "originalContent")
+    return [diff(os.path.join(cwd, path), old or None, text(display, "newContent"))]
+
+
+def shown(display: object, cwd: str) -> list[Object]:
+    """What a tool shows of its result, as the content of its call."""
+    if isinstance(display, str):
+        return [content(display)] if display else []
+    return change(display, cwd)
+
+
+def answer(response: object) -> str:
+    """What the model was told of a result."""
+    return text(response, "output") or text(response, "error")
+
+
+def plan(todos: list[Object]) -> list[Object]:
+    """The entries of a plan from a list of things to do."""
+    entries: list[Object] = []
+    for todo in todos:
+        status = text(todo, "status")
+        if status == "cancelled":
+            continue
+        known = status if status in ("pending", "in_progress", "completed") else "pending"
+        words = text(todo, "description") or text(todo, "content")
+        entries.append({"content": words, "priority": "medium", "status": known})
+    return entries
+
+
+def parts_text(parts: object) -> str:
+    """The text of a message: a string, or parts that hold some."""
+    if isinstance(parts, str):
+        return parts
+    return "".join(text(part, "text") for part in objects(parts) if part.get("thought") is not True)

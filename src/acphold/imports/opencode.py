@@ -1,0 +1,352 @@
+"""OpenCode: all sessions in one database, `~/.local/share/opencode/opencode.db`.
+
+Before 1.2 each session, message and part was a file below `storage`, of the same shape; they still
+lie there after the move. A subagent is a session with a parent, told inside the call `task`. What
+a person went back from is still there, behind the message that `revert` names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from acphold.imports import databases
+from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
+from acphold.imports.prompts import picture
+from acphold.imports.records import document, readable
+from acphold.imports.scribe import PARENT, Scribe, content, diff, text_block
+from acphold.imports.values import Object, milliseconds, number, obj, objects, text
+
+NAME: Final = "opencode"
+KEY: Final = "OpenCode"
+
+KINDS: Final = {
+    "bash": "execute",
+    "edit": "edit",
+    "glob": "search",
+    "grep": "search",
+    "list": "read",
+    "patch": "edit",
+    "read": "read",
+    "task": "think",
+    "webfetch": "fetch",
+    "write": "edit",
+}
+
+REVERTED: Final = "reverted"
+"""The item of a source that is told with what its person went back from."""
+
+_MADE_UP: Final = re.compile(r"(New session - |Child session - |ACP Session )")
+"""How the title of a session begins that has none yet."""
+
+_READ_FOR_IT: Final = re.compile(r"Called the Read tool with the following input: (\{.*\})")
+_EMBEDDED: Final = re.compile(r"\[(/[^\]\n]+)\]\n(.*)", re.DOTALL)
+_PASSED: Final = frozenset({"agent", "compaction", "patch", "retry", "snapshot", "step-start"})
+
+
+# -- found ---------------------------------------------------------------------------------
+
+
+class _Store(Protocol):
+    """Where sessions are kept: rows of a database, or files."""
+
+    def session(self, session_id: str) -> Object:
+        """The session, empty if there is none."""
+
+    def messages(self, session_id: str) -> Iterator[Object]:
+        """Its messages, oldest first, each with its `id`."""
+
+    def parts(self, message_id: str) -> Iterator[Object]:
+        """The parts of a message in their order, each with its `id`."""
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The sessions of the database, then those that are only files; none of subagents."""
+    folder = home.data("opencode")
+    moved = home.environment.get("OPENCODE_DB", "")
+    database = Path(moved) if moved.startswith("/") else folder / (moved or "opencode.db")
+    seen: set[str] = set()
+    if database.is_file():
+        for session_id, updated, parts in databases.opened(database).execute(
+            "SELECT id, time_updated, (SELECT count(*) FROM part WHERE session_id = session.id)"
+            " FROM session WHERE parent_id IS NULL ORDER BY id"
+        ):
+            seen.add(session_id)
+            changed = (milliseconds(updated) or 0) * 1_000_000
+            yield Source(NAME, session_id, (str(database),), parts, changed, session_id)
+    for path in files_below(folder / "storage/session", "*/ses_*.json"):
+        if path.stem in seen or text(document(path, Counter()), "parentID"):
+            continue
+        if source := source_of(NAME, path.stem, [path]):
+            yield source
+
+
+class _Database:
+    """The rows of today's database."""
+
+    def __init__(self, path: Path, missed: Counter[str]) -> None:
+        self._rows = databases.opened(path).execute
+        self._missed = missed
+
+    def session(self, session_id: str) -> Object:
+        row = self._rows(
+            "SELECT directory, title, version, revert, time_created, time_updated"
+            " FROM session WHERE id = ?",
+            (session_id,),
+        ).fetchone()
+        if row is None:
+            return {}
+        names = ("directory", "title", "version", "revert", "created", "updated")
+        found: Object = dict(zip(names, row, strict=True))
+        found["time"] = {"created": found["created"], "updated": found["updated"]}
+        found["revert"] = self._decoded(found["revert"])
+        return found
+
+    def messages(self, session_id: str) -> Iterator[Object]:
+        yield from self._objects(
+            "SELECT id, data FROM message WHERE session_id = ? ORDER BY id", session_id
+        )
+
+    def parts(self, message_id: str) -> Iterator[Object]:
+        yield from self._objects(
+            "SELECT id, data FROM part WHERE message_id = ? ORDER BY id", message_id
+        )
+
+    def _objects(self, query: str, key: str) -> Iterator[Object]:
+        for row_id, data in self._rows(query, (key,)):
+            yield self._decoded(data) | {"id": row_id}
+
+    def _decoded(self, data: object) -> Object:
+        if not isinstance(data, str):
+            return {}
+        return readable(data.encode(errors="replace"), self._missed) or {}
+
+
+class _Files:
+    """The files of versions before 1.2."""
+
+    def __init__(self, path: Path, missed: Counter[str]) -> None:
+        self._session = path
+        self._folder = path.parent.parent.parent
+        self._missed = missed
+
+    def session(self, session_id: str) -> Object:
+        return document(self._session.with_name(f"{session_id}.json"), self._missed)
+
+    def messages(self, session_id: str) -> Iterator[Object]:
+        yield from self._documents("message", session_id)
+
+    def parts(self, message_id: str) -> Iterator[Object]:
+        yield from self._documents("part", message_id)
+
+    def _documents(self, kind: str, name: str) -> Iterator[Object]:
+        if re.fullmatch(r"[\w-]+", name):
+            for path in files_below(self._folder / kind / name, "*.json"):
+                yield document(path, self._missed) | {"id": path.stem}
+
+
+# -- read ----------------------------------------------------------------------------------
+
+
+def _store(source: Source, missed: Counter[str]) -> _Store:
+    path = Path(source.paths[0])
+    return _Files(path, missed) if path.suffix == ".json" else _Database(path, missed)
+
+
+def branches(source: Source) -> Iterator[Source]:
+    """The session with what its person went back from, as one of its own."""
+    store = _store(source, Counter())
+    if text(store.session(source.session_id), "revert", "messageID"):
+        yield replace(source, session_id=f"{source.session_id}~{REVERTED}", item=REVERTED)
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the session."""
+    store = _store(source, scribe.facts.missed)
+    session_id = source.session_id.removesuffix(f"~{REVERTED}")
+    session = store.session(session_id)
+    facts = scribe.facts
+    facts.cwd = text(session, "directory")
+    scribe.clock(milliseconds(obj(session, "time").get("created")))
+    end = "" if source.item == REVERTED else text(session, "revert", "messageID")
+    telling = _Telling(store, scribe, is_old=_version(text(session, "version")) < (1, 2))
+    for message in store.messages(session_id):
+        if end and text(message, "id") >= end:
+            break
+        telling.message(message)
+        yield
+    title = text(session, "title")
+    if not _MADE_UP.match(title):
+        scribe.title(title)
+
+
+def _version(words: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in re.findall(r"\d+", words)[:2]) or (99,)
+
+
+class _Telling:
+    """One session; with `caller`, that of the subagent which this call started."""
+
+    def __init__(self, store: _Store, scribe: Scribe, *, is_old: bool, caller: str = "") -> None:
+        self._store = store
+        self._scribe = scribe
+        self._missed = scribe.facts.missed
+        self._is_old = is_old
+        self._caller = caller
+        self._meta: Object = {"_meta": {PARENT: caller}} if caller else {}
+
+    def message(self, message: Object) -> None:
+        message_id = text(message, "id")
+        if not self._caller:
+            self._scribe.clock(milliseconds(obj(message, "time").get("created")))
+        if text(message, "role") == "user":
+            if not self._caller:
+                self._scribe.prompt(_prompt(self._store.parts(message_id)))
+            return
+        for part in self._store.parts(message_id):
+            self._part(message_id, part, message)
+        if not self._caller:
+            self._ended(message)
+
+    def _ended(self, message: Object) -> None:
+        tokens = obj(message, "tokens")
+        self._scribe.model(text(message, "modelID"))
+        self._scribe.tokens(
+            inputTokens=number(tokens, "input"),
+            outputTokens=number(tokens, "output"),
+            thoughtTokens=number(tokens, "reasoning"),
+            cachedReadTokens=number(tokens, "cache", "read"),
+            cachedWriteTokens=number(tokens, "cache", "write"),
+        )
+        error = text(message, "error", "name")
+        if error == "MessageAbortedError":
+            self._scribe.end_turn("cancelled")
+        elif error:
+            self._scribe.fail_turn(text(message, "error", "data", "message") or error)
+        elif text(message, "finish") == "stop":
+            self._scribe.done()
+
+    def _part(self, message_id: str, part: Object, message: Object) -> None:
+        kind = text(part, "type")
+        if kind == "tool":
+            self._call(part, text(message, "path", "cwd"))
+        elif self._caller:
+            return
+        elif kind == "text":
+            self._scribe.say(text(part, "text"), message_id)
+        elif kind == "reasoning":
+            self._scribe.think(text(part, "text"), text(part, "id"))
+        elif kind == "file":
+            if found := picture(text(part, "url")):
+                self._scribe.show(found, message_id)
+        elif kind not in _PASSED and kind != "step-finish":
+            self._missed[f"parts of type {kind[:40]!r}"] += 1
+
+    def _call(self, part: Object, cwd: str) -> None:
+        call_id, name = text(part, "callID"), text(part, "tool")
+        state, given = obj(part, "state"), obj(part, "state", "input")
+        has_folder = name == "bash" and not self._is_old and bool(cwd)
+        fields: Object = {
+            "title": (text(given, "command") if has_folder else "") or name,
+            "kind": "other" if self._is_old and name == "task" else KINDS.get(name, "other"),
+            "rawInput": given | {"cwd": cwd} if has_folder else given,
+            "locations": _places(name, given, cwd if has_folder else ""),
+        }
+        self._scribe.call(call_id, {"status": "in_progress"} | fields | self._meta)
+        if name == "todowrite" and text(state, "status") == "completed" and not self._caller:
+            self._scribe.plan([_step(todo) for todo in objects(given, "todos")])
+        if child := text(state, "metadata", "sessionId"):
+            self._subagent(call_id, child)
+        self._result(call_id, name, state, given)
+
+    def _result(self, call_id: str, name: str, state: Object, given: Object) -> None:
+        status, about = text(state, "status"), obj(state, "metadata")
+        if status == "completed":
+            output = text(state, "output")
+            shown = text(about, "display", "text") if name == "read" else ""
+            fields: Object = {
+                "status": "completed",
+                "title": text(state, "title") or name,
+                "content": [content(shown or output), *_diffs(name, given)],
+                "rawOutput": {"output": output, "metadata": about},
+            }
+        elif status == "error":
+            error = text(state, "error")
+            fields = {
+                "status": "failed",
+                "content": [content(error)],
+                "rawOutput": {"error": error},
+            }
+        else:
+            fields = {"content": [content(text(about, "output"))]} if text(about, "output") else {}
+        if fields:
+            self._scribe.update(call_id, fields)
+
+    def _subagent(self, call_id: str, session_id: str) -> None:
+        if not self._caller:
+            telling = _Telling(self._store, self._scribe, is_old=self._is_old, caller=call_id)
+            for message in self._store.messages(session_id):
+                telling.message(message)
+
+
+def _prompt(parts: Iterator[Object]) -> list[Object]:
+    """What a person sent: without what the program read for them, links as links."""
+    blocks: list[Object] = []
+    read_for_it = ""
+    for part in parts:
+        kind, words = text(part, "type"), text(part, "text")
+        if kind == "compaction" and part.get("auto") is not True:
+            blocks.append(text_block("/compact"))
+        elif kind == "text" and part.get("synthetic") is True:
+            if found := _READ_FOR_IT.match(words):
+                read_for_it = text(readable(found[1].encode(), Counter()), "filePath")
+        elif kind == "text":
+            embedded = _EMBEDDED.fullmatch(words)
+            resource = {"uri": f"file://{embedded[1]}", "text": embedded[2]} if embedded else {}
+            blocks.append(
+                {"type": "resource", "resource": resource} if resource else text_block(words)
+            )
+        elif kind == "file":
+            blocks.append(_attached(part, read_for_it))
+            read_for_it = ""
+    return [block for block in blocks if block.get("text") != ""]
+
+
+def _attached(part: Object, read_for_it: str) -> Object:
+    url, name = text(part, "url"), text(part, "filename")
+    if text(part, "mime").startswith("image/") and (found := picture(url)):
+        return found
+    uri = f"file://{read_for_it}" if read_for_it else name if url.startswith("data:") else url
+    return {"type": "resource_link", "name": name or uri, "uri": uri}
+
+
+def _places(name: str, given: Object, cwd: str) -> list[Object]:
+    path = text(given, "filePath")
+    if name in ("glob", "grep", "list"):
+        path = text(given, "path")
+    return [{"path": path or cwd}] if path or cwd else []
+
+
+def _diffs(name: str, given: Object) -> list[Object]:
+    path = text(given, "filePath")
+    if KINDS.get(name) != "edit" or not path:
+        return []
+    new = text(given, "newString") or text(given, "content")
+    return [diff(path, text(given, "oldString") or None, new)]
+
+
+def _step(todo: Object) -> Object:
+    status, priority = text(todo, "status"), text(todo, "priority")
+    return {
+        "content": text(todo, "content"),
+        "status": status if status in ("pending", "in_progress", "completed") else "pending",
+        "priority": priority if priority in ("high", "medium", "low") else "medium",
+    }
+
+
+READER: Final = Reader(NAME, KEY, find, read, branches)

@@ -1,0 +1,273 @@
+"""Qwen Code: `~/.qwen/projects/<folder>/chats/<session>.jsonl`, a tree of records.
+
+Messages have Gemini's parts. Version 0.1 kept its sessions as Gemini CLI did then. What subagents
+said and did is shown amid the rest, and lies in files of their own, named by the call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
+from acphold.imports.gemini import read_sessions, session_sources
+from acphold.imports.gemini_tools import KINDS, answer, change, parts_text, places, plan
+from acphold.imports.prompts import prompt_blocks
+from acphold.imports.record_tree import RecordTree
+from acphold.imports.records import document, records
+from acphold.imports.scribe import PARENT, Scribe, content, image, text_block
+from acphold.imports.values import Object, milliseconds, number, obj, objects, text
+
+NAME: Final = "qwen"
+KEY: Final = "qwen-code"
+
+_DISPLAY: Final = {
+    "agent": "Agent",
+    "edit": "Edit",
+    "exit_plan_mode": "ExitPlanMode",
+    "glob": "Glob",
+    "grep_search": "Grep",
+    "list_directory": "ListFiles",
+    "read_file": "ReadFile",
+    "run_shell_command": "Shell",
+    "save_memory": "SaveMemory",
+    "skill": "Skill",
+    "task": "Task",
+    "tool_search": "ToolSearch",
+    "web_fetch": "WebFetch",
+    "web_search": "WebSearch",
+    "write_file": "WriteFile",
+}
+"""What the program calls its tools on the screen."""
+
+_PASSED: Final = frozenset(
+    {"branch_checkpoint", "custom_title", "file_history_snapshot", "ui_telemetry"}
+)
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The sessions of today's form, and those of 0.1."""
+    folder = home.folder(".qwen", "QWEN_HOME")
+    moved = home.environment.get("QWEN_RUNTIME_DIR", "")
+    for path in files_below(Path(moved) if moved else folder, "projects/*/chats/*.jsonl"):
+        subagents = files_below(path.parent.parent / "subagents" / path.stem, "agent-*.jsonl")
+        if source := source_of(NAME, path.stem, [path, *subagents]):
+            yield source
+    yield from session_sources(NAME, folder)
+
+
+def _typed(record: Object) -> bool:
+    """Whether a person wrote it."""
+    return text(record, "type") == "user" and text(record, "provenance") in ("", "real_user")
+
+
+def _tree(path: Path) -> RecordTree:
+    tree = RecordTree()
+    for record in records(path, Counter()):
+        tree.add(text(record, "uuid"), text(record, "parentUuid"), typed=_typed(record))
+    return tree
+
+
+def _is_old(path: Path) -> bool:
+    return path.name.startswith("session-")
+
+
+def branches(source: Source) -> Iterator[Source]:
+    """The branches that were abandoned, as conversations of their own."""
+    if not _is_old(Path(source.paths[0])):
+        for end in _tree(Path(source.paths[0])).abandoned_ends():
+            yield replace(source, session_id=f"{source.session_id}~{end}", item=str(end))
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the session."""
+    path = Path(source.paths[0])
+    if _is_old(path):
+        yield from read_sessions(source, scribe, speaker="qwen")
+        return
+    kept = _tree(path).kept(int(source.item) if source.item else None)
+    telling = _Telling(source, scribe)
+    for number_, record in enumerate(records(path, scribe.facts.missed)):
+        if number_ < len(kept) and kept[number_]:
+            telling.take(record)
+            yield
+
+
+class _Telling:
+    """One session, record by record; with `caller`, of the subagent behind that call."""
+
+    def __init__(self, source: Source, scribe: Scribe, caller: str = "", kind: str = "") -> None:
+        self._source = source
+        self._scribe = scribe
+        self._missed = scribe.facts.missed
+        self._calls: dict[str, str] = {}
+        self._caller = caller
+        self._parent: Object = {PARENT: caller, "parentToolCallId": caller} if caller else {}
+        if kind:
+            self._parent["subagentType"] = kind
+        self._compactions = 0
+
+    def take(self, record: Object) -> None:
+        kind = text(record, "type")
+        if not self._caller:
+            self._scribe.clock(milliseconds(record.get("timestamp")))
+            self._scribe.facts.cwd = self._scribe.facts.cwd or text(record, "cwd")
+        if kind == "user":
+            if _typed(record) and not self._caller:
+                parts = obj(record, "message").get("parts")
+                self._scribe.prompt(prompt_blocks(_blocks(parts)))
+        elif kind == "assistant":
+            self._assistant(record)
+        elif kind == "tool_result":
+            self._results(record)
+        elif kind == "system":
+            self._system(text(record, "subtype"), record)
+        else:
+            self._missed[f"records of type {kind[:40]!r}"] += 1
+
+    def _assistant(self, record: Object) -> None:
+        message_id = text(record, "uuid")
+        called = False
+        for part in objects(record, "message", "parts"):
+            if part.get("thought") is True:
+                self._scribe.think(text(part, "text"), message_id, self._parent)
+            elif "functionCall" in part:
+                called = True
+                self._call(obj(part, "functionCall"))
+            else:
+                self._scribe.say(text(part, "text"), message_id, self._parent)
+        self._count(record)
+        if not called and not self._caller:
+            self._scribe.done()
+
+    def _count(self, record: Object) -> None:
+        usage = obj(record, "usageMetadata")
+        cached = number(usage, "cachedContentTokenCount") or 0
+        self._scribe.model(text(record, "model"))
+        self._scribe.tokens(
+            inputTokens=(number(usage, "promptTokenCount") or 0) - cached,
+            cachedReadTokens=cached,
+            outputTokens=number(usage, "candidatesTokenCount"),
+            thoughtTokens=number(usage, "thoughtsTokenCount"),
+        )
+        size = number(record, "contextWindowSize")
+        if size and usage and not self._caller:
+            self._scribe.usage(number(usage, "totalTokenCount") or 0, size)
+
+    def _call(self, call: Object) -> None:
+        call_id, name, given = text(call, "id"), text(call, "name"), obj(call, "args")
+        self._calls[call_id] = name
+        if name == "todo_write":
+            return
+        cwd = self._scribe.facts.cwd
+        fields: Object = {
+            "title": _title(name, given, cwd),
+            "kind": KINDS.get(name, "other"),
+            "rawInput": given,
+            "locations": places(name, given, cwd),
+            "_meta": {"toolName": name} | self._parent,
+        }
+        self._scribe.call(call_id, fields)
+
+    def _results(self, record: Object) -> None:
+        about = obj(record, "toolCallResult")
+        for part in objects(record, "message", "parts"):
+            result = obj(part, "functionResponse")
+            if call_id := text(result, "id") or text(about, "callId"):
+                self._result(call_id, obj(result, "response"), about)
+
+    def _result(self, call_id: str, response: Object, about: Object) -> None:
+        name = self._calls.pop(call_id, "")
+        display = about.get("resultDisplay")
+        if name == "todo_write":
+            self._scribe.plan(plan(objects(display, "todos")))
+            return
+        if not name:
+            self._missed["results of unknown calls"] += 1
+            return
+        self._subagent(call_id)
+        failed = text(about, "status") not in ("success", "") or "error" in response
+        fields: Object = {"status": "failed" if failed else "completed"}
+        said = answer(response)
+        fields["content"] = change(display, self._scribe.facts.cwd) or (
+            [content(said)] if said else []
+        )
+        if display is not None:
+            fields["rawOutput"] = display
+        elif self._caller and not failed:
+            fields["rawOutput"] = ""  # as the program shows what a subagent's call displays
+        self._scribe.update(call_id, fields)
+
+    def _system(self, subtype: str, record: Object) -> None:
+        payload = obj(record, "systemPayload")
+        if subtype == "chat_compression":
+            self._compacted(payload)
+        elif subtype == "slash_command":
+            for number_, item in enumerate(objects(payload, "outputHistoryItems")):
+                self._answer(text(record, "uuid"), number_, item)
+        elif subtype not in _PASSED:
+            self._missed[f"system records of type {subtype[:40]!r}"] += 1
+        if title := text(payload, "customTitle"):
+            self._scribe.title(title)
+
+    def _answer(self, record_id: str, number_: int, item: Object) -> None:
+        """What a command of the program's own answered: its steps as messages of their own."""
+        words = text(item, "text")
+        for step, line in enumerate(
+            words.splitlines() if "contextCompression" in item else [words]
+        ):
+            self._scribe.say(line, f"{record_id}-{number_}-{step}")
+        self._scribe.done()
+
+    def _compacted(self, payload: Object) -> None:
+        self._compactions += 1
+        history = objects(payload, "compressedHistory")
+        summary = parts_text(history[0].get("parts")) if history else ""
+        fields: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
+        fields["rawOutput"] = obj(payload, "info")
+        fields["content"] = [content(summary)] if summary else []
+        self._scribe.call(f"compacted-{self._compactions}", fields)
+        self._scribe.done()
+
+    def _subagent(self, call_id: str) -> None:
+        if self._caller:
+            return
+        for path in map(Path, self._source.paths[1:]):
+            if path.stem.endswith(f"-{call_id}"):
+                about = document(path.with_suffix(".meta.json"), Counter())
+                telling = _Telling(
+                    self._source, self._scribe, call_id, kind=text(about, "agentType")
+                )
+                for record in records(path, self._missed):
+                    telling.take(record)
+
+
+def _title(name: str, given: Object, cwd: str) -> str:
+    """As the program's screen has it: `ReadFile: notes.txt`."""
+    shown = _DISPLAY.get(name, name)
+    detail = text(given, "query") or text(given, "pattern") or text(given, "url")
+    if path := text(given, "file_path") or text(given, "path"):
+        inside = bool(cwd) and path.startswith(f"{cwd}/")
+        detail = path[len(cwd) + 1 :] if inside else path
+    if command := text(given, "command"):
+        why = text(given, "description")
+        detail = f"{command} ({why})" if why else command
+    elif name in ("agent", "task"):
+        detail = text(given, "description")
+    return f"{shown}: {detail}" if detail else shown
+
+
+def _blocks(parts: object) -> Iterator[Object]:
+    for part in objects(parts):
+        data = obj(part, "inlineData")
+        if data:
+            yield image(text(data, "data"), text(data, "mimeType"))
+        elif text(part, "text"):
+            yield text_block(text(part, "text"))
+
+
+READER: Final = Reader(NAME, KEY, find, read, branches)

@@ -1,0 +1,240 @@
+"""Gemini CLI's logs of states."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from acphold.imports.gemini import READER
+from tests.imports.told import Story, sources, write_lines
+
+Json = Any
+SESSION = "ce6dab5b-3b21-4af2-9b67-32908592cd64"
+CWD = "/home/ada/project"
+
+
+class Log:
+    """The lines of a session's file."""
+
+    def __init__(self, session: str = SESSION) -> None:
+        self._count = 0
+        self.lines: list[Json] = []
+        self.header(session)
+
+    def header(self, session: str = SESSION) -> None:
+        self.lines.append({"sessionId": session, "startTime": self._now(), "kind": "main"})
+        context = {"id": "context", "type": "user", "content": [{"text": "<session_context>\nx"}]}
+        self.set(context)
+
+    def _now(self) -> str:
+        self._count += 1
+        return f"2026-01-02T03:04:{self._count:02}.000Z"
+
+    def set(self, *messages: Json) -> None:
+        self.lines.append({"$set": {"messages": list(messages)}})
+
+    def message(self, message_id: str, kind: str, content: Json, **more: Json) -> Json:
+        line = {"id": message_id, "timestamp": self._now(), "type": kind, "content": content}
+        self.lines.append(line | more)
+        return line | more
+
+    def user(self, message_id: str, words: str) -> Json:
+        return self.message(message_id, "user", [{"text": words}])
+
+    def result(self, call: str, **response: str) -> None:
+        answer = {"functionResponse": {"id": call, "name": "run_shell_command"}}
+        answer["functionResponse"]["response"] = response  # type: ignore[assignment]
+        self.message(f"result-{call}", "user", [answer])
+
+    def path(self, home: Path, minute: int = 4) -> Path:
+        folder = home / ".gemini/tmp/project"
+        (folder / "chats").mkdir(parents=True, exist_ok=True)
+        (folder / ".project_root").write_text(f"{CWD}\n")
+        return folder / "chats" / f"session-2026-01-02T03-{minute:02}-{SESSION[:8]}.jsonl"
+
+    def write(self, home: Path, minute: int = 4) -> Path:
+        return write_lines(self.path(home, minute), *self.lines)
+
+
+def call(call_id: str, name: str = "read_file", **more: Json) -> Json:
+    args = {"file_path": "notes.txt"}
+    return {"id": call_id, "name": name, "args": args, "status": "success"} | more
+
+
+def story(log: Log, home: Path) -> Story:
+    log.write(home)
+    return Story.of(READER, home)
+
+
+def test_a_conversation_is_told_without_the_context_that_the_program_put_in(
+    tmp_path: Path,
+) -> None:
+    log = Log()
+    log.header()
+    log.user("u1", "Hello.")
+    thoughts = [{"subject": "Greeting", "description": "Someone is there."}]
+    log.message("g1", "gemini", "Hello Ada.", thoughts=thoughts, tokens={"input": 9, "cached": 4})
+    told = story(log, tmp_path)
+    assert told.said() == [
+        ("user", "Hello."),
+        ("thought", "**Greeting**\nSomeone is there."),
+        ("agent", "Hello Ada."),
+    ]
+    assert told.facts.cwd == CWD
+    assert told.facts.session_id == SESSION
+
+
+def test_each_call_stands_where_it_was_made_though_all_pile_up_on_one_message(
+    tmp_path: Path,
+) -> None:
+    log = Log()
+    log.user("u1", "Go.")
+    log.message("heap", "gemini", "One.", toolCalls=[call("c1", description="notes.txt")])
+    log.result("c1", output="x")
+    log.message("g2", "gemini", "Two.")
+    log.message("heap", "gemini", "One.", toolCalls=[call("c1"), call("c2", description="b")])
+    log.message("g3", "gemini", "Three.")
+    assert story(log, tmp_path).said() == [
+        ("user", "Go."),
+        ("agent", "One."),
+        ("call", "notes.txt"),
+        ("agent", "Two."),
+        ("call", "b"),
+        ("agent", "Three."),
+    ]
+
+
+def test_an_edit_is_a_diff_of_the_whole_file(tmp_path: Path) -> None:
+    log = Log()
+    log.user("u1", "Edit.")
+    display = {
+        "fileDiff": "…",
+        "filePath": f"{CWD}/notes.txt",
+        "originalContent": "1\n",
+        "newContent": "2\n",
+    }
+    log.message("g", "gemini", "", toolCalls=[call("c1", "replace", resultDisplay=display)])
+    made = story(log, tmp_path).call()
+    assert made["content"] == [
+        {"type": "diff", "path": f"{CWD}/notes.txt", "oldText": "1\n", "newText": "2\n"}
+    ]
+    assert made["locations"] == [{"path": f"{CWD}/notes.txt"}]
+    assert made["kind"] == "edit"
+
+
+def test_a_refused_call_is_told_from_its_answer(tmp_path: Path) -> None:
+    log = Log()
+    log.user("u1", "Delete.")
+    log.result("c1", error="canceled by the user")
+    made = story(log, tmp_path).call()
+    assert (made["title"], made["status"]) == ("run_shell_command", "failed")
+
+
+def test_a_cancelled_turn_that_the_program_forgot_is_told(tmp_path: Path) -> None:
+    log = Log()
+    first = log.user("u1", "Hello.")
+    second = log.message("g1", "gemini", "Hi.")
+    log.user("u2", "Count.")
+    log.message("g2", "gemini", "one")
+    log.set(first, second)
+    log.user("u3", "Where were you?")
+    log.message("g3", "gemini", "Stopped.")
+    told = story(log, tmp_path)
+    assert [words for who, words in told.said() if who == "user"] == [
+        "Hello.",
+        "Count.",
+        "Where were you?",
+    ]
+    assert [end["stopReason"] for end in told.ends()] == ["end_turn", "cancelled", "end_turn"]
+
+
+def test_after_a_compaction_the_whole_conversation_is_still_told_once(tmp_path: Path) -> None:
+    log = Log()
+    log.user("u1", "Hello.")
+    log.message("g1", "gemini", "Hi.")
+    log.set(
+        {"id": "s1", "type": "user", "content": [{"text": "<state_snapshot>so far"}]},
+        {"id": "s2", "type": "gemini", "content": "Got it."},
+        {"id": "again", "type": "user", "content": [{"text": "Hello."}]},
+    )
+    log.user("u2", "Go on.")
+    log.message("g3", "gemini", "Yes.")
+    assert story(log, tmp_path).said() == [
+        ("user", "Hello."),
+        ("agent", "Hi."),
+        ("call", "Compact conversation"),
+        ("user", "Go on."),
+        ("agent", "Yes."),
+    ]
+
+
+def test_all_files_of_a_session_are_one_conversation(tmp_path: Path) -> None:
+    log = Log()
+    one, two = log.user("u1", "Hello."), log.message("g1", "gemini", "Hi.")
+    log.write(tmp_path, minute=4)
+    loaded = Log()
+    loaded.set(one, two)
+    loaded.user("u2", "Go on.")
+    loaded.message("g2", "gemini", "Yes.")
+    loaded.write(tmp_path, minute=9)
+    told = Story.of(READER, tmp_path)
+    assert [words for _, words in told.said()] == ["Hello.", "Hi.", "Go on.", "Yes."]
+
+
+def test_the_one_document_of_older_versions_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / ".gemini/tmp" / sha256(CWD.encode()).hexdigest() / "chats"
+    folder.mkdir(parents=True)
+    thoughts = [{"subject": "", "description": d} for d in ("One.", "Two.")]
+    messages = [
+        {"id": "1", "timestamp": "2025-11-20T11:44:14Z", "type": "user", "content": "Hello."},
+        {"id": "2", "type": "gemini", "content": "Hi.", "thoughts": thoughts},
+        {
+            "id": "3",
+            "type": "gemini",
+            "content": "",
+            "toolCalls": [call("c", args={"file_path": f"{CWD}/a/b.txt"}, description="b.txt")],
+        },
+    ]
+    whole = {"sessionId": SESSION, "startTime": "2025-11-20T11:44:14Z", "messages": messages}
+    (folder / "session-2025-11-20T11-44-ce6dab5b.json").write_text(json.dumps(whole, indent=1))
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [
+        ("user", "Hello."),
+        ("thought", "One. Two. "),
+        ("agent", "Hi."),
+        ("call", "b.txt"),
+    ]
+    assert told.facts.cwd == CWD  # its hash is the name of the folder
+
+
+def test_the_folder_of_a_session_is_found_in_the_list_of_projects(tmp_path: Path) -> None:
+    log = Log()
+    log.user("u1", "Hello.")
+    path = log.write(tmp_path)
+    (path.parent.parent / ".project_root").unlink()
+    projects = {"projects": {CWD: "project"}}
+    (tmp_path / ".gemini/projects.json").write_text(json.dumps(projects))
+    assert Story.of(READER, tmp_path).facts.cwd == CWD
+
+
+def test_a_subagents_calls_stand_inside_the_call_that_started_it(tmp_path: Path) -> None:
+    log = Log()
+    log.user("u1", "Delegate.")
+    log.message("g1", "gemini", "", toolCalls=[call("c1", "invoke_agent", description="helper")])
+    path = log.write(tmp_path)
+    child = Log("child")
+    child.user("x1", "Count.")
+    child.message("x2", "gemini", "I count.", toolCalls=[call("c2", description="notes.txt")])
+    write_lines(path.parent / SESSION / "child.jsonl", *child.lines)
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [("user", "Delegate."), ("call", "helper"), ("call", "notes.txt")]
+    meta = json.loads(told.calls()[1].fields["_meta"])
+    assert meta["acphold/parentToolCallId"] == "c1"
+
+
+def test_a_start_of_the_program_without_a_word_is_no_conversation(tmp_path: Path) -> None:
+    told = story(Log(), tmp_path)
+    assert told.prompts() == []
+    assert len(sources(READER, tmp_path)) == 1

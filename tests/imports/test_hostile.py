@@ -1,0 +1,233 @@
+"""Transcripts that somebody broke, or made to break a reader."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from acphold.imports import NAMES, Facts, Home, reader
+from acphold.imports.intake import ALL, Told
+from acphold.imports.records import LINE_BYTES
+from tests.imports.claude_home import Transcript, thinking, use
+from tests.imports.codex_home import Rollout
+from tests.imports.told import Story, write_lines
+
+Json = Any
+
+DEEP = b'{"type":"user","message":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+HALF = b'{"parentUuid":null,"type":"user","uuid":"h","message":{"content":"half \\ud83d"}}\n'
+
+
+def claude(home: Path, *odd: bytes) -> Story:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    transcript.records += odd
+    transcript.assistant("Hi.")
+    transcript.write(home)
+    return Story.of(reader("claude"), home)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        DEEP,
+        b"\x00\xff\xfe\n",
+        b"[1, 2]\n",
+        b'"words"\n',
+        b"{}\n",
+        b'{"type":["user"],"uuid":7,"message":"x"}\n',
+        b'{"type":"user","uuid":"x","message":{"content":{"text":5}}}\n',
+        b'{"type":"assistant","uuid":"x","message":{"content":[null,3,{"type":"tool_use"}]}}\n',
+        b'{"type":"user","uuid":"x","timestamp":"never","message":{"content":[]}}\n',
+        b'{"type":"system","uuid":"x","subtype":"compact_boundary","compactMetadata":3}\n',
+    ],
+)
+def test_a_record_that_nobody_can_understand_costs_only_itself(tmp_path: Path, odd: bytes) -> None:
+    said = claude(tmp_path, odd).said()
+    assert ("user", "Hello.") in said
+    assert ("agent", "Hi.") in said
+
+
+def test_half_a_surrogate_pair_is_a_replacement_character(tmp_path: Path) -> None:
+    write_lines(tmp_path / ".claude/projects/x/s.jsonl", HALF)
+    assert Story.of(reader("claude"), tmp_path).said() == [("user", "half \ufffd")]
+
+
+def test_a_line_that_is_too_long_is_counted_and_passed_over(tmp_path: Path) -> None:
+    long = b'{"type":"user","x":"' + b"x" * LINE_BYTES + b'"}\n'
+    told = claude(tmp_path, long)
+    assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
+    assert told.facts.missed == {"lines that are too long": 1}
+
+
+def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Secret.")
+    outside = write_lines(tmp_path / "outside.jsonl", *transcript.records)
+    folder = tmp_path / "home/.claude/projects/x"
+    folder.mkdir(parents=True)
+    (folder / "s.jsonl").symlink_to(outside)
+    (tmp_path / "home/.claude/projects/y").symlink_to(tmp_path)
+    assert list(reader("claude").find(Home(tmp_path / "home"))) == []
+
+
+def _rich_claude(home: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    transcript.assistant(thinking("Hm."), "Hi.", use("t1", "Edit", file_path="/a", old_string="x"))
+    patch = [{"lines": ["-x", "+y"], "newStart": 1}]
+    transcript.result("t1", "ok", toolUseResult={"filePath": "/a", "structuredPatch": patch})
+    transcript.assistant(use("t2", "TodoWrite", todos=[{"content": "a", "status": "pending"}]))
+    transcript.write(home)
+
+
+def _rich_codex(home: Path) -> None:
+    rollout = Rollout()
+    rollout.user("Hello.")
+    rollout.thought("Hm.")
+    rollout.run("c1", "cat a | head -3; ls", "out\n")
+    rollout.call("c2", "update_plan", "ok", plan=[{"step": "a", "status": "pending"}])
+    rollout.write(home)
+
+
+def _rich_gemini(home: Path) -> None:
+    call = {"id": "c", "name": "replace", "args": {"file_path": "a"}, "status": "success"}
+    call["resultDisplay"] = {"fileDiff": "x", "fileName": "a", "newContent": "b"}
+    write_lines(
+        home / ".gemini/tmp/p/chats/session-2026-01-02T03-04-aaaaaaaa.jsonl",
+        {"sessionId": "s1", "startTime": "2026-01-02T03:04:05Z"},
+        {"id": "1", "type": "user", "content": [{"text": "Hello."}]},
+        {"id": "2", "type": "gemini", "content": "Hi.", "toolCalls": [call], "thoughts": []},
+        {"$set": {"messages": [{"id": "3", "type": "user", "content": "<summary>"}]}},
+    )
+
+
+def _rich_copilot(home: Path) -> None:
+    start = {"toolCallId": "c", "toolName": "edit", "arguments": {"path": "/a", "new_str": "b"}}
+    write_lines(
+        home / ".copilot/session-state/s1/events.jsonl",
+        {"type": "user.message", "data": {"content": "Hello.", "attachments": [{"path": "/a"}]}},
+        {"type": "assistant.message", "data": {"content": "Hi.", "reasoningText": "Hm."}},
+        {"type": "tool.execution_start", "data": start},
+        {"type": "tool.execution_complete", "data": {"toolCallId": "c", "success": True}},
+    )
+
+
+def _rich_acpx(home: Path) -> None:
+    folder = home / ".acpx/sessions"
+    write_lines(folder / "r.json", {"schema": "acpx.session.v1", "acp_session_id": "s1"})
+    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x"}
+    write_lines(
+        folder / "r.stream.ndjson",
+        {"type": "segment", "sequence": 0},
+        {"id": 1, "method": "session/prompt", "params": {"prompt": [{"type": "text"}]}},
+        {"method": "session/update", "params": {"sessionId": "s1", "update": update}},
+        {"id": 1, "result": {"stopReason": "end_turn"}},
+    )
+
+
+RICH: dict[str, Callable[[Path], None]] = {
+    "acpx": _rich_acpx,
+    "claude": _rich_claude,
+    "codex": _rich_codex,
+    "copilot": _rich_copilot,
+    "gemini": _rich_gemini,
+}
+
+ODD: tuple[Json, ...] = (None, True, -1, 1e400, "", "x", "../../x", [], {}, [[]], {"": {}})
+"""What may stand where something else is expected."""
+
+
+def _broken(value: Json, random: Random) -> Json:
+    """The value with something odd put somewhere into it."""
+    if random.random() < 0.12:
+        return random.choice(ODD)
+    if isinstance(value, dict):
+        return {name: _broken(inner, random) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_broken(inner, random) for inner in value]
+    return value
+
+
+def _texts(home: Path) -> Iterator[Path]:
+    return (path for path in home.rglob("*") if path.suffix in (".json", ".jsonl", ".ndjson"))
+
+
+@pytest.mark.parametrize("name", RICH)
+@pytest.mark.parametrize("seed", range(25))
+def test_no_value_in_any_place_makes_a_reader_fail(tmp_path: Path, name: str, seed: int) -> None:
+    RICH[name](tmp_path)
+    random = Random(seed)
+    for path in _texts(tmp_path):
+        lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+        broken = [_broken(line, random) for line in lines]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in broken))
+    reading = reader(name)
+    for source in reading.find(Home(tmp_path)):
+        told = Told(source, reading, Facts(reading.key, source.session_id), ALL)
+        for happening in [*told, *told.closing()]:
+            json.loads(happening.raw)
+            assert b"\n" not in happening.raw
+        assert told.marker().taken >= 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_home_has_nothing(tmp_path: Path, name: str) -> None:
+    assert list(reader(name).find(Home(tmp_path))) == []
+
+
+MEASURE = """
+import resource, sys
+from pathlib import Path
+from acphold.imports import ALL, Facts, Home, reader
+from acphold.imports.intake import Told
+reading = reader(sys.argv[1])
+(source,) = reading.find(Home(Path(sys.argv[2])))
+told = Told(source, reading, Facts("", ""), ALL)
+count = sum(1 for _ in told)
+print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_a_transcript_of_200_megabytes_is_told_in_less_than_100(tmp_path: Path, name: str) -> None:
+    words = "word " * 400
+    if name == "claude":
+        transcript = Transcript()
+        transcript.user("go on", after="00000000-0000-4000-before-000000000100")
+        for _ in range(49):
+            transcript.assistant(words)
+            transcript.user("go on")
+        transcript.assistant(words)
+        block = b"".join(json.dumps(r).encode() + b"\n" for r in transcript.records)
+        path = transcript.write(tmp_path)
+    else:
+        rollout = Rollout()
+        for _ in range(50):
+            rollout.user("go on")
+            rollout.agent(words)
+        block = b"".join(json.dumps(r).encode() + b"\n" for r in rollout.records[1:])
+        path = rollout.write(tmp_path)
+    with path.open("ab") as file:
+        for number in range(200_000_000 // len(block)):
+            # Other ids each time, as each record has one of its own.
+            own = block.replace(b"-8000-", b"-%04x-" % number)
+            file.write(own.replace(b"-before-", b"-%04x-" % (number - 1) if number else b"-8000-"))
+    assert path.stat().st_size > 195_000_000
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, name, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=True,
+    )
+    count, kilobytes = map(int, done.stdout.split())
+    assert count > 100_000
+    assert kilobytes < 100 * 1024

@@ -1,0 +1,235 @@
+"""OpenCode's database, and its files before that."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.imports.opencode import READER
+from tests.imports.told import Story, sources
+
+Json = Any
+SESSION = "ses_1"
+CWD = "/home/ada/project"
+
+
+class Store:
+    """The database of a home folder, with a session in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / ".local/share/opencode/opencode.db"
+        self.path.parent.mkdir(parents=True)
+        self.db = sqlite3.connect(self.path, isolation_level=None)
+        self.db.executescript(
+            "CREATE TABLE session (id TEXT PRIMARY KEY, parent_id TEXT, directory TEXT,"
+            " title TEXT, version TEXT, revert TEXT, time_created INT, time_updated INT);"
+            "CREATE TABLE message (id TEXT PRIMARY KEY, session_id TEXT, data TEXT);"
+            "CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, data TEXT);"
+        )
+        self._count = 0
+
+    def session(self, session_id: str = SESSION, **columns: Json) -> None:
+        row = {
+            "id": session_id,
+            "parent_id": None,
+            "directory": CWD,
+            "title": "New session - 2026",
+            "version": "1.18.33",
+            "revert": None,
+            "time_created": 1_700_000_000_000,
+            "time_updated": 1_700_000_000_000,
+        } | columns
+        marks = ", ".join("?" * len(row))
+        self.db.execute(f"INSERT INTO session VALUES ({marks})", tuple(row.values()))
+
+    def _id(self, kind: str) -> str:
+        self._count += 1
+        return f"{kind}_{self._count:04}"
+
+    def message(self, role: str, *parts: Json, session: str = SESSION, **more: Json) -> str:
+        message_id = self._id("msg")
+        time = {"created": 1_700_000_000_000 + self._count}
+        data = {"role": role, "time": time, "path": {"cwd": CWD}} | more
+        self.db.execute(
+            "INSERT INTO message VALUES (?, ?, ?)", (message_id, session, json.dumps(data))
+        )
+        for part in parts:
+            told = {"type": "text", "text": part} if isinstance(part, str) else part
+            row = (self._id("prt"), message_id, session, json.dumps(told))
+            self.db.execute("INSERT INTO part VALUES (?, ?, ?, ?)", row)
+        self.db.execute(
+            "UPDATE session SET time_updated = time_updated + 1 WHERE id = ?", (session,)
+        )
+        return message_id
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    found = Store(tmp_path)
+    found.session()
+    return found
+
+
+def tool(call: str, name: str, status: str = "completed", **state: Json) -> Json:
+    whole = {"status": status, "input": {}, "output": "", "title": name, "metadata": {}} | state
+    return {"type": "tool", "tool": name, "callID": call, "state": whole}
+
+
+def test_a_conversation_with_a_call_is_told(store: Store, tmp_path: Path) -> None:
+    store.message("user", "Run it.")
+    store.message(
+        "assistant",
+        {"type": "step-start"},
+        {"type": "reasoning", "text": "Hm."},
+        "Running.",
+        tool("c1", "bash", input={"command": "ls"}, output="a\n", title="ls"),
+        finish="tool-calls",
+        tokens={"input": 5, "output": 2, "cache": {"read": 1}},
+    )
+    store.message("assistant", "Done.", finish="stop")
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [
+        ("user", "Run it."),
+        ("thought", "Hm."),
+        ("agent", "Running."),
+        ("call", "ls"),
+        ("agent", "Done."),
+    ]
+    call = told.call()
+    assert call["rawInput"] == {"command": "ls", "cwd": CWD}
+    assert call["content"][0]["content"]["text"] == "a\n"
+    assert told.facts.cwd == CWD
+    assert told.facts.title is None  # the one there is was made up
+    assert told.ends()[0]["usage"]["totalTokens"] == 8
+
+
+def test_an_edit_has_its_diff_and_a_failure_its_error(store: Store, tmp_path: Path) -> None:
+    store.message("user", "Edit.")
+    given = {"filePath": "/a", "oldString": "x", "newString": "y"}
+    store.message("assistant", tool("c1", "edit", input=given, output="ok"))
+    store.message("assistant", tool("c2", "read", "error", error="no such file"))
+    edited, failed = Story.of(READER, tmp_path).calls()
+    assert json.loads(edited.fields["content"])[1] == {
+        "type": "diff",
+        "path": "/a",
+        "oldText": "x",
+        "newText": "y",
+    }
+    assert failed.status == "failed"
+    assert failed.raw_output == b'{"error":"no such file"}'
+
+
+def test_a_cancelled_turn_and_a_killed_one(store: Store, tmp_path: Path) -> None:
+    store.message("user", "One.")
+    store.message("assistant", "half", error={"name": "MessageAbortedError"})
+    store.message("user", "Two.")
+    store.message("assistant", tool("c1", "bash", "running", input={"command": "sleep"}))
+    told = Story.of(READER, tmp_path)
+    assert told.ends()[0]["stopReason"] == "cancelled"
+    assert told.ends()[1]["interrupted"] is True
+    assert told.calls()[0].status == "failed"
+
+
+def test_what_the_program_added_to_a_prompt_is_left_out_and_links_are_links(
+    store: Store, tmp_path: Path
+) -> None:
+    read = 'Called the Read tool with the following input: {"filePath":"/x/README.md"}'
+    store.message(
+        "user",
+        "Look: ",
+        {"type": "text", "synthetic": True, "text": read},
+        {"type": "file", "url": "data:text/markdown;base64,eA==", "mime": "text/markdown",
+         "filename": "README.md"},
+        "[/x/extra.txt]\nmore",
+        {"type": "file", "url": "data:image/png;base64,AA==", "mime": "image/png"},
+    )  # fmt: skip
+    assert Story.of(READER, tmp_path).prompts() == [
+        [
+            {"type": "text", "text": "Look: "},
+            {"type": "resource_link", "name": "README.md", "uri": "file:///x/README.md"},
+            {"type": "resource", "resource": {"uri": "file:///x/extra.txt", "text": "more"}},
+            {"type": "image", "data": "AA==", "mimeType": "image/png"},
+        ]
+    ]
+
+
+def test_what_a_person_went_back_from_is_told_on_request_only(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.session(revert=json.dumps({"messageID": "msg_0003"}))
+    store.message("user", "Hello.")
+    store.message("user", "Left behind.")
+    (source,) = sources(READER, tmp_path)
+    assert Story(READER, source).said() == [("user", "Hello.")]
+    assert READER.branches is not None
+    (branch,) = READER.branches(source)
+    assert Story(READER, branch).said() == [("user", "Hello."), ("user", "Left behind.")]
+
+
+def test_a_subagents_calls_stand_inside_the_call_that_started_it(
+    store: Store, tmp_path: Path
+) -> None:
+    store.session("ses_2", parent_id=SESSION, title="count")
+    store.message("user", "Delegate.")
+    store.message("assistant", tool("c1", "task", title="count", metadata={"sessionId": "ses_2"}))
+    store.message("user", "Count.", session="ses_2")
+    store.message("assistant", "3", tool("c2", "read", title="notes.txt"), session="ses_2")
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [("user", "Delegate."), ("call", "count"), ("call", "notes.txt")]
+
+
+def test_a_compaction_is_told_as_the_person_asked_for_it(store: Store, tmp_path: Path) -> None:
+    store.message("user", {"type": "compaction", "auto": False})
+    store.message("assistant", "<summary>so far", mode="compaction", finish="stop")
+    assert Story.of(READER, tmp_path).said() == [
+        ("user", "/compact"),
+        ("agent", "<summary>so far"),
+    ]
+
+
+def test_a_database_in_use_is_read_with_what_is_only_in_its_log_and_not_changed(
+    store: Store, tmp_path: Path
+) -> None:
+    store.db.execute("PRAGMA journal_mode = WAL")
+    store.db.execute("PRAGMA wal_autocheckpoint = 0")
+    store.message("user", "Only in the log.")
+    store.db.execute("BEGIN IMMEDIATE")  # a writer that is in the middle of something
+    folder = store.path.parent
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert Story.of(READER, tmp_path).said() == [("user", "Only in the log.")]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    store.db.execute("COMMIT")
+
+
+def test_a_database_that_nobody_uses_gets_no_files_beside_it(store: Store, tmp_path: Path) -> None:
+    store.message("user", "Hello.")
+    store.db.execute("PRAGMA journal_mode = WAL")
+    store.db.close()
+    folder = store.path.parent
+    before = sorted(path.name for path in folder.iterdir())
+    assert Story.of(READER, tmp_path).said() == [("user", "Hello.")]
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_the_files_of_older_versions_are_told(tmp_path: Path) -> None:
+    storage = tmp_path / ".local/share/opencode/storage"
+
+    def write(path: str, value: Json) -> None:
+        (storage / path).parent.mkdir(parents=True, exist_ok=True)
+        (storage / path).write_text(json.dumps(value))
+
+    session = {"id": "ses_1", "version": "1.1.58", "directory": CWD, "title": "Named"}
+    write("session/project/ses_1.json", session)
+    write("session/project/ses_2.json", {"id": "ses_2", "parentID": "ses_1"})
+    write("message/ses_1/msg_1.json", {"role": "user", "time": {"created": 1_700_000_000_000}})
+    write("message/ses_1/msg_2.json", {"role": "assistant", "path": {"cwd": CWD}})
+    write("part/msg_1/prt_1.json", {"type": "text", "text": "Run it."})
+    ran = tool("c1", "bash", input={"command": "ls"}, output="a", title="ls")
+    write("part/msg_2/prt_2.json", ran)
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [("user", "Run it."), ("call", "ls")]
+    assert told.facts.title == "Named"
+    assert told.call()["rawInput"] == {"command": "ls"}

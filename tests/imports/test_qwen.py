@@ -1,0 +1,189 @@
+"""Qwen Code's records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from acphold.imports.qwen import READER
+from tests.imports.told import Story, sources, write_lines
+
+Json = Any
+SESSION = "7ee88a59-907e-448d-83fd-d2a27dac52e1"
+CWD = "/home/ada/project"
+
+
+class Chat:
+    """The records of a session, each the child of the one before it."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.records: list[Json] = []
+        self.last: str | None = None
+        self._count = count
+
+    def add(self, kind: str, after: str | None = "", **fields: Json) -> str:
+        self._count += 1
+        record = {
+            "uuid": f"record-{self._count}",
+            "parentUuid": self.last if after == "" else after,
+            "sessionId": SESSION,
+            "timestamp": f"2026-01-02T03:04:{self._count % 60:02}.000Z",
+            "type": kind,
+            "cwd": CWD,
+        }
+        self.records.append(record | fields)
+        self.last = str(record["uuid"])
+        return self.last
+
+    def user(self, words: str, after: str | None = "", provenance: str = "real_user") -> str:
+        message = {"role": "user", "parts": [{"text": words}]}
+        return self.add("user", after, provenance=provenance, message=message)
+
+    def agent(self, *parts: Json) -> str:
+        told = [{"text": part} if isinstance(part, str) else part for part in parts]
+        return self.add("assistant", message={"role": "model", "parts": told}, model="m")
+
+    def result(self, call: str, display: Json, status: str = "success", **response: str) -> str:
+        answer = {"functionResponse": {"id": call, "response": response}}
+        about = {"callId": call, "status": status, "resultDisplay": display}
+        message = {"role": "user", "parts": [answer]}
+        return self.add("tool_result", message=message, toolCallResult=about)
+
+    def system(self, subtype: str, **payload: Json) -> str:
+        return self.add("system", subtype=subtype, systemPayload=payload)
+
+    def path(self, home: Path) -> Path:
+        return home / ".qwen/projects/-home-ada-project/chats" / f"{SESSION}.jsonl"
+
+    def write(self, home: Path) -> Path:
+        return write_lines(self.path(home), *self.records)
+
+
+def use(call: str, name: str, **args: Json) -> Json:
+    return {"functionCall": {"id": call, "name": name, "args": args}}
+
+
+def story(chat: Chat, home: Path) -> Story:
+    chat.write(home)
+    return Story.of(READER, home)
+
+
+def test_a_conversation_with_a_call_is_told(tmp_path: Path) -> None:
+    chat = Chat()
+    chat.user("Read it.")
+    chat.agent({"text": "Hm.", "thought": True}, "Reading.", use("c1", "read_file", file_path="/a"))
+    chat.system("ui_telemetry")
+    chat.result("c1", "", output="A")
+    chat.agent("It says A.")
+    told = story(chat, tmp_path)
+    assert told.said() == [
+        ("user", "Read it."),
+        ("thought", "Hm."),
+        ("agent", "Reading."),
+        ("call", "ReadFile: /a"),
+        ("agent", "It says A."),
+    ]
+    made = told.call()
+    assert (made["kind"], made["status"]) == ("read", "completed")
+    assert made["content"][0]["content"]["text"] == "A"
+    assert told.facts.missed == {}
+
+
+def test_a_command_that_failed_has_failed(tmp_path: Path) -> None:
+    chat = Chat()
+    chat.user("Run it.")
+    chat.agent(use("c1", "run_shell_command", command="false", description="fail"))
+    chat.result("c1", {"type": "shell_result", "exitCode": 1}, "error", error="Exit Code: 1")
+    made = story(chat, tmp_path).call()
+    assert made["title"] == "Shell: false (fail)"
+    assert made["status"] == "failed"
+    assert made["rawOutput"] == {"type": "shell_result", "exitCode": 1}
+
+
+def test_what_a_program_put_into_the_persons_mouth_is_left_out(tmp_path: Path) -> None:
+    chat = Chat()
+    chat.user("A hook says so.", provenance="hook")
+    chat.user("Hello.")
+    assert story(chat, tmp_path).said() == [("user", "Hello.")]
+
+
+def test_the_list_of_things_to_do_is_the_plan(tmp_path: Path) -> None:
+    chat = Chat()
+    chat.user("Plan.")
+    todos = [{"id": "1", "content": "One", "status": "in_progress"}]
+    chat.agent(use("c1", "todo_write", todos=todos))
+    chat.result("c1", {"type": "todo_list", "todos": todos}, output="ok")
+    told = story(chat, tmp_path)
+    assert told.plan() == [("One", "in_progress")]
+    assert told.calls() == []
+
+
+def test_a_compaction_and_what_the_program_said_of_it_are_told(tmp_path: Path) -> None:
+    chat = Chat()
+    chat.user("/compress")
+    history = [{"role": "user", "parts": [{"text": "<summary>so far"}]}]
+    chat.system("chat_compression", compressedHistory=history, info={"originalTokenCount": 9})
+    item = {"type": "assistant", "text": "One.\nTwo.", "contextCompression": {}}
+    chat.system("slash_command", rawCommand="/compress", outputHistoryItems=[item])
+    assert story(chat, tmp_path).said() == [
+        ("user", "/compress"),
+        ("call", "Compact conversation"),
+        ("agent", "One."),
+        ("agent", "Two."),
+    ]
+
+
+def test_the_branch_that_was_live_last_is_told_and_the_other_on_request(tmp_path: Path) -> None:
+    chat = Chat()
+    chat.user("Hello.")
+    fork = chat.agent("Hi.")
+    chat.user("Left behind.")
+    chat.agent("Yes.")
+    chat.user("Another way.", after=fork)
+    told = story(chat, tmp_path)
+    assert [words for who, words in told.said() if who == "user"] == ["Hello.", "Another way."]
+    assert READER.branches is not None
+    (branch,) = READER.branches(sources(READER, tmp_path)[0])
+    said = Story(READER, branch).said()
+    assert [words for who, words in said if who == "user"] == ["Hello.", "Left behind."]
+
+
+def test_what_a_subagent_said_and_did_stands_inside_the_call(tmp_path: Path) -> None:
+    chat = Chat()
+    chat.user("Delegate.")
+    chat.agent(use("call_1", "agent", description="count"))
+    chat.result("call_1", {"type": "task_execution"}, output="3")
+    path = chat.write(tmp_path)
+    child = Chat(count=100)
+    child.user("Count.")
+    child.agent("I count.", use("call_2", "read_file", file_path=f"{CWD}/a.txt"))
+    child.result("call_2", None, output="A")
+    folder = path.parent.parent / "subagents" / SESSION
+    write_lines(folder / "agent-general-call_1.jsonl", *child.records)
+    (folder / "agent-general-call_1.meta.json").write_text(json.dumps({"agentType": "general"}))
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [
+        ("user", "Delegate."),
+        ("call", "Agent: count"),
+        ("agent", "I count."),
+        ("call", "ReadFile: a.txt"),
+    ]
+    (said,) = told.updates("agent_message_chunk")
+    assert said["_meta"] == {
+        "acphold/parentToolCallId": "call_1",
+        "parentToolCallId": "call_1",
+        "subagentType": "general",
+    }
+
+
+def test_the_one_document_of_version_0_1_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / ".qwen/tmp/0123/chats"
+    folder.mkdir(parents=True)
+    messages = [
+        {"id": "1", "timestamp": "2025-11-20T11:44:14Z", "type": "user", "content": "Hello."},
+        {"id": "2", "type": "qwen", "content": "Hi."},
+    ]
+    whole = {"sessionId": SESSION, "messages": messages}
+    (folder / "session-2025-11-20T11-44-7ee88a59.json").write_text(json.dumps(whole))
+    assert Story.of(READER, tmp_path).said() == [("user", "Hello."), ("agent", "Hi.")]
