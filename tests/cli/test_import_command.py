@@ -88,3 +88,15 @@ def test_what_could_not_be_understood_is_said_in_one_line(
     done = acphold.run("import", "--from", folder, "--agent", "claude")
     assert done.err == "claude: passed over 2 records of type 'new-thing'\n"
     assert done.code == 0
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_taken(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    folder = home(tmp_path)
+    broken = Path(folder, ".local/share/opencode/opencode.db")
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"nonsense" * 1000)
+    done = acphold.run("import", "--from", folder)
+    assert done.err.startswith(f"opencode: cannot read {broken}: the database cannot be read")
+    assert [line.split()[0] for line in done.out.splitlines()] == ["claude", "codex", "opencode"]

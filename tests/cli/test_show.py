@@ -10,7 +10,7 @@ import pytest
 
 from acphold.errors import AmbiguousIdError
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
+from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
 
 TRANSCRIPT = """\
 you: Make it friendlier
@@ -95,6 +95,16 @@ def test_json_is_every_journal_entry_on_a_line(acphold: CommandLine) -> None:
     assert entries[0]["update"] == {"prompt": prompt}
     assert entries[0]["at"].endswith("Z")
     assert entries[-1]["update"] == {"stopReason": "end_turn"}
+
+
+def test_an_update_that_a_later_one_made_void_is_no_line(
+    acphold: CommandLine, journal: Path
+) -> None:
+    sizes = [update("usage_update", used=used, size=100) for used in (1, 2)]
+    remember(journal, "void", prompt("Hello"), *sizes, said("Hi."), ended())
+    entries = map(json.loads, acphold.run("show", "void", "--json").out.splitlines())
+    kinds = [(entry["kind"], entry["update"].get("used")) for entry in entries]
+    assert kinds == [("prompt", None), ("update", 2), ("update", None), ("turn_end", None)]
 
 
 def test_half_a_surrogate_pair_is_shown_and_passed_on(acphold: CommandLine, journal: Path) -> None:

@@ -162,7 +162,7 @@ class _Run:
         try:
             outcome, facts = await intake.take(source, reading)
         except OSError as error:
-            tally.failed(source, error)
+            tally.failed(error, source.paths[0])
             return
         tally.outcomes[outcome] += 1
         tally.missed.update(facts.missed)
@@ -184,7 +184,15 @@ class _Run:
 
     def _sources(self, reading: Reader) -> list[Source]:
         """Those asked for, the newest first: what is looked for is mostly new."""
-        found = [s for s in reading.find(self._home) if s.changed_at / 1e9 >= self._since]
+        found: list[Source] = []
+        try:
+            found.extend(
+                source
+                for source in reading.find(self._home)
+                if source.changed_at / 1e9 >= self._since
+            )
+        except OSError as error:
+            self._tallies[reading.name].failed(error, str(self._home.path))
         found.sort(key=lambda source: -source.changed_at)
         return list(self._with_branches(reading, found)) if self._branches else found
 
@@ -222,9 +230,10 @@ class Tally:
         """How many conversations there are; files in which nobody said anything are none."""
         return self.outcomes.total() - self.outcomes["empty"] + len(self._failures)
 
-    def failed(self, source: Source, error: OSError) -> None:
-        """This source could not be read."""
-        self._failures.append(f"{on_one_line(source.paths[0])}: {error.strerror or error}")
+    def failed(self, error: OSError, path: str) -> None:
+        """A source could not be read."""
+        where = error.filename or path
+        self._failures.append(f"{on_one_line(str(where))}: {error.strerror or error}")
 
     def json(self) -> dict[str, object]:
         return {

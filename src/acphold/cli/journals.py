@@ -50,7 +50,8 @@ async def sessions(
 
 
 async def entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
-    """All entries of a session, oldest first, a page of them in memory at a time."""
+    """All entries of a session but void ones, oldest first, a page in memory at a time."""
     async for segment in history(journal, session_id):
         for entry in segment.entries():
-            yield entry
+            if entry.raw:
+                yield entry

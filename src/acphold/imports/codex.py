@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from acphold.imports.codex_patches import asked_changes, done_changes, edit_fields, is_patch
 from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
@@ -60,7 +61,7 @@ _PASSED_ITEMS: Final = frozenset({"compaction", "ghost_snapshot", "other"})
 def find(home: Home) -> Iterator[Source]:
     """The rollouts, plain before compressed where there are both."""
     folder = home.folder(".codex", "CODEX_HOME")
-    names = folder / "session_index.jsonl"
+    names = _thread_names(folder / "session_index.jsonl")
     seen: set[str] = set()
     for pattern in ("*.jsonl", "*.jsonl.zst"):
         for below in ("sessions", "archived_sessions"):
@@ -69,8 +70,8 @@ def find(home: Home) -> Iterator[Source]:
                 if name is None or name[1] in seen:
                     continue
                 seen.add(name[1])
-                if source := source_of(NAME, name[1], [path, names]):
-                    yield source
+                if source := source_of(NAME, name[1], [path]):
+                    yield replace(source, title=names.get(name[1], ""))
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
@@ -82,17 +83,14 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         if telling.is_subagent:
             return
         yield
-    if name := _thread_name(source):
-        scribe.title(name)
+    if source.title:
+        scribe.title(source.title)
 
 
-def _thread_name(source: Source) -> str:
-    name = ""
-    for path in map(Path, source.paths[1:]):
-        for line in records(path, Counter()) if path.is_file() else ():
-            if text(line, "id") == source.session_id:
-                name = text(line, "thread_name") or name
-    return name
+def _thread_names(index: Path) -> dict[str, str]:
+    """What people called their threads; a later line renames."""
+    lines = records(index, Counter()) if index.is_file() else ()
+    return {text(line, "id"): text(line, "thread_name") for line in lines}
 
 
 class _Telling:

@@ -42,8 +42,9 @@ class Source(Struct, frozen=True):
     """Where a conversation lies.
 
     `paths` are its files, the one that names it first; `item` names one of several in a file (a
-    row of a database, a branch). `size` and `changed_at` (ns) tell whether it has changed; `agent`
-    is the key of its agent, where a reader knows several agents.
+    row of a database, a branch). `size` and `changed_at` (ns) tell whether it has changed, and
+    `title` where that is kept elsewhere, for all at once; `agent` is the key of its agent, where a
+    reader knows several agents.
     """
 
     reader: str
@@ -53,6 +54,7 @@ class Source(Struct, frozen=True):
     changed_at: int
     item: str = ""
     agent: str = ""
+    title: str = ""
 
     @property
     def place(self) -> str:
@@ -88,9 +90,9 @@ class Home(Struct, frozen=True):
 class Reader(NamedTuple):
     """How the conversations of one agent are found and read.
 
-        `read` tells the conversation to the scribe. Each `yield` of it is a place where what was
-    told so far can be taken away, so that no conversation has to fit into memory. `branches` finds
-        what a person went back from, where transcripts keep that.
+    `read` tells the conversation to the scribe. Each `yield` of it is a place where what was told
+    so far can be taken away, so that no conversation has to fit into memory. `branches` finds what
+    a person went back from, where transcripts keep that.
     """
 
     name: str

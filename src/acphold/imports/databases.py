@@ -1,9 +1,10 @@
 """Reading databases that other programs have open, without a lock and without changing a byte.
 
-A database in WAL mode is its file and the log beside it; opening it in place would make or change
-a third file. So both are copied, and the copy is opened. The log is only ever appended to, but
-for a checkpoint, which changes the file, and a restart, which changes the log's head: when either
-happens while we copy, we copy again. A database without a log is read in place, as immutable.
+Opening a database in place would make or change the files beside it. So it is copied with them,
+and the copy is opened. SQLite writes a change into the log (`-wal`) or what it is about to change
+into the journal (`-journal`) before it touches the file. So a copy made of the file first and of
+those behind it is whole, unless one of them was begun anew meanwhile; then we copy again.
+A database without them is read in place, as immutable.
 """
 
 from __future__ import annotations
@@ -12,41 +13,51 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from errno import EBUSY, EIO
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ATTEMPTS: Final = 10
 """How often a copy is made anew before the database counts as too busy to be read."""
 
-_LOG_HEAD: Final = 32
-"""The bytes of a log's head; they hold a salt that each restart changes."""
+_BESIDE: Final = ("-wal", "-journal")
+
+_HEAD: Final = 32
+"""The bytes at the head of a log or journal that hold its salt; each restart changes them."""
 
 _Mark = tuple[int, int]
 """Size and time (ns) of a file."""
 
 
-def opened(path: Path) -> sqlite3.Connection:
-    """The database as it is now; raises OSError and sqlite3.Error.
+def rows(path: Path, query: str, *arguments: str) -> Iterator[tuple[Any, ...]]:
+    """What a query finds in the database as it is now; raises OSError when it cannot be read."""
+    try:
+        yield from _opened(path).execute(query, arguments)
+    except sqlite3.Error as error:
+        raise OSError(EIO, f"the database cannot be read: {error}", str(path)) from error
 
-    The same connection as before, as long as nothing has changed.
-    """
-    return _snapshot(str(path), _mark(path), _mark(_log(path))).connection
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The same connection as before, as long as nothing has changed."""
+    marks = [_mark(file) for file in (path, *_beside(path))]
+    return _snapshot(str(path), tuple(marks)).connection
 
 
 class _Snapshot:
-    """A copy that goes with the last reference to it."""
+    """A database as it was; the copy's folder is gone as soon as the copy is open."""
 
     def __init__(self, path: Path) -> None:
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        source = path
-        if _mark(_log(path))[0]:
-            self._folder = tempfile.TemporaryDirectory(
-                prefix="acphold-", ignore_cleanup_errors=True
-            )
-            source = _copied(path, Path(self._folder.name, "copy.db"))
-        mode = "mode=rw" if self._folder else "mode=ro&immutable=1"
-        self.connection = sqlite3.connect(f"{source.as_uri()}?{mode}", uri=True)
+        if any(_mark(file)[0] for file in _beside(path)):
+            with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
+                copy = _copied(path, Path(folder, "copy.db"))
+                with closing(sqlite3.connect(copy)) as connection:
+                    connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+                self.connection = _immutable(copy)
+        else:
+            self.connection = _immutable(path)
         # What a broken program wrote is read as far as it can be.
         self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
 
@@ -56,27 +67,39 @@ class _Snapshot:
 
 
 @lru_cache(maxsize=2)
-def _snapshot(path: str, file: _Mark, log: _Mark) -> _Snapshot:
+def _snapshot(path: str, marks: tuple[_Mark, ...]) -> _Snapshot:
     return _Snapshot(Path(path))
+
+
+def _immutable(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def _copied(path: Path, copy: Path) -> Path:
     for _ in range(ATTEMPTS):
         before = _mark(path)
         shutil.copyfile(path, copy)
-        try:
-            shutil.copyfile(_log(path), _log(copy))
-            same_log = _head(_log(path)) == _head(_log(copy))
-        except FileNotFoundError:  # a last checkpoint removed it
-            _log(copy).unlink(missing_ok=True)
-            same_log = True
-        if same_log and _mark(path) == before:
+        unchanged = [
+            _copied_beside(file, ours)
+            for file, ours in zip(_beside(path), _beside(copy), strict=True)
+        ]
+        if all(unchanged) and _mark(path) == before:
             return copy
-    raise OSError(f"{path} changes too quickly to be read; close the program that uses it")
+    raise OSError(EBUSY, "it changes too quickly to be read; close its program", str(path))
 
 
-def _log(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
+def _copied_beside(file: Path, copy: Path) -> bool:
+    """Whether the copy is of one log; one that is not there any more was put into the database."""
+    try:
+        shutil.copyfile(file, copy)
+        return _head(file) == _head(copy)
+    except FileNotFoundError:
+        copy.unlink(missing_ok=True)
+        return True
+
+
+def _beside(path: Path) -> list[Path]:
+    return [path.with_name(path.name + ending) for ending in _BESIDE]
 
 
 def _mark(path: Path) -> _Mark:
@@ -89,4 +112,4 @@ def _mark(path: Path) -> _Mark:
 
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(_LOG_HEAD)
+        return file.read(_HEAD)

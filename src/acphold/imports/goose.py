@@ -39,9 +39,10 @@ def find(home: Home) -> Iterator[Source]:
     folder = (Path(root, "data") if root else home.data("goose")) / "sessions"
     database = folder / "sessions.db"
     if database.is_file():
-        for session_id, updated, messages in databases.opened(database).execute(
+        for session_id, updated, messages in databases.rows(
+            database,
             "SELECT id, updated_at, (SELECT count(*) FROM messages WHERE session_id = sessions.id)"
-            " FROM sessions WHERE session_type != 'sub_agent' ORDER BY id"
+            " FROM sessions WHERE session_type != 'sub_agent' ORDER BY id",
         ):
             changed = (_utc(updated) or 0) * 1_000_000
             yield Source(NAME, session_id, (str(database),), messages, changed, session_id)
@@ -74,10 +75,11 @@ def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_Row]:
                 parts = objects(line, "content")
                 yield _Row(text(line, "id"), text(line, "role"), at, parts, is_seen=True)
         return
-    for row_id, message_id, role, words, about, created in databases.opened(path).execute(
+    for row_id, message_id, role, words, about, created in databases.rows(
+        path,
         "SELECT id, message_id, role, content_json, metadata_json, created_timestamp"
         " FROM messages WHERE session_id = ? ORDER BY created_timestamp, id",
-        (session_id,),
+        session_id,
     ):
         found = readable(b'{"content":%b}' % str(words).encode(errors="replace"), missed) or {}
         seen = readable(str(about or "{}").encode(errors="replace"), missed) or {}
@@ -108,13 +110,12 @@ def _head(source: Source, scribe: Scribe) -> str:
         first = next(records(path, scribe.facts.missed), {})
         scribe.facts.cwd = text(first, "working_dir")
         return text(first, "description")
-    name, description, cwd, created = databases.opened(path).execute(
-        "SELECT name, description, working_dir, created_at FROM sessions WHERE id = ?",
-        (source.item,),
-    ).fetchone() or ("", "", "", None)
-    scribe.facts.cwd = cwd
+    query = "SELECT name, description, working_dir, created_at FROM sessions WHERE id = ?"
+    found = next(databases.rows(path, query, source.item), ("", "", "", None))
+    name, description, cwd, created = found
+    scribe.facts.cwd = str(cwd or "")
     scribe.clock(_utc(created))
-    return name or description
+    return str(name or description or "")
 
 
 class _Telling:

@@ -335,11 +335,10 @@ def first_line(prompt: bytes) -> str | None:
 
 
 def _is_as_it_was(marker: Marker | None, source: Source) -> bool:
-    return marker is not None and (marker.place, marker.size, marker.changed_at) == (
-        source.place,
-        source.size,
-        source.changed_at,
-    )
+    if marker is None or source.title not in ("", marker.title):
+        return False
+    before = marker.place, marker.size, marker.changed_at
+    return before == (source.place, source.size, source.changed_at)
 
 
 def _marker(raw: bytes) -> Marker | None:

@@ -72,9 +72,10 @@ def find(home: Home) -> Iterator[Source]:
     database = Path(moved) if moved.startswith("/") else folder / (moved or "opencode.db")
     seen: set[str] = set()
     if database.is_file():
-        for session_id, updated, parts in databases.opened(database).execute(
+        for session_id, updated, parts in databases.rows(
+            database,
             "SELECT id, time_updated, (SELECT count(*) FROM part WHERE session_id = session.id)"
-            " FROM session WHERE parent_id IS NULL ORDER BY id"
+            " FROM session WHERE parent_id IS NULL ORDER BY id",
         ):
             seen.add(session_id)
             changed = (milliseconds(updated) or 0) * 1_000_000
@@ -90,20 +91,19 @@ class _Database:
     """The rows of today's database."""
 
     def __init__(self, path: Path, missed: Counter[str]) -> None:
-        self._rows = databases.opened(path).execute
+        self._path = path
         self._missed = missed
 
     def session(self, session_id: str) -> Object:
-        row = self._rows(
-            "SELECT directory, title, version, revert, time_created, time_updated"
-            " FROM session WHERE id = ?",
-            (session_id,),
-        ).fetchone()
-        if row is None:
+        names = ("directory", "title", "version", "revert", "time_created", "time_updated")
+        found: Object = {}
+        for row in databases.rows(
+            self._path, f"SELECT {', '.join(names)} FROM session WHERE id = ?", session_id
+        ):
+            found = dict(zip(names, row, strict=True))
+        if not found:
             return {}
-        names = ("directory", "title", "version", "revert", "created", "updated")
-        found: Object = dict(zip(names, row, strict=True))
-        found["time"] = {"created": found["created"], "updated": found["updated"]}
+        found["time"] = {"created": found["time_created"], "updated": found["time_updated"]}
         found["revert"] = self._decoded(found["revert"])
         return found
 
@@ -118,7 +118,7 @@ class _Database:
         )
 
     def _objects(self, query: str, key: str) -> Iterator[Object]:
-        for row_id, data in self._rows(query, (key,)):
+        for row_id, data in databases.rows(self._path, query, key):
             yield self._decoded(data) | {"id": row_id}
 
     def _decoded(self, data: object) -> Object:
