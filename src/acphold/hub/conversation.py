@@ -18,7 +18,7 @@ from acphold.errors import (
     JournalError,
     MethodNotFoundError,
 )
-from acphold.hub.agent_session import AgentSession, Setup, update_in
+from acphold.hub.agent_session import AgentSession, Setup, Voice, update_in
 from acphold.hub.annotations import failed_tool, first_words, title_update
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import (
@@ -32,6 +32,7 @@ from acphold.hub.choices import (
     with_all_options,
 )
 from acphold.hub.handover import is_context
+from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
 from acphold.hub.questions import CANCELLED, Audience, Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
@@ -50,7 +51,7 @@ from acphold.schema import (
     SET_SESSION_MODE,
     WRITE_TEXT_FILE,
 )
-from acphold.schema.splice import array, items, members, splice
+from acphold.schema.splice import array, members, splice
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Conversation:
         self.session = session
         self.side = AgentSession(agent, routes, session.id, setup)
         self.questions = Questions()
+        self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
         self.turns = Turns(
@@ -158,7 +160,9 @@ class Conversation:
                 await self.session.publish(kind, [raw])
             elif _holds_context(update):
                 log.info("session %s: its context came back and was dropped", self.id)
-            elif running is not None and _repeats_prompt(update, running.prompt):
+            elif self.interjections.is_echo(update) or (
+                running is not None and repeats(update, running.prompt)
+            ):
                 await self.session.publish("echo", [update])
             else:
                 await self.session.publish(kind, [raw])
@@ -261,14 +265,37 @@ class Conversation:
     async def relay(
         self, method: str, params: bytes, client: Client, reply: Callable[[bytes], None]
     ) -> None:
-        """A method that is the agent's own business, about this session."""
+        """A method that is the agent's own business, about this session.
+
+        What it says to the agent is journalled as said by the user once the agent has taken it in.
+        """
         await self.restoration.ready()
-        async with self.side.exchange(method, params, seconds=None) as answer:
-            for attachment in self.session.attachments:
-                if attachment.client is client:
-                    self._reply(attachment, reply, answer)
-                    return
-            reply(answer)
+        words = prompt_in(method, params)
+        self.interjections.begin(words)
+        try:
+            async with self.side.exchange(method, params, seconds=None) as answer:
+                if words is not None and self.interjections.is_new(words, answer):
+                    await self._say(method, words, client)
+                author = self.session.find(client)
+                if author is None:
+                    reply(answer)
+                else:
+                    self._reply(author, reply, answer)
+        finally:
+            self.interjections.end(words)
+
+    async def tell(self, method: str, params: bytes, client: Client) -> None:
+        """A notification that the agent was sent: one that says something is never refused."""
+        if (words := prompt_in(method, params)) is not None:
+            self.interjections.begin(words)
+            if self.interjections.is_new(words):
+                await self._say(method, words, client)
+
+    async def _say(self, method: str, words: bytes, client: Client) -> None:
+        if not self.side.is_at_work:
+            self.side.voice = Voice.COUNTS  # it may begin a turn with them
+        author = self.session.find(client)
+        await self.session.publish("update", user_message(method, words), author)
 
     def _reply(self, to: Attachment, reply: Callable[[bytes], None], answer: bytes) -> None:
         """Answer behind what came before it, and before what the agent says behind it."""
@@ -343,33 +370,12 @@ def can_answer(client: Client, asked: Asked) -> bool:
     return True
 
 
-def _repeats_prompt(update: bytes, prompt: bytes) -> bool:
-    """Whether an update is one block of this prompt, or all of its text, sent back."""
-    try:
-        said = _plain(members(update).get("content", b"null"))
-        blocks = [_plain(block) for block in items(prompt)]
-    except InvalidParamsError:
-        return False
-    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
-    joined = "".join(map(str, texts))
-    return said in blocks or (said.get("type") == "text" and said.get("text") == joined)
-
-
 def _holds_context(update: bytes) -> bool:
     """Whether an update shows the earlier conversation that the agent was handed."""
     try:
         return is_context(members(update).get("content", b"null"))
     except InvalidParamsError:
         return False
-
-
-def _plain(block: bytes) -> dict[str, object]:
-    """A content block without what programs add or leave out as they like."""
-    try:
-        found = msgspec.json.decode(block, type=dict[str, object])
-    except msgspec.MsgspecError:
-        return {"raw": block}
-    return {name: value for name, value in found.items() if value is not None and name != "_meta"}
 
 
 def _string(raw: bytes | None, field: str) -> str:

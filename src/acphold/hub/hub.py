@@ -158,9 +158,14 @@ class Hub:
         async with Exchange(self.agent, method, params, seconds=None) as answer:
             reply(answer)
 
-    async def tell(self, method: str, params: bytes, session_id: str | None) -> None:
+    async def tell(
+        self, method: str, params: bytes, session_id: str | None, client: Client
+    ) -> None:
         """A notification that is the agent's own business."""
         await self.agent.tell(method, await self._for_agent(params, session_id))
+        conversation = self._live.get(session_id or "")
+        if conversation is not None and conversation.side.is_open:
+            await conversation.tell(method, params, client)
 
     async def _for_agent(self, params: bytes, session_id: str | None) -> bytes:
         """Params with the agent's own id for a session of ours."""

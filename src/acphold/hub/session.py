@@ -257,21 +257,21 @@ class Session:
             # Right behind the agent's answer to session/new nobody is attached yet.
             self._untold.append((method, params))
 
+    def find(self, client: Client) -> Attachment | None:
+        """The attachment of this client, if it has one."""
+        return next((known for known in self.attachments if known.client is client), None)
+
     def attachment_of(self, client: Client) -> Attachment:
         """The attachment of this client; UnknownSessionError when it has none."""
-        for attachment in self.attachments:
-            if attachment.client is client:
-                return attachment
+        if (attachment := self.find(client)) is not None:
+            return attachment
         raise UnknownSessionError(
             self.id, f"session {self.id!r} is not open here; call session/load or session/resume"
         )
 
     def _current(self, attachment: Attachment) -> Attachment:
         """The attachment that this one's client has now: it may have attached anew."""
-        for known in self.attachments:
-            if known.client is attachment.client:
-                return known
-        return attachment
+        return self.find(attachment.client) or attachment
 
     def detach(self, attachment: Attachment) -> None:
         """End one attachment, if it has not been replaced since; the turn goes on."""

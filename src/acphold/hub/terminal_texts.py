@@ -13,8 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from acphold.agents import Asked
-from acphold.errors import AcpholdError, UnknownSessionError
-from acphold.hub.attachment import Attachment, Client
+from acphold.errors import AcpholdError
+from acphold.hub.attachment import Client
 from acphold.hub.session import Session
 from acphold.journal.entries import TERMINAL
 from acphold.journal.raw_update import encode_text, items, members, string, tool_id, update_kind
@@ -145,7 +145,8 @@ class TerminalTexts:
             shown = [terminal for terminal in known if terminal and terminal.text is not None]
             if shown:
                 entry = terminal_entry(call, content, self._texts(content))
-                author = self._attachment(shown[0].client)
+                # Its client sees the terminal itself, and is not told the text.
+                author = self._session.find(shown[0].client)
                 await self._session.publish(TERMINAL, [entry], author)
 
     def _texts(self, content: bytes) -> dict[str, str]:
@@ -156,13 +157,6 @@ class TerminalTexts:
             if terminal is not None and terminal.text is not None:
                 texts[terminal_id] = _newest(terminal.text, TEXT_BYTES // len(named))
         return texts
-
-    def _attachment(self, client: Client) -> Attachment | None:
-        """Who sees the terminal itself, and is not told the text; None when it has gone."""
-        try:
-            return self._session.attachment_of(client)
-        except UnknownSessionError:
-            return None
 
 
 def _terminal_id(raw: bytes) -> str:

@@ -9,7 +9,13 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from acphold.errors import AcpholdError, AgentError, InvalidParamsError, InvalidRequestError
+from acphold.errors import (
+    AcpholdError,
+    AgentError,
+    InvalidParamsError,
+    InvalidRequestError,
+    JournalError,
+)
 from acphold.hub import Attachment, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
 from acphold.mcp.servers import provided_ids
@@ -110,8 +116,7 @@ class Connection:
             elif notification.method == CANCEL.name:
                 await self._cancel(notification.params)
             else:
-                params = notification.params
-                await self._hub.tell(notification.method, params, _about(params))
+                await self._tell(notification.method, notification.params)
 
     async def _initialize(self, params: bytes) -> bytes:
         if self._initialized:
@@ -235,6 +240,12 @@ class Connection:
     async def _delete(self, request: Request) -> bytes:
         await self._hub.delete(decode(DeleteSessionRequest, request.params).value.session_id)
         return b"{}"
+
+    async def _tell(self, method: str, params: bytes) -> None:
+        try:
+            await self._hub.tell(method, params, _about(params), self)
+        except JournalError as exc:
+            log.error("%s is not in the journal: %s", method, exc)
 
     async def _relay(self, request: Request) -> None:
         """An extension's method, or one newer than this release: the agent's own business."""

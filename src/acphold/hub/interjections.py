@@ -1,0 +1,144 @@
+"""What a person says to an agent besides prompts: into a running turn, by an extension of its own.
+
+Known forms: `_session/steering` with a `prompt` (claude-agent-acp, codex-acp and others), the same
+under a vendor's name (`_goose/unstable/session/steer`, `_lody/session/steer`), the drafted
+`session/inject`, and a `message` or `text` in place of the blocks (`_session/steer` of kiro-cli).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from uuid import uuid4
+
+import msgspec
+
+from acphold.errors import InvalidParamsError
+from acphold.journal.raw_update import string, text_block
+from acphold.schema import encode
+from acphold.schema.splice import items, members
+
+METHOD = "acphold/method"
+"""The `_meta` key of what was said by an extension: its value is the method."""
+
+SAYING = re.compile(r"(^|[/._])(steer|steering|inject)$")
+"""Methods that say something, in whatever member."""
+
+WORDS = ("message", "text", "content")
+"""Where such a method may have the words, if not in `prompt`."""
+
+REFUSALS = frozenset({"promptRequired", "failed"})
+"""Outcomes of `_session/steering` by which the agent has not taken the words in."""
+
+REMEMBERED = 8
+"""How many of the newest are known again when the agent sends them back."""
+
+
+class Interjections:
+    """What was said so in one session. An agent may send it back, before its answer or after."""
+
+    def __init__(self) -> None:
+        self._told: deque[bytes] = deque(maxlen=REMEMBERED)
+        self._pending: list[bytes] = []
+
+    def begin(self, prompt: bytes | None) -> None:
+        """The agent is asked to take this in, if it is anything."""
+        if prompt is not None:
+            self._pending.append(prompt)
+
+    def is_new(self, prompt: bytes, answer: bytes = b"") -> bool:
+        """Whether the agent, which answered so, has taken in what is not journalled yet."""
+        if prompt not in self._pending or not is_taken(answer):
+            return False
+        self._told.append(prompt)
+        self.end(prompt)
+        return True
+
+    def end(self, prompt: bytes | None) -> None:
+        """It has been answered, or refused."""
+        if prompt in self._pending:
+            self._pending.remove(prompt)
+
+    def is_echo(self, update: bytes) -> bool:
+        """Whether a message of the user from the agent repeats what is journalled.
+
+        What it sends back before its answer is journalled as the agent has it.
+        """
+        for prompt in self._pending:
+            if repeats(update, prompt):
+                self._pending.remove(prompt)
+                return False
+        return any(repeats(update, prompt) for prompt in self._told)
+
+
+def prompt_in(method: str, params: bytes) -> bytes | None:
+    """The content blocks that a client's extension says to the agent; None when it says nothing."""
+    try:
+        parts = members(params)
+        if _is_prompt(prompt := parts.get("prompt", b"")):
+            return prompt
+        if SAYING.search(method):
+            for name in WORDS:
+                if _is_prompt(said := parts.get(name, b"")):
+                    return said
+                if text := string(said):
+                    return b"[%b]" % text_block(text)
+    except InvalidParamsError:
+        pass
+    return None
+
+
+def _is_prompt(raw: bytes) -> bool:
+    """Whether this is an array of content blocks, and not an empty one."""
+    if not raw.startswith(b"["):
+        return False
+    blocks = items(raw)
+    return bool(blocks) and all(
+        block.startswith(b"{") and string(members(block).get("type")) for block in blocks
+    )
+
+
+def is_taken(answer: bytes) -> bool:
+    """Whether the agent's answer says that it has taken the words in."""
+    if not answer.startswith(b"{"):
+        return True
+    parts = members(answer)
+    return string(parts.get("outcome")) not in REFUSALS and parts.get("success") != b"false"
+
+
+def user_message(method: str, prompt: bytes) -> Sequence[bytes]:
+    """The updates that show it as what the user said."""
+    message_id = uuid4().hex
+    return [
+        encode(
+            {
+                "sessionUpdate": "user_message_chunk",
+                "messageId": message_id,
+                "content": msgspec.Raw(block),
+                "_meta": {METHOD: method},
+            }
+        )
+        for block in items(prompt)
+    ]
+
+
+def repeats(update: bytes, prompt: bytes) -> bool:
+    """Whether an update is one block of this prompt, or all of its text, sent back."""
+    try:
+        said = _plain(members(update).get("content", b"null"))
+        blocks = [_plain(block) for block in items(prompt)]
+    except InvalidParamsError:
+        return False
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    joined = "".join(map(str, texts))
+    return said in blocks or (said.get("type") == "text" and said.get("text") == joined)
+
+
+def _plain(block: bytes) -> dict[str, object]:
+    """A content block without what programs add or leave out as they like."""
+    try:
+        found = msgspec.json.decode(block, type=dict[str, object])
+    except msgspec.MsgspecError:
+        return {"raw": block}
+    return {name: value for name, value in found.items() if value is not None and name != "_meta"}
