@@ -207,3 +207,14 @@ async def test_an_agent_that_does_not_stop_is_answered_for_after_the_cancel_grac
         # The next prompt is sent to a restarted agent: the old one never ended that turn.
         assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
         await until(lambda: not psutil.pid_exists(first))
+
+
+async def test_a_request_that_is_piped_in_is_answered_though_its_end_came_before_the_answer(
+    journal: Path,
+) -> None:
+    slow = ["sh", "-c", 'sleep 1; exec "$@"', "sh", *scripted_agent()]
+    async with editor(wrap_command(slow), journal=journal) as client:
+        answer = client.begin("initialize", {"protocolVersion": 1})
+        await end_of_input(client)
+        assert (await asyncio.wait_for(answer, 20))["protocolVersion"] == 1
+        assert await asyncio.wait_for(client.process.wait(), 10) == 0

@@ -344,6 +344,12 @@ class Peer:
         for on_answer in waiting:
             await self._tell_answer(on_answer, ConnectionLostError(f"the {self.name} has gone"))
 
+    async def finish(self, seconds: float, *, but: str) -> None:
+        """Wait until what the other side has asked is answered, except for requests of `but`."""
+        running = [task for task, asked in self._running.items() if asked.method != but]
+        if running:
+            await asyncio.wait(running, timeout=seconds)
+
     async def aclose(self) -> None:
         """End what runs for the other side, fail what waits for it, close the transport."""
         await self._end()

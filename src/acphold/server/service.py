@@ -21,6 +21,7 @@ from acphold.rpc import (
     connected,
 )
 from acphold.rpc.peer import Request
+from acphold.schema import PROMPT
 from acphold.server.connection import Connection
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from acphold.journal import Journal
 
 log = logging.getLogger(__name__)
+
+LAST_ANSWERS_SECONDS = 5.0
+"""What a client that has said all it has to say waits for its answers: one in a shell pipe. A turn
+is not waited for: an editor that leaves ends it."""
 
 MakeAgent = Callable[["Listener", "Journal"], "Agent"]
 """Makes the agent that answers, given who hears it and where its sessions are kept."""
@@ -67,6 +72,12 @@ async def serve(
             connection = Connection(hub, transport, limit=limit)
             async with connected(connection.peer) as pump:
                 await _first(pump, stop)
+                if not stop.is_set():
+                    answering = asyncio.create_task(
+                        connection.peer.finish(LAST_ANSWERS_SECONDS, but=PROMPT.name),
+                        name="last answers",
+                    )
+                    await _first(answering, stop)
     finally:
         await journal.aclose()
 
@@ -105,8 +116,8 @@ class _Refusal:
         return None
 
 
-async def _first(pump: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Wait for the end of the client, or of us."""
+async def _first(task: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """Wait for the end of a task, or of us."""
     stopped = asyncio.create_task(stop.wait(), name="signal")
-    await asyncio.wait({pump, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
