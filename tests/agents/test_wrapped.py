@@ -43,7 +43,7 @@ class Heard:
             case Notified(method=method):
                 self.order.append(method)
             case Answered(call=call, answer=answer):
-                await call.settle(answer)
+                await call.take(answer)
 
     async def answer(self, asked: Asked) -> bytes:
         return b'{"asked":true}'
@@ -81,7 +81,7 @@ class Into:
         self.params = params
         self._answers = answers
 
-    async def settle(self, answer: Answer) -> None:
+    async def take(self, answer: Answer) -> None:
         self._answers.put_nowait(answer)
 
 

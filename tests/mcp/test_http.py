@@ -9,7 +9,7 @@ import pytest
 
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.mcp import Server
-from acphold.mcp.upkeep import Lost, Ready
+from acphold.mcp.reconnection import Lost, Ready
 from acphold.schema import HttpHeader, McpServerHttp, McpServerSse
 from tests.mcp.conftest import SECRET, Connect, Gather
 from tests.mcp.http_faults import FaultyHttp

@@ -9,7 +9,7 @@ import pytest
 
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.mcp import Progress
-from acphold.mcp.upkeep import Ready
+from acphold.mcp.reconnection import Ready
 from acphold.schema import McpServerHttp
 from tests.mcp.conftest import Connect, Faulty
 from tests.mcp.http_faults import FaultyHttp

@@ -23,8 +23,8 @@ from acphold.mcp import (
     Progress,
     named_servers,
 )
+from acphold.mcp.reconnection import Failed, Lost, Ready
 from acphold.mcp.servers import McpServerAcp, provided_ids
-from acphold.mcp.upkeep import Failed, Lost, Ready
 from acphold.schema import McpCapabilities
 from tests.mcp.conftest import Connect, until
 

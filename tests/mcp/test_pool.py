@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from acphold.errors import McpError
-from acphold.mcp.upkeep import Connecting, Failed, Ready
+from acphold.mcp.reconnection import Connecting, Failed, Ready
 from acphold.schema import HttpHeader, McpServerHttp, McpServerStdio
 from tests.mcp.conftest import SECRET, Connect, Faulty, Gather, until
 from tests.mcp.http_faults import FaultyHttp

@@ -65,7 +65,7 @@ class Call(Protocol):
     method: str
     params: bytes
 
-    async def settle(self, answer: Answer) -> None:
+    async def take(self, answer: Answer) -> None:
         """Take the answer. No later event of the agent is heard before this returns."""
 
 
@@ -151,7 +151,7 @@ class Exchange:
         self._answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._handled = asyncio.Event()
 
-    async def settle(self, answer: Answer) -> None:
+    async def take(self, answer: Answer) -> None:
         if not self._answered.done():
             self._answered.set_result(answer)
             await self._handled.wait()

@@ -343,7 +343,7 @@ class _Deaf:
 
     async def hear(self, event: Event) -> None:
         if isinstance(event, Answered):
-            await event.call.settle(event.answer)
+            await event.call.take(event.answer)
 
     async def answer(self, asked: Asked) -> bytes:
         raise MethodNotFoundError(asked.method)

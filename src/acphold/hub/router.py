@@ -40,7 +40,7 @@ class Router:
             case Updates():
                 await self._updated(event)
             case Answered(call=call, answer=answer):
-                await call.settle(answer)
+                await call.take(answer)
             case Notified():
                 await self._notified(event)
             case _:

@@ -110,7 +110,7 @@ class PromptCall:
         self._turns = turns
         self._turn = turn
 
-    async def settle(self, answer: Answer) -> None:
+    async def take(self, answer: Answer) -> None:
         await self._turns.answered(self._turn, answer)
 
 

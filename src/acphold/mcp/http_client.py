@@ -4,7 +4,7 @@ Left alone, the transports lose the status and WWW-Authenticate of a refusal, le
 take the whole connection down, follow redirects for long, and read answers of any size. Here each
 failure becomes a JSON-RPC error in plain words, which ends the one request it belongs to.
 
-Needs the SDK: imported only after `upkeep.load_sdk`.
+Needs the SDK: imported only after `reconnection.load_sdk`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from acphold.mcp.offers import (
     refused_call,
     resource_contents,
 )
-from acphold.mcp.upkeep import Upkeep
+from acphold.mcp.reconnection import Upkeep
 
 if TYPE_CHECKING:
     from acphold.mcp.link import Link

@@ -3,7 +3,7 @@
 A line that the SDK cannot read is mended where that is possible. Else it is told whose answer it
 is, so that the call fails at once: the SDK alone drops such a line, and the call waits for ever.
 
-Needs the SDK: imported only after `upkeep.load_sdk`.
+Needs the SDK: imported only after `reconnection.load_sdk`.
 """
 
 from __future__ import annotations

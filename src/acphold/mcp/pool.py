@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from acphold.errors import McpConnectError, McpError
 from acphold.mcp.mcp_connection import Connection
-from acphold.mcp.upkeep import Failed, Lost, Ready
+from acphold.mcp.reconnection import Failed, Lost, Ready
 
 if TYPE_CHECKING:
     from acphold.mcp.offers import OurSide, Prompt, Tool

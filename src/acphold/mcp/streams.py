@@ -1,6 +1,6 @@
 """The two streams of messages that the SDK wants of a connection, over each kind of transport.
 
-Needs the SDK: imported only after `upkeep.load_sdk`.
+Needs the SDK: imported only after `reconnection.load_sdk`.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class Peer:
         """
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-        async def settle(outcome: Answer) -> None:
+        async def take(outcome: Answer) -> None:
             if answer.done():
                 return
             if isinstance(outcome, bytes):
@@ -156,7 +156,7 @@ class Peer:
             else:
                 answer.set_exception(outcome)
 
-        id_ = self.begin(method, params, settle)
+        id_ = self.begin(method, params, take)
         try:
             await self._room()
             return await answer
@@ -247,7 +247,7 @@ class Peer:
                 case RequestReceived():
                     self._start(event)
                 case ResponseReceived():
-                    await self._settle(event)
+                    await self._answered(event)
                 case NotificationReceived():
                     self._cancel(event)
                 case MalformedReceived():
@@ -268,7 +268,7 @@ class Peer:
         except Exception:  # one notification must not end the connection; nobody awaits it
             log.exception("a notification from the %s could not be handled", self.name)
 
-    async def _settle(self, event: ResponseReceived) -> None:
+    async def _answered(self, event: ResponseReceived) -> None:
         on_answer = self._calls.pop(event.id, None)
         if on_answer is None:
             return  # cancelled meanwhile: nobody waits any more

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from acphold.errors import McpConnectError
-from acphold.mcp import upkeep
+from acphold.mcp import reconnection
 from tests.mcp.conftest import Connect, Faulty
 
 HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
@@ -31,7 +31,7 @@ print(sorted({HEAVY} & (set(sys.modules) - before)))
 def test_the_loop_stays_live_while_the_sdk_is_imported() -> None:
     code = """
 import asyncio, time
-from acphold.mcp.upkeep import load_sdk
+from acphold.mcp.reconnection import load_sdk
 
 async def main():
     loading = asyncio.gather(*(load_sdk() for _ in range(8)))
@@ -53,7 +53,7 @@ asyncio.run(main())
 def test_all_programs_are_started_before_the_sdk_is_imported() -> None:
     code = """
 import asyncio
-from acphold.mcp import OurSide, Servers, upkeep
+from acphold.mcp import OurSide, Servers, reconnection
 from acphold.mcp.stdio_server import StdioServer
 from acphold.schema import McpServerStdio
 
@@ -61,7 +61,7 @@ seen = []
 start = StdioServer.start
 
 def started(self):
-    seen.append(upkeep._import is None)
+    seen.append(reconnection._import is None)
     start(self)
 
 StdioServer.start = started
@@ -88,10 +88,10 @@ async def test_without_the_sdk_the_person_is_told_what_to_install(
     def no_such_module(name: str) -> None:
         raise ModuleNotFoundError("No module named 'mcp'")
 
-    monkeypatch.setattr(upkeep, "import_module", no_such_module)
-    monkeypatch.setattr(upkeep, "_import", None)
+    monkeypatch.setattr(reconnection, "import_module", no_such_module)
+    monkeypatch.setattr(reconnection, "_import", None)
     with pytest.raises(McpConnectError, match="pip install 'mcp"):
         await connect(faulty("ok")).ready()
     monkeypatch.undo()
-    monkeypatch.setattr(upkeep, "_import", None)
+    monkeypatch.setattr(reconnection, "_import", None)
     assert (await connect(faulty("ok")).call("ok")).text == "ok {}"
