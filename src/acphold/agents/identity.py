@@ -1,7 +1,14 @@
 """Which agent a command starts, for one that does not tell its name at `initialize`.
 
 Sessions are listed only under the agent they belong to, so what this finds must stay the same when
-a version or an option of the command changes.
+a version or an option of the command changes. `wrap --name` says it for what cannot be told.
+
+    command                                           key
+    ------------------------------------------------  -------------------------------
+    a program                                         its name, without its folder
+    a runner of packages (npx, uvx, docker run …)     the runner, and the package without version
+    an interpreter (python -m …, node FILE …)         the interpreter, and the module or the file
+    a launcher (env VAR=x CMD, sh -c "CMD" …)         that of CMD
 """
 
 from __future__ import annotations
@@ -10,37 +17,184 @@ import os
 import re
 from collections.abc import Sequence
 
-RUNNERS = frozenset(
-    ("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker")
+from msgspec import Struct
+
+
+class Runner(Struct, frozen=True):
+    """How to find what a program runs among its arguments.
+
+    `verbs` say what to do, and name nothing; `naming` are options whose value names what is run,
+    and `valued` those with any other value. If `flags` are given, every other option has one.
+    """
+
+    verbs: frozenset[str] = frozenset()
+    naming: frozenset[str] = frozenset()
+    valued: frozenset[str] = frozenset()
+    flags: frozenset[str] | None = None
+    runs_files: bool = False
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NODE_PACKAGES = Runner(
+    verbs=_words("exec dlx x run"),
+    naming=_words("-p --package"),
+    valued=_words("-w --workspace -C --dir --prefix --cache --registry --cwd"),
 )
+_PYTHON_PACKAGES = Runner(
+    verbs=_words("tool run"),
+    naming=_words("--from --spec -m --module"),
+    valued=_words(
+        "-p --python -w --with --with-editable --with-requirements --directory --project --index "
+        "--index-url -i --default-index --extra-index-url --env-file --extra --group --pip-args"
+    ),
+)
+_CONTAINERS = Runner(
+    verbs=_words("run exec container"),
+    flags=_words(
+        "-i -t -d -it -ti -P -q --rm --init --interactive --tty --detach --privileged --read-only "
+        "--publish-all --quiet --no-healthcheck --oom-kill-disable --sig-proxy"
+    ),
+)
+RUNNERS = {
+    **dict.fromkeys(("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "bun"), _NODE_PACKAGES),
+    **dict.fromkeys(("uvx", "uv", "pipx"), _PYTHON_PACKAGES),
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _CONTAINERS),
+    "deno": Runner(verbs=_words("run"), valued=_words("-c --config --import-map")),
+}
 """Programs that run a package which an argument names."""
 
-INTERPRETERS = re.compile(r"(python|pypy|node|ruby|perl|bash|sh|zsh)[\d.]*")
+INTERPRETERS = {
+    "python": Runner(naming=_words("-m -c"), valued=_words("-X -W"), runs_files=True),
+    "node": Runner(
+        naming=_words("-e --eval"),
+        valued=_words("-r --require --import --loader --experimental-loader -C --conditions"),
+        runs_files=True,
+    ),
+    "ruby": Runner(naming=_words("-e"), valued=_words("-I -r -C"), runs_files=True),
+    "perl": Runner(naming=_words("-e"), valued=_words("-I"), runs_files=True),
+    "java": Runner(naming=_words("-jar -m --module"), valued=_words("-cp -classpath -p")),
+    "sh": Runner(valued=_words("-o -O --rcfile --init-file"), runs_files=True),
+}
 """Programs that run a file or a module which an argument names."""
 
-VERBS = frozenset(("exec", "dlx", "run", "tool", "x"))
-"""Words of a runner that say what to do, and name no package."""
+ALIASES = {
+    "pypy": "python",
+    "nodejs": "node",
+    **dict.fromkeys(("bash", "zsh", "dash", "ksh"), "sh"),
+}
 
-NAMING = frozenset(("-m", "-p", "--package", "--from"))
-"""Options whose value is the package or the module."""
+LAUNCHERS = {
+    "env": Runner(valued=_words("-u --unset -C --chdir")),
+    "nohup": Runner(),
+    "nice": Runner(valued=_words("-n --adjustment")),
+    "stdbuf": Runner(valued=_words("-i -o -e")),
+    "exec": Runner(valued=_words("-a")),
+}
+"""Programs, and a word of the shell, that run the command behind their own arguments."""
 
-VERSION = re.compile(r"(?<=.)@[^/@]*$|[=~<>!]=?.*$")
-"""What follows the name of a package: `@1.2`, `==1.2`."""
+VERSION = re.compile(r"(?<=.)@[^/@]*$|#.*$|\[[^]]*\].*$|[=~<>!]=.*$|[<>].*$")
+"""What follows the name of a package: `@1.2`, `==1.2`, `[extra]`, `#branch`."""
+
+TAG = re.compile(r"@sha256:.*$|:[^/:]*$")
+"""What follows the name of an image."""
+
+ASSIGNMENT = re.compile(r"\w+=")
 
 
 def agent_key(command: Sequence[str]) -> str:
     """The program, and what identifies the package it runs: `npx some-agent`, `python -m agent`."""
-    program = os.path.basename(command[0])
-    if program not in RUNNERS and not INTERPRETERS.fullmatch(program):
+    program, arguments = os.path.basename(command[0]), list(command[1:])
+    program = re.sub(r"\.(exe|cmd|bat)$", "", program, flags=re.IGNORECASE)
+    if (launcher := LAUNCHERS.get(program)) is not None:
+        return _behind(launcher, arguments) or program
+    if (runner := RUNNERS.get(program)) is not None:
+        return _package_key(program, runner, arguments)
+    plain = re.sub(r"[\d.]+$", "", program)  # python3.12
+    plain = ALIASES.get(plain, plain)
+    if (interpreter := INTERPRETERS.get(plain)) is None:
         return program
-    return " ".join([program, *_package(list(command[1:]))])
+    return _script_key(plain, interpreter, arguments)
 
 
-def _package(arguments: list[str]) -> list[str]:
+def _behind(launcher: Runner, arguments: list[str]) -> str | None:
     while arguments:
-        word = arguments.pop(0)
-        if word in NAMING and arguments:
-            return [*(["-m"] if word == "-m" else []), VERSION.sub("", arguments[0])]
-        if not word.startswith("-") and word not in VERBS:
-            return [VERSION.sub("", word)]
-    return []
+        option, word = _next(launcher, arguments)
+        if not option and not ASSIGNMENT.match(word):
+            return agent_key([word, *arguments])
+    return None
+
+
+def _package_key(program: str, runner: Runner, arguments: list[str]) -> str:
+    while arguments:
+        option, word = _next(runner, arguments)
+        if option in runner.naming:
+            return " ".join([program, *(["-m"] if option == "-m" else []), _plain(runner, word)])
+        if option or word in runner.verbs:
+            continue
+        name = _plain(runner, word)
+        if runner is _CONTAINERS or not _is_interpreter(name):
+            return f"{program} {os.path.abspath(word) if _is_file(word) else name}"
+        return agent_key([word, *arguments])
+    return program
+
+
+def _script_key(program: str, interpreter: Runner, arguments: list[str]) -> str:
+    while arguments:
+        if program == "sh" and re.fullmatch(r"-[a-z]*c", arguments[0]) and len(arguments) > 1:
+            return _shell_key(arguments[1])
+        option, word = _next(interpreter, arguments)
+        if option in interpreter.naming:
+            return f"{program} {option} {word}"
+        if not option:
+            return f"{program} {os.path.abspath(word) if interpreter.runs_files else word}"
+    return program
+
+
+def _shell_key(line: str) -> str:
+    """The key of the last command of a line for a shell; the others prepare it."""
+    import shlex  # rare, and start-up is not
+
+    try:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words = list(lexer)
+    except ValueError:
+        return f"sh -c {line}"
+    while words and re.fullmatch(r"[;&|()]+", words[-1]):
+        words.pop()
+    ends = [place for place, word in enumerate(words) if re.fullmatch(r"[;&|()]+", word)]
+    last = words[ends[-1] + 1 :] if ends else words
+    while last and ASSIGNMENT.match(last[0]):
+        last = last[1:]
+    return agent_key(last) if last else f"sh -c {line}"
+
+
+def _next(runner: Runner, arguments: list[str]) -> tuple[str, str]:
+    """The next option with its value, or ("", word); taken off the arguments."""
+    word = arguments.pop(0)
+    if word == "--" or not word.startswith("-"):
+        return "", arguments.pop(0) if word == "--" and arguments else word
+    option, equals, value = word.partition("=")
+    if equals:
+        return option, value
+    has_value = option in runner.naming | runner.valued
+    if runner.flags is not None:
+        has_value = option not in runner.flags
+    return option, arguments.pop(0) if has_value and arguments else ""
+
+
+def _plain(runner: Runner, word: str) -> str:
+    return (TAG if runner is _CONTAINERS else VERSION).sub("", word)
+
+
+def _is_file(word: str) -> bool:
+    """Whether the word is a file, not a package: `uv run agent.py`."""
+    return word.startswith((".", "/")) or word.endswith((".py", ".js", ".mjs", ".ts"))
+
+
+def _is_interpreter(name: str) -> bool:
+    plain = re.sub(r"[\d.]+$", "", name)
+    return ALIASES.get(plain, plain) in INTERPRETERS or name in LAUNCHERS
