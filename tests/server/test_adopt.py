@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.editor import open_params, received, say, wrapped
+from tests.editor import open_params, received, say
+from tests.editor import wrapped as program
+from tests.served import wrapped
 
 CAN = {"loadSession": True, "sessionCapabilities": {"list": {}, "resume": {}}}
 
@@ -137,7 +139,7 @@ async def test_a_crash_in_the_middle_of_an_adoption_leaves_it_to_be_adopted_anew
     )
     told = json.dumps({"jsonrpc": "2.0", "method": "_half/told", "params": {}})
     hanging = {**agent, "before": {"session/load": [half, told]}, "silent": ["session/load"]}
-    async with wrapped(journal, **hanging) as client:
+    async with program(journal, **hanging) as client:
         client.begin("session/load", open_params("theirs", "/"))
         await client.until(
             lambda: any(message.get("method") == "_half/told" for message in client.messages)

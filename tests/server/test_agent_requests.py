@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, received, wrapped
+from tests.editor import Talker, received
+from tests.served import wrapped
 
 ALL: dict[str, Any] = {
     "fs": {"readTextFile": True, "writeTextFile": True},
@@ -52,7 +53,7 @@ async def other_id(journal: Path) -> None:
         await client.prompt(await client.new(), "taken")
 
 
-def answer_to(client: Editor) -> Any:
+def answer_to(client: Talker) -> Any:
     """What the scripted agent said it was answered."""
     return json.loads(client.text().split("answer: ")[1])
 

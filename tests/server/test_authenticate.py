@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import open_params, prompt_params, received, wrapped
+from tests.editor import open_params, prompt_params, received
+from tests.served import wrapped
 
 AUTH_REQUIRED = {
     "code": -32000,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.editor import prompt_params, received, wrapped
+from tests.editor import prompt_params, received
+from tests.served import wrapped
 
 CANCELLED = {"stopReason": "cancelled"}
 
@@ -142,11 +144,11 @@ async def test_a_permission_asked_for_after_the_cancel_is_cancelled_without_both
 
 
 async def test_an_agent_that_does_not_stop_within_the_grace_is_answered_for_and_its_rest_dropped(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    go, log = tmp_path / "go", tmp_path / "acphold.log"
-    options = ("--cancel-grace", "0.2", "--log-level", "info", "--log-file", str(log))
-    async with wrapped(journal, *options) as client:
+    go = tmp_path / "go"
+    caplog.set_level(logging.INFO)
+    async with wrapped(journal, cancel_grace=0.2) as client:
         session = await client.new()
         tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"}
         turn = client.begin_prompt(
@@ -162,8 +164,8 @@ async def test_an_agent_that_does_not_stop_within_the_grace_is_answered_for_and_
         assert await after == {"stopReason": "end_turn"}
         assert client.text() == "ab"
         assert "late" not in str(client.updates()[seen:-1])
-        assert "dropped" in log.read_text()
-        assert "answered for" in log.read_text()
+    assert "dropped" in caplog.text
+    assert "answered for" in caplog.text
     async with wrapped(journal) as client:
         await client.load(session)
         assert client.text() == "ab"
@@ -172,7 +174,7 @@ async def test_an_agent_that_does_not_stop_within_the_grace_is_answered_for_and_
 async def test_state_that_an_overdue_turn_tells_of_is_kept(journal: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     commands = {"sessionUpdate": "available_commands_update", "availableCommands": []}
-    async with wrapped(journal, "--cancel-grace", "0.1") as client:
+    async with wrapped(journal, cancel_grace=0.1) as client:
         session = await client.new()
         turn = client.begin_prompt(session, {"say": "a"}, {"until": str(go)}, {"update": commands})
         await client.until_text("a")
@@ -186,7 +188,7 @@ async def test_or_the_next_prompt_is_sent_to_a_restarted_agent(
     journal: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "agent.jsonl"
-    async with wrapped(journal, "--cancel-grace", "0.2", log=str(log)) as client:
+    async with wrapped(journal, cancel_grace=0.2, log=str(log)) as client:
         session = await client.new()
         turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel ignored"})
         await client.until_text("a")
@@ -204,7 +206,7 @@ async def test_a_prompt_that_waits_for_an_overdue_turn_can_be_cancelled(
     journal: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "agent.jsonl"
-    async with wrapped(journal, "--cancel-grace", "0.3", log=str(log)) as client:
+    async with wrapped(journal, cancel_grace=0.3, log=str(log)) as client:
         session = await client.new()
         first = client.begin_prompt(session, {"say": "a"}, {"until": "cancel ignored"})
         await client.until_text("a")
@@ -250,7 +252,7 @@ async def test_a_prompt_cannot_go_to_an_agent_stuck_in_one_session_and_at_work_i
     journal: Path, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
-    async with wrapped(journal, "--cancel-grace", "0.1") as client:
+    async with wrapped(journal, cancel_grace=0.1) as client:
         stuck, busy = await client.new(), await client.new()
         turn = client.begin_prompt(stuck, {"say": "a"}, {"until": "cancel ignored"})
         other = client.begin_prompt(busy, {"until": str(go)}, {"say": "b"})

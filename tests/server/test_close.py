@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import prompt_params, received, wrapped
+from tests.editor import prompt_params, received
+from tests.served import wrapped
 
 CANCELLED = {"stopReason": "cancelled"}
 
@@ -101,7 +102,7 @@ async def test_what_the_agent_still_sends_of_a_closed_session_reaches_nobody(
     journal: Path, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
-    async with wrapped(journal, "--cancel-grace", "0.1") as client:
+    async with wrapped(journal, cancel_grace=0.1) as client:
         session, other = await client.new(), await client.new()
         client.begin_prompt(
             session,

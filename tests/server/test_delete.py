@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from acphold.journal import SqliteJournal
-from tests.editor import open_params, prompt_params, received, wrapped
+from tests.editor import open_params, prompt_params, received
+from tests.served import wrapped
 
 OWN = {"loadSession": True, "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}}}
 

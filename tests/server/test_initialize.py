@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import editor, received, scripted_agent, wrap_command, wrapped
+from tests.editor import editor, received, scripted_agent, wrap_command
+from tests.served import guest, wrapped
 
 INVALID_REQUEST = -32600
 
@@ -25,7 +26,7 @@ INVALID_REQUEST = -32600
 async def test_anything_before_initialize_is_refused_and_told_why(
     journal: Path, method: str, params: Any
 ) -> None:
-    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+    async with guest(scripted_agent(), journal) as client:
         error = await client.refused(method, params)
         assert error.code == INVALID_REQUEST
         assert "initialize" in error.message
@@ -37,7 +38,7 @@ async def test_a_notification_before_initialize_is_ignored_and_not_answered(
     journal: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "agent.jsonl"
-    async with editor(wrap_command(scripted_agent(log=str(log))), journal=journal) as client:
+    async with guest(scripted_agent(log=str(log)), journal) as client:
         client.tell("session/cancel", {"sessionId": "x"})
         client.tell("_vendor/thing", {})
         await client.initialize()
@@ -50,14 +51,14 @@ async def test_version_one_is_answered_whatever_version_is_asked_for_and_asked_o
     journal: Path, tmp_path: Path, version: int
 ) -> None:
     log = tmp_path / "agent.jsonl"
-    async with editor(wrap_command(scripted_agent(log=str(log))), journal=journal) as client:
+    async with guest(scripted_agent(log=str(log)), journal) as client:
         answer = await client.call("initialize", {"protocolVersion": version})
         assert answer["protocolVersion"] == 1
         assert received(log, "initialize")[0]["params"]["protocolVersion"] == 1
 
 
 async def test_initialize_without_a_version_is_refused_by_name(journal: Path) -> None:
-    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+    async with guest(scripted_agent(), journal) as client:
         error = await client.refused("initialize", {})
         assert error.code == -32602
         assert "protocolVersion" in error.message
@@ -84,7 +85,7 @@ async def test_auth_methods_prompt_capabilities_and_agent_info_are_as_the_agent_
         "_meta": {"vendor": {"deep": [1.50, "\u00e9"]}},
     }
     agent = scripted_agent(authMethods=methods, info=info, capabilities=can)
-    async with editor(wrap_command(agent), journal=journal) as client:
+    async with guest(agent, journal) as client:
         answer = await client.initialize()
         assert answer["authMethods"] == methods
         assert answer["agentInfo"] == info
@@ -96,7 +97,7 @@ async def test_mcp_over_http_and_sse_is_advertised_whatever_the_agent_takes(
     journal: Path,
 ) -> None:
     can = {"mcpCapabilities": {"sse": False, "acp": True}}
-    async with editor(wrap_command(scripted_agent(capabilities=can)), journal=journal) as client:
+    async with guest(scripted_agent(capabilities=can), journal) as client:
         answer = await client.initialize()
         told = answer["agentCapabilities"]["mcpCapabilities"]
         assert told == {"http": True, "sse": True, "acp": True}
@@ -113,7 +114,7 @@ async def test_the_session_capabilities_are_the_agents_and_those_of_acphold(
         "_vendor": 1,
     }
     agent = scripted_agent(capabilities={"sessionCapabilities": sessions, "loadSession": False})
-    async with editor(wrap_command(agent), journal=journal) as client:
+    async with guest(agent, journal) as client:
         can = (await client.initialize())["agentCapabilities"]
         assert can["loadSession"] is True
         assert can["sessionCapabilities"] == {
@@ -127,7 +128,7 @@ async def test_the_session_capabilities_are_the_agents_and_those_of_acphold(
 
 
 async def test_an_agent_without_any_capabilities_gets_those_of_acphold(journal: Path) -> None:
-    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+    async with guest(scripted_agent(), journal) as client:
         can = (await client.initialize())["agentCapabilities"]
         assert can["loadSession"] is True
         assert set(can["sessionCapabilities"]) == {"list", "resume", "close", "delete"}
@@ -143,7 +144,7 @@ async def test_the_agent_is_told_of_the_client_as_it_introduced_itself(
         "clientInfo": {"name": "editor", "version": "2", "theme": "dark"},
         "_meta": {"trace": "x"},
     }
-    async with editor(wrap_command(scripted_agent(log=str(log))), journal=journal) as client:
+    async with guest(scripted_agent(log=str(log)), journal) as client:
         await client.call("initialize", params)
         assert received(log, "initialize")[0]["params"] == params
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from acphold.journal import NewSession, RowChange, SqliteJournal
-from tests.editor import received, wrapped
+from tests.editor import received
+from tests.served import wrapped
 
 INVALID_PARAMS = -32602
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, open_params, received, say, wrapped
+from tests.editor import Talker, open_params, received, say
+from tests.editor import wrapped as program
+from tests.served import wrapped
 
 NOT_FOUND = -32002
 INVALID_PARAMS = -32602
@@ -55,7 +57,7 @@ def steps(updates: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"update": update} for update in updates]
 
 
-def without_ours(client: Editor, session: str) -> list[dict[str, Any]]:
+def without_ours(client: Talker, session: str) -> list[dict[str, Any]]:
     """The agent's updates: what the user said, and what acphold added, left out."""
     return [
         update
@@ -66,7 +68,7 @@ def without_ours(client: Editor, session: str) -> list[dict[str, Any]]:
 
 
 async def test_load_replays_the_entire_conversation(journal: Path) -> None:
-    async with wrapped(journal) as client:
+    async with program(journal) as client:
         session = await client.new()
         await client.prompt(session, *steps(CONVERSATION))
         assert without_ours(client, session) == CONVERSATION

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import received, wrapped
+from tests.editor import received
+from tests.served import wrapped
 
 BOOLEANS: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}}}
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import DEADLINE, Refused, received, wrapped
+from tests.editor import DEADLINE, Refused, received
+from tests.served import wrapped
 
 INVALID_PARAMS = -32602
 

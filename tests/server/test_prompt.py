@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from acphold.journal import SqliteJournal
-from tests.editor import Refused, prompt_params, received, say, wrapped
+from tests.editor import Refused, prompt_params, received, say
+from tests.editor import wrapped as program
+from tests.served import wrapped
 
 
 async def test_a_prompt_is_relayed_with_unknown_fields_intact(
@@ -59,7 +61,7 @@ async def test_a_prompt_for_a_session_that_is_not_open_is_not_found(journal: Pat
 async def test_the_prompt_and_its_updates_are_in_the_journal_before_they_are_delivered(
     journal: Path, tmp_path: Path
 ) -> None:
-    async with wrapped(journal) as client:
+    async with program(journal) as client:
         session = await client.new()
         client.begin_prompt(session, {"say": "seen"}, {"until": "cancel"})
         await client.until_text("seen")

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, Refused, received, say, wrapped
+from tests.editor import Refused, Talker, received, say
+from tests.editor import wrapped as program
+from tests.served import wrapped
 
 RESUME: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
 LOAD = {"loadSession": True}
@@ -229,7 +231,7 @@ async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
         assert "left out" in text
 
 
-def notices(client: Editor) -> list[dict[str, Any]]:
+def notices(client: Talker) -> list[dict[str, Any]]:
     return [u for u in client.updates() if "acphold/notice" in (u.get("_meta") or {})]
 
 
@@ -354,7 +356,7 @@ async def test_an_agent_that_restored_itself_is_told_of_the_turn_that_was_cut_of
 ) -> None:
     log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": RESUME, "store": str(tmp_path / "store")}
-    async with wrapped(journal, **agent) as client:
+    async with program(journal, **agent) as client:
         session = await client.new()
         await client.prompt(session, {"say": "a whole turn"})
         client.begin_prompt(session, {"say": "half a turn"}, {"until": "cancel ignored"})

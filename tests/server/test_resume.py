@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import received, wrapped
+from tests.editor import received
+from tests.served import wrapped
 
 OWN_WAYS: list[dict[str, Any]] = [
     {},

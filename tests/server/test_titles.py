@@ -6,18 +6,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.editor import Editor, wrapped
+from tests.editor import Talker
+from tests.editor import wrapped as program
+from tests.served import wrapped
 
 
 def info(**fields: Any) -> dict[str, Any]:
     return {"update": {"sessionUpdate": "session_info_update", **fields}}
 
 
-def told(client: Editor) -> list[dict[str, Any]]:
+def told(client: Talker) -> list[dict[str, Any]]:
     return [u for u in client.updates() if u["sessionUpdate"] == "session_info_update"]
 
 
-async def title(client: Editor) -> Any:
+async def title(client: Talker) -> Any:
     [listed] = await client.sessions()
     return listed.get("title")
 
@@ -125,7 +127,7 @@ async def test_half_a_surrogate_pair_in_the_first_line_does_not_cost_the_title(
 async def test_a_first_turn_that_a_crash_cut_off_has_a_title_once_it_is_loaded(
     journal: Path,
 ) -> None:
-    async with wrapped(journal) as client:
+    async with program(journal) as client:
         session = await client.new()
         client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
         await client.until_text("a")
@@ -138,7 +140,7 @@ async def test_a_first_turn_that_a_crash_cut_off_has_a_title_once_it_is_loaded(
 async def test_a_session_whose_first_turn_a_crash_cut_off_is_listed_with_its_first_line(
     journal: Path,
 ) -> None:
-    async with wrapped(journal) as client:
+    async with program(journal) as client:
         session = await client.new()
         client.begin_prompt(session, {"say": "half"}, {"until": "cancel ignored"})
         await client.until_text("half")

@@ -1,0 +1,94 @@
+"""A client for tests in front of a hub in this process: only the agent is a program of its own.
+
+What `tests.editor.wrapped` does with `acphold wrap`, in a third of the time. For whoever wants to
+kill acphold, or to see what it prints, it is no replacement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
+from acphold.hub import CANCEL_GRACE
+from acphold.rpc import MAX_MESSAGE
+from acphold.server.service import serve
+from acphold.transports import MemoryTransport, memory_pair
+from tests.editor import DEADLINE, Talker, scripted_agent
+
+
+class Guest(Talker):
+    """One client, and the task that serves it."""
+
+    def __init__(self, transport: MemoryTransport, serving: asyncio.Task[None]) -> None:
+        super().__init__()
+        self._transport = transport
+        self._serving = serving
+        self._unread = b""
+
+    def send_line(self, line: bytes) -> None:
+        self._transport.send(line + b"\n")
+
+    async def read_line(self) -> bytes:
+        while b"\n" not in self._unread:
+            chunk = await self._transport.receive()
+            if not chunk:
+                return b""
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line + b"\n"
+
+    async def leave(self) -> None:
+        """Go, as an editor that quits, and wait until all is closed."""
+        await self._transport.aclose()
+        await asyncio.wait_for(asyncio.shield(self._serving), DEADLINE)
+
+
+@asynccontextmanager
+async def wrapped(
+    journal: str | Path,
+    *,
+    client: Mapping[str, Any] | None = None,
+    cancel_grace: float = CANCEL_GRACE,
+    **agent: Any,
+) -> AsyncIterator[Guest]:
+    """A client with these capabilities, introduced to a scripted agent behind a hub."""
+    async with guest(scripted_agent(**agent), journal, cancel_grace=cancel_grace) as first:
+        await first.initialize(**(client or {}))
+        yield first
+
+
+@asynccontextmanager
+async def guest(
+    agent: Sequence[str],
+    journal: str | Path,
+    *,
+    cancel_grace: float = CANCEL_GRACE,
+    start_timeout: float = START_TIMEOUT,
+    limit: int = MAX_MESSAGE,
+) -> AsyncIterator[Guest]:
+    """A client in front of the program `agent`; at the end both have left."""
+    here, there = memory_pair()
+    serving = asyncio.create_task(
+        serve(
+            there,
+            str(journal),
+            lambda listener, _: ProcessAgent(
+                agent, listener, start_timeout=start_timeout, limit=limit
+            ),
+            stop=asyncio.Event(),
+            cancel_grace=cancel_grace,
+            limit=limit,
+        )
+    )
+    client = Guest(here, serving)
+    reading = asyncio.create_task(client.read())
+    try:
+        yield client
+    finally:
+        await client.leave()
+        reading.cancel()
+        await asyncio.wait([reading])
