@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import msgspec
 from msgspec import Meta, Struct, UnsetType
-from msgspec.structs import fields as struct_fields
+from msgspec.structs import FieldInfo, fields
 
 import acphold.schema as ours
 from acphold.schema.configuration import ConfigOptionFields
@@ -232,6 +232,7 @@ def _folded(seen: list[Property | None]) -> Property:
 # --- our types ----------------------------------------------------------------------------------
 
 
+@cache
 def our_structs() -> list[type[Struct]]:
     """Every type that goes over the wire, from every module of the package."""
     names = [f"{ours.__name__}.{info.name}" for info in pkgutil.iter_modules(ours.__path__)]
@@ -246,17 +247,27 @@ def our_structs() -> list[type[Struct]]:
     ]
 
 
+@cache  # hundreds of schemas are compared with the same types
+def fields_of(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+    return fields(kind)
+
+
+@cache
+def hints_of(kind: type[Struct]) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
 @cache
 def our_objects() -> dict[str, dict[str, Properties]]:
     """By the schema's name, each Struct of ours for it, by our name."""
     found: dict[str, dict[str, Properties]] = {}
     for kind in our_structs():
-        hints = get_type_hints(kind, include_extras=True)
+        hints = hints_of(kind)
         properties = {
             info.encode_name: Property(
                 our_type(hints[info.name]), info.required, _our_marks(hints[info.name])
             )
-            for info in struct_fields(kind)
+            for info in fields_of(kind)
         }
         found.setdefault(_schema_name(kind), {})[kind.__name__] = properties
     return found
@@ -368,9 +379,9 @@ def _compared_methods(theirs: dict[str, str]) -> Iterable[str]:
 
 def _compared_defaults(defs: Json) -> Iterable[str]:
     for kind in our_structs():
-        hints = get_type_hints(kind, include_extras=True)
+        hints = hints_of(kind)
         properties = defs.get(_schema_name(kind), {}).get("properties", {})
-        for info in struct_fields(kind):
+        for info in fields_of(kind):
             default = properties.get(info.encode_name, {}).get("default", NO_DEFAULT)
             if default is not NO_DEFAULT:
                 made = (
@@ -385,8 +396,6 @@ def _compared_defaults(defs: Json) -> Iterable[str]:
 def _compared_needs(defs: Json) -> Iterable[str]:
     for mode, needed in NEEDS.items():
         required = defs[f"Elicitation{mode.title()}Mode"]["required"]
-        camel = {
-            info.name: info.encode_name for info in struct_fields(ours.CreateElicitationRequest)
-        }
+        camel = {info.name: info.encode_name for info in fields_of(ours.CreateElicitationRequest)}
         if {camel[name] for name in needed} != set(required):
             yield f"elicitation mode {mode}: the schema requires {required}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -29,6 +30,7 @@ PLAIN: dict[object, st.SearchStrategy[Any]] = {
 }
 
 
+@cache  # a strategy is put together and checked once, which takes longer than drawing from it
 def instances(kind: type[Struct]) -> st.SearchStrategy[Any]:
     """Instances of a Struct, those optional fields given that the draw says."""
     return st.deferred(lambda: _instances(kind))
@@ -70,6 +72,7 @@ def _elicitations() -> st.SearchStrategy[ours.CreateElicitationRequest]:
     )
 
 
+@cache
 def values(hint: object) -> st.SearchStrategy[Any]:
     """Values of a field's type; of open unions, the variants that are known."""
     marks: list[object] = []
