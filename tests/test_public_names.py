@@ -35,7 +35,7 @@ PUBLIC = {
         CANCEL_GRACE Attachment Client Conversation Hub Session Setup
     """,
     "acphold.imports": """
-        ALL Facts Happening Home IMPORTED Intake NAMES Outcome Reader Selection Source reader
+        ALL Facts Home IMPORTED Intake NAMES Outcome Reader Selection Source Taken reader
     """,
     "acphold.journal": """
         KINDS LEASE_SECONDS Entry Holder Journal Lease ListFilter ListKey Message NewSession

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from acphold.imports import NAMES, Facts, Home, reader
-from acphold.imports.intake import ALL, Told
+from acphold.imports import NAMES, Home, reader
 from acphold.imports.records import LINE_BYTES
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
@@ -171,11 +170,9 @@ def test_no_value_in_any_place_makes_a_reader_fail(tmp_path: Path, name: str, se
         path.write_text("".join(f"{json.dumps(line)}\n" for line in broken))
     reading = reader(name)
     for source in reading.find(Home(tmp_path)):
-        told = Told(source, reading, Facts(reading.key, source.session_id), ALL)
-        for happening in [*told, *told.closing()]:
-            json.loads(happening.raw)
-            assert b"\n" not in happening.raw
-        assert told.marker().taken >= 0
+        for entry in Story(reading, source).entries:
+            json.loads(entry.raw)
+            assert b"\n" not in entry.raw
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -183,16 +180,17 @@ def test_an_empty_home_has_nothing(tmp_path: Path, name: str) -> None:
     assert list(reader(name).find(Home(tmp_path))) == []
 
 
-MEASURE = """
-import resource, sys
+MEASURE = r"""
+import re, sys
 from pathlib import Path
-from acphold.imports import ALL, Facts, Home, reader
-from acphold.imports.intake import Told
+from acphold.imports import Home, reader
+from acphold.imports.pieces import NOTHING, pieces
 reading = reader(sys.argv[1])
 (source,) = reading.find(Home(Path(sys.argv[2])))
-told = Told(source, reading, Facts("", ""), ALL)
-count = sum(1 for _ in told)
-print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+for piece in pieces(source, reading, NOTHING, whole_turns=False):
+    count = piece.taken
+(peak,) = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+print(count, peak)
 """
 
 

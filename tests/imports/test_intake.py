@@ -11,14 +11,20 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from acphold.imports import Facts, Home, Intake, Outcome, Selection
+from acphold.imports import Home, Intake, Outcome, Selection
 from acphold.imports.claude import KEY, READER
-from acphold.journal import ListFilter, Message, NewSession, SqliteJournal
+from acphold.imports.intake import told_here
+from acphold.imports.pieces import PIECE_BYTES, Piece
+from acphold.journal import ListFilter, Message, NewSession, SqliteJournal, history
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
 from tests.imports.told import sources
+
+LONG = "A" * (PIECE_BYTES // 8)
+"""What a tool printed, in a conversation that is taken in in several pieces."""
 
 
 @pytest.fixture
@@ -28,26 +34,24 @@ async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
     await found.aclose()
 
 
-def conversation(turns: int = 2) -> Transcript:
+def conversation(turns: int = 2, output: str = "A") -> Transcript:
     transcript = Transcript()
     for number in range(1, turns + 1):
-        say(transcript, number)
+        say(transcript, number, output)
     return transcript
 
 
-def say(transcript: Transcript, number: int) -> None:
+def say(transcript: Transcript, number: int, output: str = "A") -> None:
     transcript.user(f"prompt {number}")
     transcript.assistant(f"answer {number}", use(f"t{number}", "Read", file_path="/a"))
-    transcript.result(f"t{number}", "A")
+    transcript.result(f"t{number}", output)
     transcript.assistant("done")
 
 
-async def take(
-    journal: SqliteJournal, home: Path, selection: Selection | None = None
-) -> tuple[Outcome, Facts]:
+async def take(journal: SqliteJournal, home: Path, selection: Selection | None = None) -> Outcome:
     (source,) = sources(READER, home)
     intake = Intake(journal, selection) if selection else Intake(journal)
-    return await intake.take(source, READER)
+    return (await intake.take(source, READER)).outcome
 
 
 async def said(journal: SqliteJournal, session_id: str = SESSION) -> list[str]:
@@ -71,7 +75,7 @@ async def test_a_conversation_is_listed_under_the_agents_key_with_its_own_times(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
-    assert (await take(opened, tmp_path))[0] == "new"
+    assert await take(opened, tmp_path) == "new"
     (row,) = await opened.page(ListFilter(agent=KEY, cwd=CWD))
     assert row.session_id == SESSION
     assert row.title == "prompt 1"
@@ -82,11 +86,22 @@ async def test_a_conversation_is_listed_under_the_agents_key_with_its_own_times(
     assert await opened.downstream(SESSION) == SESSION
 
 
+async def test_each_entry_has_the_time_at_which_it_happened(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    await take(opened, tmp_path)
+    entries = [entry async for part in history(opened, SESSION) for entry in part.entries()]
+    prompts = [entry.at for entry in entries if entry.kind == "prompt"]
+    assert prompts == [1767322801000, 1767322806000]
+    assert entries[-1].at == 1767322810000
+
+
 async def test_taken_again_nothing_is_doubled(opened: SqliteJournal, tmp_path: Path) -> None:
     conversation().write(tmp_path)
     await take(opened, tmp_path)
     before = await opened.session(SESSION)
-    assert (await take(opened, tmp_path))[0] == "same"
+    assert await take(opened, tmp_path) == "same"
     assert await opened.session(SESSION) == before
 
 
@@ -96,9 +111,9 @@ async def test_what_came_to_a_conversation_is_added(opened: SqliteJournal, tmp_p
     await take(opened, tmp_path)
     say(transcript, 2)
     transcript.write(tmp_path)
-    assert (await take(opened, tmp_path))[0] == "grown"
+    assert await take(opened, tmp_path) == "grown"
     assert await said(opened) == whole(2)
-    assert (await take(opened, tmp_path))[0] == "same"
+    assert await take(opened, tmp_path) == "same"
 
 
 async def test_the_rest_of_a_turn_that_was_not_over_is_added(
@@ -110,7 +125,7 @@ async def test_the_rest_of_a_turn_that_was_not_over_is_added(
     await take(opened, tmp_path)
     transcript.assistant("answer 2")
     transcript.write(tmp_path)
-    assert (await take(opened, tmp_path))[0] == "grown"
+    assert await take(opened, tmp_path) == "grown"
     assert await said(opened) == [*whole(1), "prompt 2", "answer 2"]
 
 
@@ -127,7 +142,7 @@ async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
     transcript.result("t2", "A")
     transcript.assistant("done")
     transcript.write(tmp_path)
-    assert (await take(opened, tmp_path, finished))[0] == "grown"
+    assert await take(opened, tmp_path, finished) == "grown"
     assert await said(opened) == whole(2)
 
 
@@ -142,10 +157,73 @@ async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
     await opened.link(lease, KEY, SESSION)
     await opened.release(lease)
     conversation(2).write(tmp_path)
-    assert (await take(opened, tmp_path))[0] == "grown"
+    assert await take(opened, tmp_path) == "grown"
     assert await said(opened, "ours") == ["prompt 1", "live", "prompt 2", "answer 2", "done"]
-    assert (await take(opened, tmp_path))[0] == "same"
+    assert await take(opened, tmp_path) == "same"
     assert len(await opened.page(ListFilter(agent=KEY))) == 1
+
+
+async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = conversation(1)
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    lease = await opened.acquire(SESSION, "wrap")
+    await opened.append(lease, "prompt", [b'[{"type":"text","text":"prompt 2"}]'])
+    await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+    await opened.release(lease)
+    say(transcript, 2)
+    transcript.write(tmp_path)
+    assert await take(opened, tmp_path) == "same"
+    assert await said(opened) == [*whole(1), "prompt 2"]
+    say(transcript, 3)
+    transcript.write(tmp_path)
+    assert await take(opened, tmp_path) == "grown"
+    assert await said(opened) == [*whole(1), "prompt 2", "prompt 3", "answer 3", "done"]
+
+
+async def test_a_session_in_which_only_the_agents_own_program_was_talked_to_gets_it_all(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    lease = await opened.create(NewSession("ours", KEY, CWD), "wrap")
+    await opened.link(lease, KEY, SESSION)
+    await opened.release(lease)
+    conversation(1).write(tmp_path)
+    assert await take(opened, tmp_path) == "grown"
+    assert await said(opened, "ours") == whole(1)
+
+
+async def test_a_long_conversation_is_taken_in_piece_by_piece_each_with_where_it_ends(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = conversation(9, LONG)
+    transcript.write(tmp_path)
+    await take_one_piece(opened, tmp_path)
+    assert 1 < len(await said(opened)) < len(whole(9))
+    assert await take(opened, tmp_path) == "grown"
+    assert await said(opened) == whole(9)
+    for number in range(10, 20):
+        say(transcript, number, LONG)
+    transcript.write(tmp_path)
+    await take_one_piece(opened, tmp_path)
+    assert len(whole(9)) < len(await said(opened)) < len(whole(19))
+    assert await take(opened, tmp_path) == "grown"
+    assert await said(opened) == whole(19)
+    assert await take(opened, tmp_path) == "same"
+
+
+async def take_one_piece(journal: SqliteJournal, home: Path) -> None:
+    """An import that ends behind the first piece."""
+
+    async def telling(*given: Any) -> AsyncIterator[Piece]:
+        async for piece in told_here(*given):
+            yield piece
+            raise OSError("enough")
+
+    (source,) = sources(READER, home)
+    with pytest.raises(OSError, match="enough"):
+        await Intake(journal, telling=telling).take(source, READER)
 
 
 async def test_a_conversation_with_nothing_in_common_is_left_as_it_is(
@@ -156,7 +234,7 @@ async def test_a_conversation_with_nothing_in_common_is_left_as_it_is(
     await opened.link(lease, KEY, SESSION)
     await opened.release(lease)
     conversation(2).write(tmp_path)
-    assert (await take(opened, tmp_path))[0] == "differs"
+    assert await take(opened, tmp_path) == "differs"
     assert await said(opened, "ours") == ["quite another"]
 
 
@@ -169,7 +247,7 @@ async def test_a_session_that_somebody_holds_is_left_for_later(
     await opened.acquire(SESSION, "wrap")
     say(transcript, 2)
     transcript.write(tmp_path)
-    assert (await take(opened, tmp_path))[0] == "busy"
+    assert await take(opened, tmp_path) == "busy"
 
 
 async def test_a_conversation_that_was_deleted_here_stays_deleted(
@@ -178,7 +256,7 @@ async def test_a_conversation_that_was_deleted_here_stays_deleted(
     conversation(1).write(tmp_path)
     await take(opened, tmp_path)
     await opened.delete(SESSION)
-    assert (await take(opened, tmp_path))[0] == "deleted"
+    assert await take(opened, tmp_path) == "deleted"
 
 
 async def test_a_file_in_which_nobody_said_anything_is_no_conversation(
@@ -187,7 +265,7 @@ async def test_a_file_in_which_nobody_said_anything_is_no_conversation(
     transcript = Transcript()
     transcript.beside(type="mode", mode="normal")
     transcript.write(tmp_path)
-    assert (await take(opened, tmp_path))[0] == "empty"
+    assert await take(opened, tmp_path) == "empty"
     assert await opened.page(ListFilter(include_unprompted=True)) == []
 
 
@@ -195,8 +273,8 @@ async def test_only_conversations_of_the_folder_asked_for_are_taken(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     conversation(1).write(tmp_path)
-    assert (await take(opened, tmp_path, Selection(cwd="/elsewhere")))[0] == "elsewhere"
-    assert (await take(opened, tmp_path, Selection(cwd=CWD)))[0] == "new"
+    assert await take(opened, tmp_path, Selection(cwd="/elsewhere")) == "elsewhere"
+    assert await take(opened, tmp_path, Selection(cwd=CWD)) == "new"
 
 
 async def test_an_id_that_another_agent_has_already_is_told_apart(
@@ -204,9 +282,9 @@ async def test_an_id_that_another_agent_has_already_is_told_apart(
 ) -> None:
     await opened.create(NewSession(SESSION, "another", "/x"), "wrap")
     conversation(1).write(tmp_path)
-    assert (await take(opened, tmp_path))[0] == "new"
+    assert await take(opened, tmp_path) == "new"
     assert await said(opened, f"claude-{SESSION}") == whole(1)
-    assert (await take(opened, tmp_path))[0] == "same"
+    assert await take(opened, tmp_path) == "same"
 
 
 async def test_a_name_that_a_person_gave_here_stays(opened: SqliteJournal, tmp_path: Path) -> None:
@@ -234,10 +312,10 @@ def test_killed_at_any_point_and_run_again_nothing_is_lost_or_doubled(
 ) -> None:
     home = tmp_path / "home"
     for number in range(8):
-        conversation(60).write(home, f"{number}{SESSION[1:]}")
+        conversation(20, LONG).write(home, f"{number}{SESSION[1:]}")
     command = [sys.executable, "-m", "acphold", "import", "--from", str(home)]
     environment = {**os.environ, "ACPHOLD_JOURNAL": str(journal)}
-    for entries in (1, 100, 300, 301, 700, 900):
+    for entries in (1, 2, 30, 70, 150, 300):
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
             while process.poll() is None and rows_in(journal) < entries:
                 time.sleep(0.002)
@@ -250,7 +328,7 @@ def test_killed_at_any_point_and_run_again_nothing_is_lost_or_doubled(
         rows = await opened.page(ListFilter())
         assert len(rows) == 8
         for row in rows:
-            assert await said(opened, row.session_id) == whole(60)
+            assert await said(opened, row.session_id) == whole(20)
         await opened.aclose()
 
     asyncio.run(check())

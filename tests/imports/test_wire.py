@@ -145,12 +145,12 @@ def test_our_own_lines_are_told_byte_for_byte(tmp_path: Path) -> None:
     (source,) = sources(OWN, tmp_path)
     assert (source.session_id, source.agent) == ("s1", "gemini-cli")
     told = Story(OWN, source)
-    assert [h.raw for h in told.happenings[:3]] == [
+    assert [entry.raw for entry in told.entries[:3]] == [
         b'[{"type":"text","text":"Hello."}]',
         b'{"sessionUpdate":"novel", "x" : 1e3}',
         b'{"stopReason":"end_turn"}',
     ]
-    assert told.happenings[1].at == 1767323046000
+    assert told.entries[1].at == 1767323046000
 
 
 def test_other_files_of_lines_are_not_taken_for_ours(tmp_path: Path) -> None:

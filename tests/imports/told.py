@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acphold.imports import ALL, Facts, Home, Reader, Selection, Source
-from acphold.imports.intake import Told
+from acphold.imports import ALL, Home, Reader, Selection, Source
+from acphold.imports.pieces import NOTHING, pieces
 from acphold.journal import Entry, Message, SessionState, ToolCall
 from acphold.journal.fold import fold
 from acphold.journal.timeline import TurnEnd
@@ -25,10 +25,10 @@ class Story:
     """A conversation as its reader told it."""
 
     def __init__(self, reader: Reader, source: Source, selection: Selection = ALL) -> None:
-        self.facts = Facts(reader.key, source.session_id)
-        told = Told(source, reader, self.facts, selection)
-        self.happenings = [*told, *told.closing()]
-        self.raw = [(h.kind, json.loads(h.raw)) for h in self.happenings]
+        told = list(pieces(source, reader, NOTHING, whole_turns=selection.whole_turns))
+        self.facts = told[-1].facts
+        self.entries = [entry for piece in told for entry in piece.entries] + told[-1].closing
+        self.raw = [(entry.kind, json.loads(entry.raw)) for entry in self.entries]
 
     @classmethod
     def of(cls, reader: Reader, home: Path) -> Story:
@@ -38,7 +38,7 @@ class Story:
 
     @property
     def state(self) -> SessionState:
-        return fold(Entry(n, h.kind, h.at, h.raw) for n, h in enumerate(self.happenings, 1))
+        return fold(Entry(n, h.kind, h.at, h.raw) for n, h in enumerate(self.entries, 1))
 
     def said(self) -> list[tuple[str, str]]:
         """Who said what, and which calls were made: ("user", "Hello."), ("call", "Read x") …"""

@@ -160,12 +160,12 @@ class _Run:
     async def _take(self, intake: Intake, source: Source, reading: Reader) -> None:
         tally = self._tallies[reading.name]
         try:
-            outcome, facts = await intake.take(source, reading)
+            taken = await intake.take(source, reading)
         except OSError as error:
             tally.failed(error, source.paths[0])
             return
-        tally.outcomes[outcome] += 1
-        tally.missed.update(facts.missed)
+        tally.outcomes[taken.outcome] += 1
+        tally.missed.update(taken.missed)
 
     async def dry(self, location: str) -> None:
         if not exists(location):

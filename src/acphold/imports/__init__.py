@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acphold.imports.conversation import Facts, Happening, Home, Reader, Source
-from acphold.imports.intake import ALL, IMPORTED, Intake, Outcome, Selection
+from acphold.imports.conversation import Facts, Home, Reader, Source
+from acphold.imports.intake import ALL, IMPORTED, Intake, Outcome, Selection, Taken
 from acphold.imports.readers import NAMES, reader
 
 __all__ = [
@@ -11,12 +11,12 @@ __all__ = [
     "IMPORTED",
     "NAMES",
     "Facts",
-    "Happening",
     "Home",
     "Intake",
     "Outcome",
     "Reader",
     "Selection",
     "Source",
+    "Taken",
     "reader",
 ]

@@ -21,7 +21,7 @@ from acphold.imports.codex_patches import asked_changes, done_changes, edit_fiel
 from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
 from acphold.imports.prompts import picture, prompt_blocks
 from acphold.imports.records import records
-from acphold.imports.scribe import PARENT, Scribe, content, text_block
+from acphold.imports.scribe import PARENT, Scribe, content, on_title, text_block
 from acphold.imports.shell_commands import described, purposes, script_of
 from acphold.imports.values import (
     Object,
@@ -90,7 +90,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 def _thread_names(index: Path) -> dict[str, str]:
     """What people called their threads; a later line renames."""
     lines = records(index, Counter()) if index.is_file() else ()
-    return {text(line, "id"): text(line, "thread_name") for line in lines}
+    return {text(line, "id"): on_title(text(line, "thread_name")) for line in lines}
 
 
 class _Telling:

@@ -14,14 +14,6 @@ if TYPE_CHECKING:
     from acphold.imports.scribe import Scribe
 
 
-class Happening(NamedTuple):
-    """A journal entry to be: kind and bytes as in `journal.entries`, and ms since the epoch."""
-
-    kind: str
-    at: int
-    raw: bytes
-
-
 class Facts(Struct):
     """What is known of a conversation; complete once it is read to its end.
 

@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.conversation import Facts, Happening
+from acphold.imports.conversation import Facts
 from acphold.imports.values import Object
+from acphold.journal import PastEntry
 from acphold.journal.entries import PROMPT, TURN_END, UPDATE
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -30,7 +31,7 @@ class Scribe:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._made: list[Happening] = []
+        self._made: list[PastEntry] = []
         self._over = 0  # how much of it is of turns that are over
         self._now = 0
         self._turn_open = False
@@ -40,7 +41,7 @@ class Scribe:
         self._usage: dict[str, int] = {}
         self._turn_meta: Object = {}
 
-    def taken(self, *, whole_turns: bool = False) -> list[Happening]:
+    def taken(self, *, whole_turns: bool = False) -> list[PastEntry]:
         """What was written since this was last asked; of turns that are over, if only those."""
         over = len(self._made)
         if whole_turns and self._turn_open and self._last != "done":
@@ -189,7 +190,7 @@ class Scribe:
 
     def title(self, title: str) -> None:
         """What the conversation is called; the last one counts."""
-        self.facts.title = " ".join(title.split())[:TITLE_CHARACTERS] or self.facts.title
+        self.facts.title = on_title(title) or self.facts.title
 
     def mode(self, mode_id: str) -> None:
         """The mode the session is in."""
@@ -236,7 +237,7 @@ class Scribe:
         self._relay(kind, raw)
 
     def _relay(self, kind: str, raw: bytes) -> None:
-        self._made.append(Happening(kind, self._now, raw.replace(b"\n", b" ")))
+        self._made.append(PastEntry(kind, self._now, raw.replace(b"\n", b" ")))
 
     # -- at the end ------------------------------------------------------------------------
 
@@ -247,7 +248,12 @@ class Scribe:
             self._put(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
 
     def _put(self, kind: str, value: object) -> None:
-        self._made.append(Happening(kind, self._now, _encode(value)))
+        self._made.append(PastEntry(kind, self._now, _encode(value)))
+
+
+def on_title(words: str) -> str:
+    """Words as a title has them: on one line, and not too many."""
+    return " ".join(words.split())[:TITLE_CHARACTERS]
 
 
 def text_block(words: str) -> Object:

@@ -1,0 +1,179 @@
+"""What is new in a conversation, cut into pieces that can each be taken in whole.
+
+Behind a piece it is known how much has been told so far, and a digest of that. When a source has
+changed, its reader tells it all again, and what is known decides where the news begin:
+
+- nothing is known: all of it is new;
+- a mark: it began as it does now, and what follows is new; otherwise there is no first piece;
+- prompts: the turns behind the last prompt that both know are new; without one there is no piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from acphold.imports.conversation import Facts, Reader, Source
+from acphold.imports.scribe import Scribe
+from acphold.imports.values import text
+from acphold.journal import PastEntry
+from acphold.journal.entries import PROMPT
+
+PIECE_BYTES: Final = 512 << 10
+"""How much is taken in at once, about: the journal's other writers wait for it."""
+
+TITLE_CHARACTERS: Final = 80
+"""How much of a first prompt is the title of a conversation that has none."""
+
+
+class Known(Struct, frozen=True):
+    """What the journal has of a conversation: how much was told with which digest, or prompts."""
+
+    taken: int = 0
+    digest: str = ""
+    prompts: list[str] = []
+
+
+NOTHING: Final = Known()
+
+
+class Piece(Struct):
+    """Some of what is new, in its order.
+
+    `taken` and `digest` are of all that was told up to its end. The last one has, as `closing`, the
+    end of a turn, made up because the source ends there, and the title: they count to no digest,
+    for they may be others the next time.
+    """
+
+    entries: list[PastEntry]
+    taken: int
+    digest: str
+    facts: Facts
+    first_prompt: str | None
+    closing: list[PastEntry] = []
+    is_last: bool = False
+
+
+def pieces(source: Source, reader: Reader, known: Known, *, whole_turns: bool) -> Iterator[Piece]:
+    """The news; none when the source has nothing in common with what is known."""
+    told = _Told(source, reader, whole_turns=whole_turns)
+    news = _news(told, known)
+    if news is None:
+        return
+    entries: list[PastEntry] = []
+    size = 0
+    for entry in news:
+        entries.append(entry)
+        size += len(entry.raw)
+        if size >= PIECE_BYTES:
+            yield told.piece(entries)
+            entries, size = [], 0
+    yield told.piece(entries, is_last=True)
+
+
+def squeezed(words: str) -> str:
+    """A text as prompts are compared: agents change the space in them."""
+    return " ".join(words.split())
+
+
+class _Told:
+    """All that a reader tells of a source; each iteration reads the source anew."""
+
+    def __init__(self, source: Source, reader: Reader, *, whole_turns: bool) -> None:
+        self.count = 0
+        self._source = source
+        self._reader = reader
+        self._whole_turns = whole_turns
+        self._facts = Facts(source.agent or reader.key, source.session_id)
+        self._digest = blake2b(digest_size=16)
+        self._first_prompt: str | None = None
+        self._closing: list[PastEntry] = []
+
+    def __iter__(self) -> Iterator[PastEntry]:
+        self.count, self._digest = 0, blake2b(digest_size=16)
+        self._facts.missed.clear()
+        scribe = Scribe(self._facts)
+        for _ in self._reader.read(self._source, scribe):
+            yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
+        yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
+        scribe.taken()  # a turn that is left for the next time
+        if not self._whole_turns:
+            scribe.end_turn()
+        scribe.title_update()
+        self._closing = scribe.taken()
+
+    def _counted(self, entries: list[PastEntry]) -> Iterator[PastEntry]:
+        for entry in entries:
+            self.count += 1
+            self._digest.update(entry.kind.encode() + entry.raw)
+            if self._first_prompt is None and entry.kind == PROMPT:
+                self._first_prompt = first_line(entry.raw)
+            yield entry
+
+    @property
+    def digest(self) -> str:
+        """Of all that has been told so far."""
+        return self._digest.hexdigest()
+
+    def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> Piece:
+        """These entries, as what was told last."""
+        closing = self._closing if is_last else []
+        return Piece(
+            entries, self.count, self.digest, self._facts, self._first_prompt, closing, is_last
+        )
+
+
+def _news(told: _Told, known: Known) -> Iterator[PastEntry] | None:
+    if known.prompts:
+        return _after_last_common(told, known.prompts)
+    entries = iter(told)
+    while told.count < known.taken:
+        if next(entries, None) is None:
+            return None
+    return entries if not known.taken or told.digest == known.digest else None
+
+
+def _after_last_common(told: _Told, known: list[str]) -> Iterator[PastEntry] | None:
+    """The turns behind the last one that begins with the last known prompt; None without one."""
+    prompts = [squeezed(_words(entry.raw)) for entry in told if entry.kind == PROMPT]
+    common = 0
+    for place, words in enumerate(prompts, 1):
+        is_first = place == 1 or len(known) == 1
+        if _same(words, known[-1]) and (is_first or _same(prompts[place - 2], known[-2])):
+            common = place
+    return _from_prompt(told, common) if common else None
+
+
+def _from_prompt(told: Iterable[PastEntry], number: int) -> Iterator[PastEntry]:
+    """What begins with the prompt of this number, counted from 0."""
+    seen = 0
+    for entry in told:
+        seen += entry.kind == PROMPT
+        if seen > number:
+            yield entry
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts are one prompt: agents put things in front of and behind what was sent."""
+    return one == other or (bool(one) and bool(other) and (one in other or other in one))
+
+
+_decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
+
+
+def _words(prompt: bytes) -> str:
+    """The text of an array of content blocks that a scribe wrote."""
+    return "".join(text(block, "text") for block in _decode_blocks(prompt))
+
+
+def first_line(prompt: bytes) -> str | None:
+    """The first line with words in a prompt, for a title; None when it has none."""
+    for line in _words(prompt).splitlines():
+        if words := squeezed(line):
+            cut = len(words) > TITLE_CHARACTERS
+            return words[: TITLE_CHARACTERS - 1] + "…" if cut else words
+    return None
