@@ -29,9 +29,9 @@ DEEP = 0.45
 FASTER_THAN_10K_FILES = 1000
 
 SESSION_ROW = (
-    "INSERT INTO sessions (session_id, agent, cwd, additional_directories, title, created_at,"
-    " updated_at, prompted, message_count, settled_through)"
-    " VALUES (?, ?, ?, '[]', ?, ?, ?, 1, 4, 9)"
+    "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
+    " created_at, updated_at, prompted, message_count, settled_through)"
+    " VALUES (?1, ?2, ?3, ?3, '[]', ?4, ?5, ?6, 1, 4, 9)"
 )
 SEGMENT_ROW = "INSERT INTO segments VALUES (? << 32 | 9, 1, ?, 'update', x'7b7d')"
 
