@@ -62,12 +62,7 @@ _TABLES: Final = (
         raw BLOB NOT NULL
     )""",
     # The summary of a session at `settled_through`: opening one folds only what came behind it.
-    # `snapshots` has the numbers of the settled updates that the next of their kind makes void.
-    """CREATE TABLE summaries (
-        session INTEGER PRIMARY KEY,
-        summary BLOB NOT NULL,
-        snapshots BLOB NOT NULL
-    )""",
+    "CREATE TABLE summaries (session INTEGER PRIMARY KEY, summary BLOB NOT NULL)",
     # Deleted sessions that still have rows in segments and words.
     "CREATE TABLE deleted (session INTEGER PRIMARY KEY)",
     # session NULL: a tombstone. The highest number is the newest link of a session.

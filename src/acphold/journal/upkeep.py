@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
@@ -36,10 +37,6 @@ EMPTYING_WAIT_MS: Final = 50
 """How often, and how long each time, a deletion waits for those who read in the log: readers of
 ours are done within milliseconds. What is left then goes when the next turn settles."""
 
-_encode: Final = msgspec.msgpack.encode
-_decode_summary: Final = msgspec.msgpack.Decoder(Summary).decode
-_decode_snapshots: Final = msgspec.msgpack.Decoder(dict[str, int]).decode
-
 _GAPS: Final = """
     SELECT session_id, before, first_seq FROM (
         SELECT key >> 32 AS number, first_seq,
@@ -47,6 +44,20 @@ _GAPS: Final = """
         FROM segments
     ) JOIN sessions USING (number) WHERE first_seq != before + 1
 """
+
+
+class _Settled(Struct, frozen=True, array_like=True):
+    """What is known of a session at `settled_through`.
+
+    `snapshots` has the numbers of the updates that the next of their kind makes void.
+    """
+
+    summary: Summary = Summary()
+    snapshots: dict[str, int] = {}
+
+
+_encode_settled: Final = msgspec.msgpack.encode
+_decode_settled: Final = msgspec.msgpack.Decoder(_Settled).decode
 
 
 # -- folding ----------------------------------------------------------------------------------
@@ -66,17 +77,17 @@ def state(connection: sqlite3.Connection, session_id: str, through: int | None) 
 
 def summary(connection: sqlite3.Connection, session_id: str) -> Summary:
     """What settling kept, and what came behind it; raises UnknownSessionError."""
-    number, settled = _settled(connection, session_id)
-    kept = _context(_settled_summary(connection, number))
-    return _folded(connection, number, settled, kept).summary()
+    number, through = _settled_through(connection, session_id)
+    before = _context(_settled(connection, number).summary)
+    return _folded(connection, number, through, before).summary()
 
 
 def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
     """How much came behind what is settled; raises UnknownSessionError."""
-    return segments.size(connection, *_settled(connection, session_id))
+    return segments.size(connection, *_settled_through(connection, session_id))
 
 
-def _settled(connection: sqlite3.Connection, session_id: str) -> tuple[int, int]:
+def _settled_through(connection: sqlite3.Connection, session_id: str) -> tuple[int, int]:
     """The number of a session, and how far it is settled; raises UnknownSessionError."""
     row = connection.execute(
         "SELECT number, settled_through FROM sessions WHERE session_id = ?", (session_id,)
@@ -102,20 +113,11 @@ def _folded(
     return folding.state()
 
 
-def _settled_summary(connection: sqlite3.Connection, number: int) -> Summary:
-    """The summary at `settled_through`."""
+def _settled(connection: sqlite3.Connection, number: int) -> _Settled:
     row = connection.execute(
         "SELECT summary FROM summaries WHERE session = ?", (number,)
     ).fetchone()
-    return Summary() if row is None else _decode_summary(row[0])
-
-
-def _settled_snapshots(connection: sqlite3.Connection, number: int) -> dict[str, int]:
-    """The newest update up to `settled_through` of each kind that says it all anew."""
-    row = connection.execute(
-        "SELECT snapshots FROM summaries WHERE session = ?", (number,)
-    ).fetchone()
-    return {} if row is None else _decode_snapshots(row[0])
+    return _Settled() if row is None else _decode_settled(row[0])
 
 
 def _context(summary: Summary, state: SessionState = EMPTY) -> SessionState:
@@ -132,7 +134,7 @@ def settle_piece(
     connection: sqlite3.Connection, lease: Lease, through: int, alone: threading.Lock
 ) -> bool:
     """Settle the next entries up to `through`; whether there may be more, False without a lease."""
-    settled = _settled_through(connection, lease)
+    settled = _settled_under(connection, lease)
     if settled is None or settled >= through:
         return False
     found = segments.read(connection, lease.number, settled, PIECE_BYTES, through)
@@ -140,7 +142,7 @@ def settle_piece(
         return False
     piece = _Piece(found, _before(connection, lease, settled), stored=True)
     with alone, writing(connection):
-        if _settled_through(connection, lease) != settled:
+        if _settled_under(connection, lease) != settled:
             return False
         piece.write(connection, lease.number)
     return True
@@ -171,7 +173,7 @@ def take_in(
 def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> SessionState:
     """The state at `settled`, as far as it counts for what comes behind it."""
     return _context(
-        _settled_summary(connection, lease.number),
+        _settled(connection, lease.number).summary,
         session_rows.context(connection, lease.number, settled),
     )
 
@@ -195,12 +197,12 @@ class _Piece:
         segments.remove(connection, number, self._gone)
         segments.insert(connection, number, self._new)
         search.index(connection, number, self._documents)
-        earlier = _settled_snapshots(connection, number)
+        earlier = _settled(connection, number).snapshots
         for kind in earlier.keys() & self._snapshots.keys():
             segments.empty(connection, number, earlier[kind])
+        settled = _Settled(self._summary, earlier | self._snapshots)
         connection.execute(
-            "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?)",
-            (number, _encode(self._summary), _encode(earlier | self._snapshots)),
+            "INSERT OR REPLACE INTO summaries VALUES (?, ?)", (number, _encode_settled(settled))
         )
         connection.execute(
             "UPDATE sessions SET settled_through = ?, message_count = message_count + ?"
@@ -209,7 +211,7 @@ class _Piece:
         )
 
 
-def _settled_through(connection: sqlite3.Connection, lease: Lease) -> int | None:
+def _settled_under(connection: sqlite3.Connection, lease: Lease) -> int | None:
     """How far the session is settled; None when the lease is lost."""
     row = connection.execute(
         "SELECT settled_through FROM sessions JOIN leases ON leases.session = sessions.number"
