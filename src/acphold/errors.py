@@ -39,6 +39,7 @@
         ├── NotAJournalError         a file, but not one of ours, or a torn one
         ├── NewerJournalError        written by a later release
         ├── SessionExistsError       the id is taken
+        ├── IllegibleNameError       half a surrogate pair in an id or a path     -32602
         ├── CursorError              a list cursor that is not ours to continue  -32602
         └── LeaseLostError           another process owns the session now
 
@@ -358,6 +359,12 @@ class NewerJournalError(JournalError):
 
 class SessionExistsError(JournalError):
     """The session id is taken."""
+
+
+class IllegibleNameError(JournalError):
+    """An id or a path with half of a surrogate pair in it: nothing in a journal has such a name."""
+
+    code = INVALID_PARAMS
 
 
 class CursorError(JournalError):

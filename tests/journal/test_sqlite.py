@@ -11,12 +11,21 @@ import pytest
 
 from acphold.errors import (
     AmbiguousIdError,
+    IllegibleNameError,
     JournalUnavailableError,
     LeaseLostError,
     SessionExistsError,
     UnknownSessionError,
 )
-from acphold.journal import Journal, Lease, NewSession, RowChange, Segment, SqliteJournal
+from acphold.journal import (
+    Journal,
+    Lease,
+    ListFilter,
+    NewSession,
+    RowChange,
+    Segment,
+    SqliteJournal,
+)
 from tests.journal.conversations import chunk, encode
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'
@@ -233,3 +242,32 @@ async def test_who_waited_in_vain_for_another_program_does_not_wait_so_long_agai
     assert waits[1] + waits[2] < waits[0]
     assert (await journal.append(lease, "update", [b"{}"])).first_seq == 1
     await journal.aclose()
+
+
+async def test_names_that_are_no_text_are_refused_and_leave_nothing_open(
+    journal: SqliteJournal,
+) -> None:
+    lease = await begun(journal)
+    half = "half \ud83d"
+    for attempt in (
+        journal.session(half),
+        journal.resolve(half),
+        journal.acquire(half, "me"),
+        journal.state(half),
+        journal.read(half, 0),
+        journal.delete(half),
+        journal.create(NewSession(half, "a", "/"), "me"),
+        journal.create(NewSession("s2", "a", half), "me"),
+        journal.create(NewSession("s2", "a", "/", (half,)), "me"),
+        journal.link(lease, "a", half),
+        journal.linked("a", [half]),
+        journal.page(ListFilter(cwd=half)),
+        journal.search("word", cwd=half),
+        journal.append(lease, "prompt", [b"[]"], RowChange(cwd=half)),
+    ):
+        with pytest.raises(IllegibleNameError, match="half"):
+            await attempt
+    assert (await journal.append(lease, "update", [b"{}"])).first_seq == 1
+    assert [row.session_id for row in await journal.page(ListFilter(include_unprompted=True))] == [
+        "s1"
+    ]

@@ -78,7 +78,7 @@ class Background:
             if self._connection is None:
                 self._connection = connect(self._path, self._busy_seconds)
             return work(self._connection)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeEncodeError) as error:
             raise failure(error, self._path) from error
 
     def _disconnect(self) -> None:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from acphold.errors import (
+    IllegibleNameError,
     JournalBusyError,
     JournalError,
     JournalUnavailableError,
@@ -23,8 +24,8 @@ from acphold.errors import (
 )
 from acphold.journal.migrations import migrate, refuse_newer
 
-APPLICATION_ID: Final = 0x686F6C64
-"""`hold`, at offset 68 of every journal; source: sqlite.org, Database File Format, 1.3."""
+APPLICATION_ID: Final = 0x61637068
+"""`acph`, at offset 68 of every journal; source: sqlite.org, Database File Format, 1.3."""
 
 LOG_BYTES_KEPT: Final = 16 << 20
 """Size of the write-ahead log that is kept for the next writes once it has been copied."""
@@ -292,8 +293,10 @@ def _note_cut_log(connection: sqlite3.Connection, path: str) -> None:
 # -- errors -------------------------------------------------------------------------------------
 
 
-def failure(error: sqlite3.Error, path: str) -> JournalError:
-    """What an SQLite error means for a person: which file, what is wrong, what to do."""
+def failure(error: sqlite3.Error | UnicodeEncodeError, path: str) -> JournalError:
+    """What an error of SQLite's means for a person: which file, what is wrong, what to do."""
+    if isinstance(error, UnicodeEncodeError):
+        return IllegibleNameError(f"{error.object!r} is not text that can be kept; correct it")
     code = _code(error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, str(error))
@@ -302,7 +305,7 @@ def failure(error: sqlite3.Error, path: str) -> JournalError:
     return kind(f"the journal {path} cannot be used: {error}; {advice}")
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+def is_busy(error: sqlite3.Error | UnicodeEncodeError) -> bool:
     """Whether another program held the journal."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -325,7 +328,7 @@ _ADVICE: Final = {
 }
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     """The primary result code; 1 (SQLITE_ERROR) when there is none."""
     # The low byte; the others say more about it. Source: sqlite.org, Result and Error Codes.
     return (getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR) & 0xFF

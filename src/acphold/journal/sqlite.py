@@ -201,7 +201,7 @@ class SqliteJournal:
         try:
             with self._writing:
                 done = file.connection.execute(_APPEND, row).rowcount
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeEncodeError) as error:
             raise self._failure(error) from error
         if self._hurried:
             self._wait_for(self._busy_seconds)
@@ -330,7 +330,7 @@ class SqliteJournal:
     def _look(self, question: Callable[[sqlite3.Connection], T]) -> T:
         try:
             return question(self.connect().connection)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeEncodeError) as error:
             raise failure(error, self.path) from error
 
     @contextmanager
@@ -341,7 +341,7 @@ class SqliteJournal:
         try:
             with self._writing, writing(file.connection) as connection:
                 yield connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeEncodeError) as error:
             raise self._failure(error) from error
         if self._hurried:
             self._wait_for(self._busy_seconds)
@@ -353,7 +353,7 @@ class SqliteJournal:
             leases.require(connection, lease)
             yield connection
 
-    def _failure(self, error: sqlite3.Error) -> JournalError:
+    def _failure(self, error: sqlite3.Error | UnicodeEncodeError) -> JournalError:
         """What to raise for an error of SQLite's.
 
         Who has waited in vain for another program once does not wait so long again before a write
