@@ -105,7 +105,7 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """What its sessions are kept and listed under."""
+        """The name under which its sessions are kept and listed."""
         return self._definition.name
 
     # -- prompts --------------------------------------------------------------------------
@@ -129,10 +129,10 @@ class Agent:
         [Callable[[Turn, str], Awaitable[StopReasonOrNone]]],
         Callable[[Turn, str], Awaitable[StopReasonOrNone]],
     ]:
-        """Declare the slash command `/name`; as a decorator, also what answers it.
+        """Declare the slash command `/name`, and decorate the coroutine that answers it.
 
-        Without a handler the prompt coroutine gets it, as `turn.command`. `hint` says what may
-        follow the name (spec v1, slash commands).
+        Without a coroutine of its own the command goes to that for prompts, as `turn.command`.
+        `hint` says what may follow the name (spec v1, slash commands).
         """
         if not name or name.startswith("/") or any(char.isspace() for char in name):
             raise DeclarationError(f"{name!r}: a command is one word, declared without its slash")
@@ -172,9 +172,10 @@ class Agent:
         description: str | None = None,
         category: str | None = None,
     ) -> None:
-        """Declare a config option: a choice of `values`, or true and false without any.
+        """Declare a config option: a choice of `values`; without any, true or false.
 
-        A client that shows no boolean options is not shown those, and they keep their default.
+        A client that cannot show options that are true or false does not get them: they keep
+        their default.
         `category` is "mode", "model", "model_config", "thought_level", or begins with "_"
         (spec v1, session config options).
         """
@@ -191,10 +192,11 @@ class Agent:
     # -- signing in -----------------------------------------------------------------------
 
     def auth(self, id: str, name: str, description: str | None = None) -> Callable[[A], A]:
-        """Declare a way to sign in, and decorate what does it (spec v1, authentication).
+        """Declare a way to sign in, and decorate the coroutine that does it.
 
-        Sessions are refused with `auth_required` until one has succeeded. The handler refuses by
-        raising; `acphold.AuthRequiredError("why")` tells the person why.
+        Sessions are refused with `auth_required` until a sign-in has succeeded. The coroutine
+        refuses by raising; `acphold.AuthRequiredError("why")` tells the person why. Source: spec
+        v1, authentication.
         """
         if any(method.id == id for method in self._definition.auth_methods):
             raise DeclarationError(f"agent {self.name!r} has a way to sign in {id!r} already")
@@ -207,52 +209,59 @@ class Agent:
         return decorate
 
     def signed_in(self, handler: I) -> I:
-        """Decorate what tells whether the person is signed in already, when a session opens."""
+        """Decorate the coroutine that says whether the person is signed in already.
+
+        It is called when a session opens.
+        """
         self._definition.signed_in = _coroutine(handler)
         return handler
 
     def on_logout(self, handler: A) -> A:
-        """Decorate what `logout` calls; sessions then need a new sign-in."""
+        """Decorate the coroutine that `logout` calls; sessions need a new sign-in afterwards."""
         self._definition.logout = _coroutine(handler)
         return handler
 
     # -- hooks and extensions -------------------------------------------------------------
 
     def on_new(self, hook: S) -> S:
-        """Decorate what is told of every new session, before the client is."""
+        """Decorate a coroutine that gets each new session before the client knows it."""
         self._definition.new_hooks.append(_coroutine(hook))
         return hook
 
     def on_load(self, hook: S) -> S:
-        """Decorate what is told of every session that is opened again, before the client is.
+        """Decorate a coroutine that gets each session that is opened again.
 
-        Its store and its history are there; its mode and options are set right afterwards.
+        It is called before the client has the session. The store and the history are there; mode
+        and options are set right afterwards.
         """
         self._definition.load_hooks.append(_coroutine(hook))
         return hook
 
     def on_close(self, hook: S) -> S:
-        """Decorate what is told when a session is closed, or the client leaves.
+        """Decorate a coroutine that gets each session that is closed, or that its client left.
 
-        It is for letting go of what the author holds; what it says or stores is not kept.
+        Use it to let go of what you hold: what it says or stores is not kept.
         """
         self._definition.close_hooks.append(_coroutine(hook))
         return hook
 
     def method(self, name: str) -> Callable[[M], M]:
-        """Decorate what answers the extension method `name`, which begins with `_`.
+        """Decorate the coroutine that answers the extension method `name`, which begins with `_`.
 
-        It gets the params and returns the result, JSON values both. With a `sessionId` in the
-        params, `agent.session` finds the session (spec v1, extensibility).
+        It gets the params and returns the result; both are JSON values. `agent.session` finds the
+        session of a `sessionId` in the params (spec v1, extensibility).
         """
         return _registered(self._definition.methods, name)
 
     def notification(self, name: str) -> Callable[[M], M]:
-        """Decorate what hears the extension notification `name`, which begins with `_`."""
+        """Decorate the coroutine that gets the extension notification `name`.
+
+        The name begins with `_`.
+        """
         return _registered(self._definition.notifications, name)
 
     def session(self, session_id: str) -> Session:
-        """A session that is open now; UnknownSessionError when there is none of this id."""
+        """The open session of this id; raises UnknownSessionError when there is none."""
         try:
             return self._definition.sessions[session_id]
         except KeyError:
@@ -271,10 +280,10 @@ class Agent:
         """Serve on stdin and stdout until the client leaves or a signal comes.
 
         `journal` is a path or URL; by default `ACPHOLD_JOURNAL`, else a file in the user's data
-        folder. `mcp_timeout`, in seconds, is what each MCP server of a session has to be ready;
-        `cancel_grace` what a cancelled turn has to end; `max_message` is in bytes. What is
-        printed from now on goes to stderr: stdout belongs to the protocol. DeclarationError when
-        there is no prompt coroutine.
+        folder. Each MCP server of a session has `mcp_timeout` seconds to be ready; a cancelled
+        turn has `cancel_grace` seconds to end; a message has at most `max_message` bytes. What is
+        printed from now on goes to stderr: stdout belongs to the protocol. Raises
+        DeclarationError when there is no prompt coroutine.
         """
         definition_of(self)
         if _importing:

@@ -134,11 +134,11 @@ class Session:
         return self._open.client.info
 
     async def history(self) -> SessionState:
-        """The conversation so far, folded; in a turn, what was before its prompt.
+        """The conversation so far; in a turn, the conversation before its prompt.
 
         `timeline` holds its messages and tool calls in order (`acphold.Message` with `role`
         "user", "agent" or "thought" and `text`; `acphold.PastToolCall` with `title`, `status`
-        and what it produced). Read from the journal, so it is there after a restart too.
+        and what it produced). It is read from the journal, so it is there after a restart too.
         """
         return await self._open.history.read()
 
@@ -168,10 +168,11 @@ class Session:
         await self._open.outbox.put(*self._open.selection.updates(mode_before))
 
     async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
-        """Call an extension method of the client, which begins with `_`; its result, as JSON.
+        """Call an extension method of the client, which begins with `_`; returns its result.
 
-        The session's id is added to the params. Raises RemoteError when the client refuses,
-        MethodNotFoundError when it has gone (spec v1, extensibility).
+        Params and result are JSON values; the session's id is added to the params. Raises
+        RemoteError when the client refuses, MethodNotFoundError when it does not know the method
+        or has gone (spec v1, extensibility).
         """
         raw = await self._open.client.ask_raw(method, self._params(method, params))
         return msgspec.json.decode(raw)
@@ -192,5 +193,5 @@ class Session:
         await self._open.outbox.flush()
 
     def forget_permissions(self) -> None:
-        """Ask again what was allowed or rejected for always."""
+        """Forget what was allowed or rejected for always: it is asked again."""
         forget_permissions(self.store)

@@ -29,7 +29,7 @@ CommandHandler: TypeAlias = "Callable[[Turn, str], Awaitable[StopReason | None]]
 """Answers `/name words`; gets the words."""
 
 SessionHook: TypeAlias = "Callable[[Session], Awaitable[None]]"
-"""Told that a session was made, loaded or closed."""
+"""Gets a session that was made, loaded or closed."""
 
 AuthHandler: TypeAlias = "Callable[[], Awaitable[None]]"
 """Signs the person in or out; raises to refuse."""

@@ -36,10 +36,10 @@ ALLOWED = "permission/"
 
 
 class Decision(Struct, frozen=True):
-    """What the person decided: true where it is allowed, as in `if await turn.allowed(…):`.
+    """What the person decided; true if they allow it, as in `if await turn.allowed(…):`.
 
-    `option_id` is the option they chose, now or for always at an earlier time; None when they
-    chose none, because the turn was cancelled, or one that was not offered, which allows nothing.
+    `option_id` is the option they chose, now or earlier for always. It is None when the turn was
+    cancelled before they chose, or when they chose what was not offered, which allows nothing.
     """
 
     allowed: bool

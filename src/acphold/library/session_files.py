@@ -69,9 +69,9 @@ class Folders:
 class SessionFiles:
     """Text files inside the session's folders.
 
-    A client that serves files is asked for them, for it has what is not saved yet; else they are
-    read and written here, a file in one step. A relative path starts at the session's `cwd`,
-    wherever the agent was started.
+    A client that serves files is asked for them, because it has what is not saved yet; otherwise
+    they are read and written here, a file in one step. A relative path starts at the session's
+    `cwd`, wherever the agent was started.
 
     All methods raise WorkspaceError: OutsideRootsError for a path that leads out of the folders,
     also through links, MissingFileError, NotTextError (a folder, a device, not UTF-8),
@@ -83,9 +83,10 @@ class SessionFiles:
         self._folders = folders
 
     async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
-        """At most `limit` lines from `line`, which counts from 1; without them all of it.
+        """The text of a file: all of it, or at most `limit` lines from line `line` on.
 
-        "" from beyond the end. Raises FileTooLargeError for more than 10 MiB at once.
+        Lines count from 1; beyond the end there is "". Raises FileTooLargeError for more than
+        10 MiB at once.
         """
         for field, value in (("line", line), ("limit", limit)):
             if value is not None and value < 0:
@@ -106,7 +107,7 @@ class SessionFiles:
         return await self._folders.files.read(path, line=line, limit=limit)
 
     async def write(self, path: str, content: str) -> None:
-        """Make `content` the whole text of the file, which is made if it is missing."""
+        """Write a file: `content` is its whole text; a missing file is made."""
         if self._client.capabilities.fs.write_text_file:
             request = WriteTextFileRequest(
                 session_id=self._client.session_id,

@@ -54,9 +54,9 @@ many times it as it has sent these characters: a command that prints for an hour
 
 
 class RunningTool:
-    """Pending when it is announced, in progress inside the block, completed or failed behind it.
+    """A tool call: pending at first, in progress inside the block, then completed or failed.
 
-    An exception that leaves the block marks it failed, with the exception's words as content.
+    An exception that leaves the block marks it failed, and the words of the exception are shown.
     `id` is what the client knows it by, `title` what people see, `status` how it stands,
     `announced` whether it is shown yet. What it shows only grows here, although each update of the
     protocol replaces it. Relative paths start at the session's `cwd`.
@@ -129,19 +129,19 @@ class RunningTool:
         )
 
     async def start(self) -> None:
-        """It runs now; entering the block says so."""
+        """Say that it runs now; entering the block does it."""
         await self.announce()
         if self.status == "pending":
             self.status = "in_progress"
             await self._send(status="in_progress")
 
     async def complete(self) -> None:
-        """It has done what it was to do; leaving the block says so."""
+        """Say that it has succeeded; leaving the block does it."""
         if not self.over:
             await self._end("completed")
 
     async def fail(self, why: str | None = None) -> None:
-        """It failed; `why` is shown."""
+        """Say that it failed; `why` is shown."""
         if not self.over:
             if why:
                 self._add(why)
@@ -179,7 +179,7 @@ class RunningTool:
     async def terminal(self, command: RunningCommand) -> None:
         """Show a command's output while it runs, in the client's terminal if it runs there.
 
-        Its output and exit are kept with the call, for a replay knows no terminal.
+        The call keeps the output and the exit: a replay has no terminals.
         """
         if command in self._commands:
             return
@@ -217,7 +217,7 @@ class RunningTool:
         await self._send(locations=self._locations)
 
     async def output(self, output: Any) -> None:
-        """Keep the tool's output as it is: any JSON value."""
+        """Keep the tool's output, any JSON value; raises TypeError for what JSON cannot hold."""
         raw = _json(output)
         self._has_output = True
         await self._send(raw_output=raw)

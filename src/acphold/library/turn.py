@@ -150,9 +150,9 @@ class Turn:
     `prompt` is what the user sent, as content blocks; `text` all text in it. `command` is the
     slash command it begins with, as (name, words), or None. `session` is where it happens.
 
-    When the client cancels, `asyncio.CancelledError` is raised at the `await` the coroutine is
-    at. Everything the turn started ends with it, however it ends: tool calls are closed, commands
-    ended, what was said is delivered. After that the turn can do nothing more: DeclarationError.
+    When the client cancels, `asyncio.CancelledError` is raised at the `await` where the coroutine
+    is. However the turn ends, all that it started ends with it: tool calls are closed, commands
+    are ended, what was said is delivered. Afterwards every method raises DeclarationError.
     """
 
     def __init__(self, scope: TurnScope, prompt: tuple[ContentBlock, ...]) -> None:
@@ -174,7 +174,7 @@ class Turn:
     # -- saying ---------------------------------------------------------------------------
 
     async def say(self, content: str | ContentBlock) -> None:
-        """Send a piece of the answer; pieces in a row are one message, which is Markdown.
+        """Send a piece of the answer, in Markdown; pieces in a row are one message.
 
         Source: spec v1, prompt turn; content.
         """
@@ -216,7 +216,7 @@ class Turn:
     ) -> None:
         """Say how full the model's context is: `used` of `size` tokens.
 
-        `cost` is what the session has cost so far, in `currency` (ISO 4217). Source: spec v1,
+        `cost` is the cost of the session so far, in `currency` (ISO 4217). Source: spec v1,
         prompt turn, "Session Usage Updates".
         """
         if used < 0 or size < 0:
@@ -232,7 +232,7 @@ class Turn:
         await self._tell(SessionInfoUpdate(title=title))
 
     async def notice(self, title: str, description: str = "", *, severity: str = "info") -> None:
-        """Tell the person something that is no part of the conversation, and is not replayed.
+        """Tell the person something that does not belong to the conversation; no replay has it.
 
         `severity` is "info", "warning" or "error". Source: RFD session notices.
         """
@@ -256,9 +256,9 @@ class Turn:
     ) -> RunningTool:
         """A tool call, to be used as `async with turn.tool("Read main.py") as call:`.
 
-        `kind` chooses its icon; `name` is what a program calls the tool; `input` is any JSON
-        value; `locations` are files it works on, as paths or (path, line). TypeError for an input
-        that is no JSON. Source: spec v1, tool calls.
+        `kind` chooses its icon; `name` is the tool's name for programs; `input` is any JSON value;
+        `locations` are the files it works on, as paths or (path, line). Raises TypeError for an
+        input that JSON cannot hold. Source: spec v1, tool calls.
         """
         return self._scope.tool(title, kind=kind, name=name, input=input, locations=locations)
 
@@ -277,10 +277,11 @@ class Turn:
     ) -> PendingCommand:
         """Run a command: `async with turn.terminal("make", "test") as running:`, or `await` it.
 
-        It runs in the client's terminal where there is one, else here; `env` is added to the
-        environment there. `cwd` is the session's, or a folder inside its folders. At most
-        `output_bytes` from the end of its output are kept. Raises TerminalStartError and
-        WorkspaceError. What still runs at the turn's end is ended. Source: spec v1, terminals.
+        It runs in the client's terminal if there is one, else here. `env` is added to the
+        environment. `cwd` is that of the session, or a folder inside the session's folders. At
+        most `output_bytes` from the end of the output are kept. Raises TerminalStartError and
+        WorkspaceError. A command that still runs at the turn's end is ended then. Source: spec v1,
+        terminals.
         """
         wanted = Command(command, args, dict(env or {}), cwd, output_bytes)
         return PendingCommand(self._scope.commands(), wanted)
@@ -306,11 +307,12 @@ class Turn:
     ) -> Decision:
         """Ask the person for permission; the decision is true when it is given.
 
-        Asks about `tool`, which is marked failed if the answer is no, or else about a call that
-        is made for the question, with `input`. The person is shown all of the call: give it its
-        whole input, and show a change as a diff before you ask. They may answer for always: then
-        what has the same `remember` (by default the question) is not asked again in this session.
-        `options` replaces what they can choose; `option_id` of the decision is what they chose.
+        The question is about `tool`, which is marked failed if the answer is no. Without a tool,
+        a call is made for the question, with `input`. The person sees the whole call: give it its
+        whole input, and show a change as a diff before you ask. The person may answer for always:
+        a question with the same `remember` (by default the question itself) is not asked again in
+        this session. `options` replaces what the person can choose; `option_id` of the decision
+        is what they chose.
         Source: spec v1, tool calls, "Requesting Permission".
         """
         self._scope.check()
@@ -358,8 +360,8 @@ class Turn:
     async def visit(self, message: str, url: str) -> Visit:
         """Ask the person to open a page, to sign in elsewhere for instance.
 
-        `agreed` in the result is their consent, not the end of what they do there; `await
-        visit.done()` tells the client of that. Raises CapabilityError when the client opens no
+        `agreed` of the result says that they open it, not that they are done there: tell the
+        client of that with `await visit.done()`. Raises CapabilityError when the client opens no
         pages. Source: spec v1, elicitation, "URL mode".
         """
         from acphold.library.form import ask_to_visit
