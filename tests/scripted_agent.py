@@ -20,12 +20,15 @@ Options (a JSON object):
     exit_on             method to a file: exits with status 9 when it is called and the file
                         exists, which it removes
     reads               how many messages it reads before it reads no more
+    one thread          true: reads nothing while it works at a prompt
 
 A prompt whose first text block is a JSON array is a list of steps, each an object with one key:
     say, think          one chunk of text
     update              one update object
     line                a line as it is, "$ID" replaced by the session
     ask                 [method, params]: asked of the client; the answer is said as text
+    ask many            [count, method, params]: asked one behind the other without a wait; how many
+                        were answered with a result is said as text
     tell                [method, params]
     until               "cancel": wait for session/cancel; "cancel ignored": never ends;
                         a path: wait until this file exists
@@ -259,6 +262,8 @@ def take(session_id: str, kind: str, value: Any) -> None:
         line(value.replace("$ID", session_id))
     elif kind == "ask":
         take(session_id, "say", "answer: " + json.dumps(ask(value[0], session_id, value[1])))
+    elif kind == "ask many":
+        take(session_id, "say", f"answered: {ask_many(session_id, *value)}")
     elif kind == "tell":
         send(method=value[0], params={"sessionId": session_id, **value[1]})
     elif kind == "until":
@@ -310,6 +315,15 @@ def ask(method: str, session_id: str, params: dict[str, Any]) -> Any:
         return ANSWERS.pop(number)
 
 
+def ask_many(session_id: str, count: int, method: str, params: dict[str, Any]) -> int:
+    numbers = {next(NUMBERS) for _ in range(count)}
+    for number in numbers:
+        send(id=number, method=method, params={"sessionId": session_id, **params})
+    with ANSWERED:
+        ANSWERED.wait_for(lambda: numbers <= ANSWERS.keys())
+        return sum("error" not in ANSWERS.pop(number) for number in numbers)
+
+
 def settle(message: dict[str, Any]) -> None:
     with ANSWERED:
         ANSWERS[message["id"]] = message.get("result", {"error": message.get("error")})
@@ -329,7 +343,10 @@ def take_message(message: dict[str, Any]) -> None:
     elif method == "session/prompt":
         session_id = message["params"]["sessionId"]
         CANCELLED[session_id] = threading.Event()
-        threading.Thread(target=prompt, args=(message,), daemon=True).start()
+        if OPTIONS.get("one thread"):
+            prompt(message)
+        else:
+            threading.Thread(target=prompt, args=(message,), daemon=True).start()
     elif method == "session/cancel":
         CANCELLED.setdefault(message["params"]["sessionId"], threading.Event()).set()
     elif "id" in message:

@@ -177,6 +177,56 @@ async def test_an_agent_that_never_reads_costs_bounded_memory_and_holds_nobody(
         await gone(everybody, 5)
 
 
+async def test_an_agent_that_writes_while_much_is_on_its_way_to_it_does_not_stand_still(
+    journal: Path, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    command = wrap_command(scripted_agent(**{"one thread": True}))
+    async with slow_client(command, journal) as client:
+        busy = await client.open()
+        await client.send(
+            {"id": "m", "method": "session/new", "params": {"cwd": "/", "mcpServers": []}}
+        )
+        other = (await client.answer("m"))["result"]["sessionId"]
+        steps = [{"until": str(flag)}, {"flood": [2000, 10_000]}]
+        params = prompt_params(busy, *steps)
+        await client.send({"id": 1, "method": "session/prompt", "params": params})
+        params = prompt_params(other, {"say": "read"})
+        params["prompt"].append({"type": "text", "text": "x" * 20 * MEBIBYTE})
+        sending = asyncio.create_task(
+            client.send({"id": 2, "method": "session/prompt", "params": params})
+        )
+        await rests(client)  # the agent reads nothing: what is for it waits in acphold
+        flag.touch()
+        ended: dict[int, object] = {}
+        while len(ended) < 2:  # in any order: what was flooded is read from the journal
+            if (message := await client.message()).get("id") in (1, 2):
+                ended[message["id"]] = message["result"]
+        assert ended == {number: {"stopReason": "end_turn"} for number in (1, 2)}
+        await sending
+
+
+async def test_requests_of_the_agent_to_a_client_that_does_not_read_cost_bounded_memory(
+    journal: Path,
+) -> None:
+    async with slow_client(wrap_command(scripted_agent()), journal) as client:
+        session = await client.open()
+        params = prompt_params(
+            session, {"ask many": [300, "_test/asked", {"pad": "x" * 1_000_000}]}
+        )
+        await client.send({"id": 1, "method": "session/prompt", "params": params})
+        await rests(client)
+        assert client.peak < BOUND
+        answered = 0
+        while "id" not in (message := await client.message()) or "method" in message:
+            if "id" in message:
+                await client.send({"id": message["id"], "result": {}})
+                answered += 1
+        assert message == {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "end_turn"}}
+        assert 0 < answered < 300
+        assert client.peak < BOUND
+
+
 async def test_the_editor_can_leave_in_the_middle_of_a_flood_at_an_agent_that_never_reads(
     journal: Path,
 ) -> None:

@@ -520,6 +520,35 @@ async def test_a_peer_that_asks_much_and_reads_nothing_is_not_read_either() -> N
         assert [(await wire.line())["id"] for _ in range(100)] == list(range(100))
 
 
+async def test_an_agent_is_read_however_much_is_on_its_way_to_it() -> None:
+    async with peer_and_wire(is_agent=True) as (peer, ear, wire):
+        peer.tell("big", json.dumps("x" * 2 * UNREAD).encode())
+        wire.send({"method": "n"})
+        await until(lambda: peer.buffered >= UNREAD)
+        wire.send({"method": "n"}, {"id": 1, "method": "m"})
+        await until(lambda: ear.requests)
+        assert peer.buffered >= UNREAD
+
+
+async def test_requests_beyond_what_may_wait_for_an_answer_are_refused() -> None:
+    async with peer_and_wire() as (_, ear, wire):
+        never = asyncio.Event()
+
+        async def wait(request: Request) -> bytes:
+            await never.wait()
+            return b"{}"
+
+        ear.handler = wait
+        for number in range(20):
+            wire.send({"id": number, "method": "m", "params": {"pad": "x" * 1_000_000}})
+        refused = [await wire.line() for _ in range(3)]
+        assert [answer["id"] for answer in refused] == [17, 18, 19]
+        assert "try again later" in refused[0]["error"]["message"]
+        never.set()
+        answered = [await wire.line() for _ in range(17)]
+        assert all(answer["result"] == {} for answer in answered)
+
+
 async def test_replies_to_garbage_do_not_pile_up_for_a_peer_that_does_not_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
