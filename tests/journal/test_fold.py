@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from acphold.journal.entries import Entry
-from acphold.journal.fold import EMPTY, SessionState, fold
+from acphold.journal.fold import EMPTY, Fold, SessionState, fold
 from acphold.journal.raw_update import update_kind
 from acphold.journal.standing import NO_STANDING, fold_settings, fold_update, is_known
 from acphold.journal.timeline import Message, ToolCall, TurnEnd
@@ -32,10 +31,12 @@ def said(state: SessionState) -> list[tuple[str, str | None, str]]:
 
 
 @settings(deadline=None)
-@given(CONVERSATIONS, st.integers(0, 12))
-def test_folding_in_two_parts_is_folding_at_once(pieces: Pieces, cut: int) -> None:
+@given(CONVERSATIONS)
+def test_folding_in_two_parts_is_folding_at_once(pieces: Pieces) -> None:
     entries = entries_of(segments_of(pieces))
-    assert fold(entries[cut:], fold(entries[:cut])) == fold(entries)
+    whole = fold(entries)
+    for cut in range(len(entries)):
+        assert fold(entries[cut:], fold(entries[:cut])) == whole
 
 
 @settings(deadline=None)
@@ -55,6 +56,18 @@ def test_a_fold_never_changes_the_state_it_began_with(one: Pieces, two: Pieces) 
     state = fold(entries)
     fold(entries_of(segments_of(two)), state)
     assert state == fold(entries)
+
+
+@settings(deadline=None)
+@given(CONVERSATIONS)
+def test_a_fold_that_is_looked_at_goes_on_as_if_it_had_not_been(pieces: Pieces) -> None:
+    entries = entries_of(segments_of(pieces))
+    folding = Fold()
+    seen = [folding.state()]
+    for entry in entries:
+        folding.add(entry)
+        seen.append(folding.state())
+    assert seen == [fold(entries[:count]) for count in range(len(entries) + 1)]
 
 
 def test_chunks_without_ids_are_one_message_until_something_else_comes_up() -> None:

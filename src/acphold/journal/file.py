@@ -193,12 +193,12 @@ def _make(path: str) -> None:
 def _made_private(path: str) -> bool:
     """Take the journal away from all but its owner; whether it was open to others."""
     was_open = False
-    for place in (path, f"{path}-wal", f"{path}-shm"):
+    for file in (path, f"{path}-wal", f"{path}-shm"):
         # Not ours to change, or not there.
         with suppress(OSError):
-            mode = stat.S_IMODE(os.stat(place).st_mode)
+            mode = stat.S_IMODE(os.stat(file).st_mode)
             if mode & 0o077:
-                os.chmod(place, mode & 0o700)
+                os.chmod(file, mode & 0o700)
                 was_open = True
     return was_open
 

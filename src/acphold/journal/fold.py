@@ -23,9 +23,9 @@ from acphold.journal.standing import NO_STANDING, Standing, fold_settings, fold_
 from acphold.journal.timeline import (
     Item,
     Message,
-    OpenMessage,
-    OpenTool,
+    MessageDraft,
     ToolCall,
+    ToolDraft,
     TurnEnd,
     opens_tool,
     replace_fields,
@@ -95,14 +95,14 @@ class Fold:
         self._turn: TurnState = state.turn
         self._turns = state.turns
         self._open_tools = {*state.open_tools}
-        self._timeline: list[Item | OpenMessage | OpenTool] = [*state.timeline]
+        self._timeline: list[Item | MessageDraft | ToolDraft] = [*state.timeline]
         self._messages: dict[tuple[Role, str], int] = {}
         self._tools: dict[str, int] = {}
-        for place, item in enumerate(state.timeline):
+        for index, item in enumerate(state.timeline):
             if isinstance(item, ToolCall):
-                self._tools[item.tool_call_id] = place
+                self._tools[item.tool_call_id] = index
             elif isinstance(item, Message) and item.message_id is not None:
-                self._messages[item.role, item.message_id] = place
+                self._messages[item.role, item.message_id] = index
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry."""
@@ -159,56 +159,56 @@ class Fold:
         if block := parts.get("content"):
             self._message(role, string(parts.get("messageId"))).add_block(block)
 
-    def _message(self, role: Role, message_id: str | None) -> OpenMessage:
+    def _message(self, role: Role, message_id: str | None) -> MessageDraft:
         """The message that a chunk belongs to."""
-        place = len(self._timeline) - 1
+        index = len(self._timeline) - 1
         if message_id is not None:
-            place = self._messages.get((role, message_id), -1)
+            index = self._messages.get((role, message_id), -1)
         else:  # a chunk that comes behind the end of its turn still belongs to its message
-            while place >= 0 and isinstance(self._timeline[place], TurnEnd):
-                place -= 1
-        item = self._timeline[place] if place >= 0 else None
-        if isinstance(item, OpenMessage) and (item.role, item.message_id) == (role, message_id):
+            while index >= 0 and isinstance(self._timeline[index], TurnEnd):
+                index -= 1
+        item = self._timeline[index] if index >= 0 else None
+        if isinstance(item, MessageDraft) and (item.role, item.message_id) == (role, message_id):
             return item
         if isinstance(item, Message) and (item.role, item.message_id) == (role, message_id):
-            self._timeline[place] = opened = OpenMessage.of(item)
-            return opened
+            self._timeline[index] = draft = MessageDraft.of(item)
+            return draft
         return self._new_message(role, message_id)
 
-    def _new_message(self, role: Role, message_id: str | None) -> OpenMessage:
+    def _new_message(self, role: Role, message_id: str | None) -> MessageDraft:
         if message_id is not None:
             self._messages[role, message_id] = len(self._timeline)
-        opened = OpenMessage(role, message_id)
-        self._timeline.append(opened)
-        return opened
+        draft = MessageDraft(role, message_id)
+        self._timeline.append(draft)
+        return draft
 
     def _tool(self, kind: str, parts: dict[str, bytes]) -> None:
         tool_call_id = string(parts.get("toolCallId"))
         if not tool_call_id:
             return
-        replace_fields(self._opened_tool(tool_call_id).fields, kind, parts)
+        replace_fields(self._tool_draft(tool_call_id).fields, kind, parts)
         opens = opens_tool(kind, string(parts.get("status")))
         if opens:
             self._open_tools.add(tool_call_id)
         elif opens is not None:
             self._open_tools.discard(tool_call_id)
 
-    def _opened_tool(self, tool_call_id: str) -> OpenTool:
-        place = self._tools.setdefault(tool_call_id, len(self._timeline))
-        if place == len(self._timeline):
-            self._timeline.append(OpenTool(tool_call_id))
-        item = self._timeline[place]
+    def _tool_draft(self, tool_call_id: str) -> ToolDraft:
+        index = self._tools.setdefault(tool_call_id, len(self._timeline))
+        if index == len(self._timeline):
+            self._timeline.append(ToolDraft(tool_call_id))
+        item = self._timeline[index]
         if isinstance(item, ToolCall):
-            self._timeline[place] = item = OpenTool(tool_call_id, item.fields)
-        assert isinstance(item, OpenTool)
+            self._timeline[index] = item = ToolDraft(tool_call_id, item.fields)
+        assert isinstance(item, ToolDraft)
         return item
 
 
-def _closed(item: Item | OpenMessage | OpenTool) -> Item:
+def _closed(item: Item | MessageDraft | ToolDraft) -> Item:
     match item:
-        case OpenMessage():
+        case MessageDraft():
             return item.message()
-        case OpenTool():
+        case ToolDraft():
             return item.tool_call()
         case _:
             return item

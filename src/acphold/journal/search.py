@@ -134,8 +134,8 @@ def _hit(session_id: str, seq: int, segment: Segment, words: str) -> SearchHit:
 
 def _excerpt(text: str, sought: Iterable[str]) -> str:
     folded = text.casefold()
-    places = [place for word in sought if (place := folded.find(word)) >= 0]
-    middle = min(places, default=0)
+    starts = [start for word in sought if (start := folded.find(word)) >= 0]
+    middle = min(starts, default=0)
     start, end = max(0, middle - BEFORE), middle + AFTER
     before = "…" if start else ""
     return f"{before}{text[start:end]}{'…' if end < len(text) else ''}"

@@ -180,8 +180,8 @@ def opens_tool(kind: str, status: str | None) -> bool | None:
     return status not in FINAL_STATUSES
 
 
-class OpenMessage:
-    """A message that may still grow. Its plain text is joined once, when it is looked at."""
+class MessageDraft:
+    """A message that may still grow. Its plain text is joined when it is looked at."""
 
     def __init__(self, role: Role, message_id: str | None) -> None:
         self.role = role
@@ -190,12 +190,12 @@ class OpenMessage:
         self._texts: list[str] = []
 
     @classmethod
-    def of(cls, message: Message) -> OpenMessage:
+    def of(cls, message: Message) -> MessageDraft:
         """A message that goes on where `message` ended."""
-        opened = cls(message.role, message.message_id)
+        draft = cls(message.role, message.message_id)
         for block in message.content:
-            opened.add_block(block)
-        return opened
+            draft.add_block(block)
+        return draft
 
     def add_text(self, text: str) -> None:
         """Go on with plain text."""
@@ -207,21 +207,18 @@ class OpenMessage:
         if text is not None:
             self._texts.append(text)
             return
-        self._end_text()
-        self._blocks.append(block)
+        self._blocks += [*self._text(), block]
+        self._texts = []
 
     def message(self) -> Message:
         """The message so far."""
-        self._end_text()
-        return Message(self.role, self.message_id, tuple(self._blocks))
+        return Message(self.role, self.message_id, (*self._blocks, *self._text()))
 
-    def _end_text(self) -> None:
-        if self._texts:
-            self._blocks.append(text_block("".join(self._texts)))
-            self._texts = []
+    def _text(self) -> list[bytes]:
+        return [text_block("".join(self._texts))] if self._texts else []
 
 
-class OpenTool:
+class ToolDraft:
     """A tool call that may still change."""
 
     def __init__(self, tool_call_id: str, fields: Mapping[str, bytes] | None = None) -> None:
@@ -230,4 +227,4 @@ class OpenTool:
 
     def tool_call(self) -> ToolCall:
         """The call so far."""
-        return ToolCall(self.tool_call_id, self.fields)
+        return ToolCall(self.tool_call_id, {**self.fields})
