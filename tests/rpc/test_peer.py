@@ -589,6 +589,58 @@ async def test_each_pending_answer_is_told_once_that_the_connection_is_lost() ->
     assert [type(answer) for answer in told] == [ConnectionLostError]
 
 
+async def test_an_answer_that_is_being_handled_when_the_peer_is_ended_is_handled_to_the_end() -> (
+    None
+):
+    ours, theirs = memory_pair()
+    peer, wire = Peer(ours, Ear()), Wire(theirs)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    told: list[Answer] = []
+
+    async def answered(answer: Answer) -> None:
+        begun.set()
+        await may_end.wait()
+        told.append(answer)
+
+    number = peer.begin("m", b"{}", answered)
+    pump = asyncio.create_task(peer.pump())
+    wire.send({"id": number, "result": {}})
+    await asyncio.wait_for(begun.wait(), DEADLINE)
+    pump.cancel()
+    await rounds(10)
+    may_end.set()
+    await asyncio.wait([pump], timeout=DEADLINE)
+    assert told == [b"{}"]
+    await peer.aclose()
+
+
+async def test_an_end_that_is_cut_short_still_tells_everybody_who_waits() -> None:
+    ours, theirs = memory_pair()
+    peer = Peer(ours, Ear())
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    told: list[int] = []
+
+    def answered(number: int) -> Callable[[Answer], Awaitable[None]]:
+        async def tell(answer: Answer) -> None:
+            begun.set()
+            await may_end.wait()
+            told.append(number)
+
+        return tell
+
+    for number in range(3):
+        peer.begin("m", b"{}", answered(number))
+    pump = asyncio.create_task(peer.pump())
+    await theirs.aclose()
+    await asyncio.wait_for(begun.wait(), DEADLINE)
+    pump.cancel()
+    await rounds(10)
+    may_end.set()
+    await asyncio.wait([pump], timeout=DEADLINE)
+    await peer.aclose()
+    assert told == [0, 1, 2]
+
+
 async def test_closing_ends_the_handlers_that_run() -> None:
     ended = []
     async with peer_and_wire() as (_, ear, wire):

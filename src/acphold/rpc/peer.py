@@ -279,10 +279,17 @@ class Peer:
             await self._tell_answer(on_answer, RemoteError(error.code, error.message, error.raw))
 
     async def _tell_answer(self, on_answer: OnAnswer, answer: Answer) -> None:
+        """Nobody else has this answer: it is told to the end, also when the pump is ended."""
+        telling = asyncio.ensure_future(on_answer(answer))
         try:
-            await on_answer(answer)
-        except Exception:  # one answer must not end the connection
-            log.exception("an answer from the %s could not be handled", self.name)
+            await asyncio.wait([telling])
+        except asyncio.CancelledError:
+            await asyncio.wait([telling])
+            raise
+        finally:
+            if telling.done() and not telling.cancelled() and (error := telling.exception()):
+                # One answer must not end the connection.
+                log.error("an answer of the %s could not be handled", self.name, exc_info=error)
 
     def _complain(self, event: MalformedReceived) -> None:
         listens = not self._is_agent and self._transport.buffered < HIGH_WATER
@@ -340,8 +347,8 @@ class Peer:
     async def _end(self) -> None:
         self._ended = True
         self._protocol.forget()
-        waiting, self._calls = list(self._calls.values()), {}
-        for on_answer in waiting:
+        while self._calls:  # one after the other: if this is cancelled, `aclose` tells the rest
+            on_answer = self._calls.pop(next(iter(self._calls)))
             await self._tell_answer(on_answer, ConnectionLostError(f"the {self.name} has gone"))
 
     async def finish(self, seconds: float, *, but: str) -> None:
