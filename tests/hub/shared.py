@@ -89,6 +89,13 @@ class PuppetAgent:
                 self._news.clear()
                 await self._news.wait()
 
+    async def was_asked(self, method: str) -> None:
+        """Wait until this has been sent to it."""
+        async with asyncio.timeout(5):
+            while method not in [asked for asked, _ in self.asked]:
+                self._news.clear()
+                await self._news.wait()
+
     # -- as the hub sees it -----------------------------------------------------------------
 
     @property

@@ -178,3 +178,69 @@ def test_a_process_of_this_machine_lives_until_it_has_ended() -> None:
     assert lives(owner_name())
     assert not lives(DEAD)
     assert lives("another-machine:1")
+
+
+async def test_a_second_load_while_the_agent_replays_is_checked_and_heeded_like_any_other(
+    journal: Path,
+) -> None:
+    server = {"name": "s", "command": "/bin/true", "args": [], "env": []}
+    async with shared(journal) as house:
+        holding(house)
+        one, two, three = [await house.client() for _ in range(3)]
+        await one.sessions()
+        house.agent.may_answer.clear()
+        first = one.begin("session/load", open_params("theirs", "/"))
+        await house.agent.replayed.wait()
+        wrong = two.begin("session/load", open_params("theirs", "/wrong"))
+        other = three.begin("session/load", open_params("theirs", "/", mcpServers=[server]))
+        house.agent.may_answer.set()
+        await asyncio.wait([first, wrong, other])
+        await first
+        await other
+        assert "belongs to" in str(wrong.exception())
+        loads = [asked for method, asked in house.agent.asked if method == "session/load"]
+        assert [len(asked["mcpServers"]) for asked in loads] == [0, 1]
+
+
+async def test_all_who_wait_get_the_session_that_another_process_has_adopted(
+    journal: Path,
+) -> None:
+    async with shared(journal) as first, shared(journal) as second:
+        for house in (first, second):
+            holding(house)
+        one, two, three = await first.client(), await second.client(), await second.client()
+        for client in (one, two):
+            await client.sessions()
+        first.agent.may_answer.clear()
+        loading = one.begin("session/load", open_params("theirs", "/"))
+        await first.agent.replayed.wait()
+        waiting = [
+            client.begin("session/load", open_params("theirs", "/")) for client in (two, three)
+        ]
+        for client in (two, three):
+            await client.sessions()
+        first.agent.may_answer.set()
+        await loading
+        await asyncio.gather(*waiting)
+        assert two.text() == three.text() == "It is that."
+
+
+async def test_a_session_that_is_deleted_while_it_is_adopted_is_deleted_at_the_agent_too(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        holding(house)
+        house.agent.can("load", "list", "delete")
+        house.agent.results["session/delete"] = b"{}"
+        client = await house.client()
+        await client.sessions()
+        house.agent.may_answer.clear()
+        loading = client.begin("session/load", open_params("theirs", "/"))
+        await house.agent.replayed.wait()
+        deleting = client.begin("session/delete", {"sessionId": "theirs"})
+        await asyncio.wait([loading])
+        assert loading.exception() is not None
+        house.agent.may_answer.set()
+        await deleting
+        assert "session/delete" in [method for method, _ in house.agent.asked]
+        assert await client.sessions() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.editor import prompt_params
+from tests.editor import open_params, prompt_params
 from tests.hub.shared import shared
 
 
@@ -79,3 +79,26 @@ async def test_an_id_that_is_given_out_again_never_shows_the_old_session_the_new
         assert one.text() == "of the old one"
         await one.load(session)
         assert one.text().endswith("of the new one")
+
+
+async def test_what_a_closed_session_still_wants_to_say_does_not_end_the_one_that_was_loaded_since(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.results["session/set_mode"] = b"{}"
+        client = await house.client()
+        session = await client.new()
+        house.agent.may_answer.clear()
+        late = client.begin("session/set_mode", {"sessionId": session, "modeId": "code"})
+        await house.agent.was_asked("session/set_mode")
+        await client.call("session/close", {"sessionId": session})
+        loading = client.begin("session/load", open_params(session, "/"))
+        await client.call("session/list", {})
+        house.agent.may_answer.set()
+        await asyncio.wait([late])
+        assert late.exception() is not None
+        await asyncio.wait_for(loading, 5)
+        turn = client.begin_prompt(session, "hi")
+        await house.agent.prompted("s1")
+        await house.agent.end("s1")
+        assert await turn == {"stopReason": "end_turn"}

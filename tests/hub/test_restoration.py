@@ -191,3 +191,46 @@ async def test_one_restoring_serves_all_who_wait_for_it(journal: Path) -> None:
         await house.agent.end(session)
         await turn
         assert len(asked_of(house, "session/resume")) == 1
+
+
+async def test_what_a_second_load_changes_while_the_first_is_restored_reaches_the_agent(
+    journal: Path,
+) -> None:
+    session = await kept(journal)
+    server = {"name": "s", "command": "/bin/true", "args": [], "env": []}
+    async with shared(journal) as house:
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = b"{}"
+        one, two = await house.client(), await house.client()
+        house.agent.may_answer.clear()
+        first = one.begin("session/load", open_params(session, "/"))
+        await one.until_text("hello")
+        await house.agent.was_asked("session/resume")
+        second = two.begin("session/load", open_params(session, "/", mcpServers=[server]))
+        await two.until_text("hello")
+        house.agent.may_answer.set()
+        await asyncio.gather(first, second)
+        servers = [asked["mcpServers"] for asked in asked_of(house, "session/resume")]
+        assert [len(given) for given in servers] == [0, 1]
+
+
+async def test_a_load_that_does_not_ask_the_agent_proves_no_sign_in(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.has_sign_in = True
+        client = await house.client()
+        working, secret = await client.new(), await client.new()
+        await house.agent.say(secret, "for who is signed in")
+        await client.call("session/close", {"sessionId": secret})
+        turn = client.begin_prompt(working, "go")
+        await house.agent.prompted(working)
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
+        house.agent.results["logout"] = b"{}"
+        await client.call("logout", {})
+        await client.load(working)  # the agent is at work in it, and is not asked
+        other = await house.client()
+        error = await other.refused("session/load", open_params(secret, "/"))
+        assert error.code == AUTH_REQUIRED
+        assert other.updates() == []
+        await house.agent.end(working)
+        await turn

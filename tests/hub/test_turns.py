@@ -166,3 +166,76 @@ async def test_a_prompt_on_a_session_that_is_deleted_meanwhile_is_answered(journ
         error = await client.refused("session/prompt", prompt_params(session, "hi"))
         assert "deleted" in error.message
         assert prompts(house) == []
+
+
+async def test_a_prompt_that_is_given_up_while_it_waits_keeps_its_place(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, two = await house.client(fs={"readTextFile": True}), await house.client()
+        session = await one.new()
+        await two.load(session)
+        first = one.begin_prompt(session, "first")
+        await house.agent.prompted(session)
+        given_up = two.begin_prompt(session, "given up")
+        await two.call("session/list", {})
+        third = one.begin_prompt(session, "third")
+        await one.call("session/list", {})
+        two.tell("$/cancel_request", {"requestId": two.last_id - 1})
+        await asyncio.wait([given_up])
+        assert given_up.exception() is not None
+        await house.agent.end(session)
+        await house.agent.prompted(session)
+        one.answers["fs/read_text_file"] = lambda _: {"content": "read by the first client"}
+        read = await asyncio.wait_for(
+            house.agent.ask_client("fs/read_text_file", sessionId=session, path="/x"), 5
+        )
+        assert read == {"content": "read by the first client"}
+        await house.agent.end(session)
+        assert await first == await third == {"stopReason": "end_turn"}
+        history = [
+            entry.kind
+            for segment in await house.journal.read(session, 0)
+            for entry in segment.entries()
+            if entry.kind in ("prompt", "turn_end")
+        ]
+        assert history == ["prompt", "turn_end"] * 3
+        assert prompts(house) == ["first", "third"]
+
+
+async def test_a_cancel_reaches_the_running_turn_also_while_its_session_is_loaded_again(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can("list")
+        house.agent.results["session/list"] = b'{"sessions":[]}'
+        house.agent.has_sign_in = True
+        client = await house.client()
+        session = await client.new()
+        turn = client.begin_prompt(session, "go on and on")
+        await house.agent.prompted(session)
+        house.hub.sign_in_changed()  # so that the load asks the agent, which takes its time
+        house.agent.may_answer.clear()
+        loading = client.begin("session/load", open_params(session, "/"))
+        client.tell("session/cancel", {"sessionId": session})
+        await asyncio.wait_for(house.agent.cancelled.wait(), 2)
+        house.agent.may_answer.set()
+        await loading
+        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+
+
+async def test_two_turns_that_an_agent_never_ends_do_not_keep_it_from_being_started_anew(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.heeds_cancel = False
+        client = await house.client()
+        sessions = [await client.new(), await client.new()]
+        for session in sessions:
+            turn = client.begin_prompt(session, "first")
+            await house.agent.prompted(session)
+            client.tell("session/cancel", {"sessionId": session})
+            assert await turn == {"stopReason": "cancelled"}
+        again = client.begin_prompt(sessions[0], "second")
+        await house.agent.prompted("s2")
+        assert house.agent.generation == 2
+        await house.agent.end("s2")
+        assert await again == {"stopReason": "end_turn"}

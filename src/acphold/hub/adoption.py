@@ -150,9 +150,9 @@ class Adoption:
         early = side.bind(session.id)
         for updates in early:
             await conversation.hear(updates)
-        exchange = side.exchange(method, side.setup.params, ADOPT_SECONDS)
-        async with exchange as answer:
-            side.opened(answer)
+        setup = side.setup
+        async with side.exchange(method, setup.params, ADOPT_SECONDS) as answer:
+            side.opened(answer, setup)
             change = await self._description(conversation)
             await session.publish("settings", [settings_in(answer)], change=change)
             await session.link(self._agent.key, session.id)

@@ -119,9 +119,13 @@ class AgentSession:
         self.id = agent_session
         return self._routes.bind(agent_session, self._session_id)
 
-    def opened(self, answer: bytes) -> None:
-        """The agent has it open, and answered so."""
-        self._generation = self.agent.generation
+    def opened(self, answer: bytes, setup: Setup) -> None:
+        """The agent has it open with this, and answered so.
+
+        That does not count if a client has opened it with something else meanwhile.
+        """
+        if _is_same(setup, self.setup):
+            self._generation = self.agent.generation
         self.answer = splice(answer, {"sessionId": None}) if answer.startswith(b"{") else b"{}"
 
     def close(self) -> None:
@@ -131,9 +135,7 @@ class AgentSession:
 
     def open_with(self, setup: Setup) -> None:
         """A client opens it with this: what the agent has it open with is no longer right."""
-        if splice(setup.params, {"sessionId": None}) != splice(
-            self.setup.params, {"sessionId": None}
-        ):
+        if not _is_same(setup, self.setup):
             self._generation = 0
         self.setup = setup
 
@@ -208,6 +210,13 @@ class AgentSession:
                 standing = changed
         self.repeated = []
         return found
+
+
+def _is_same(one: Setup, other: Setup) -> bool:
+    """Whether the agent has the session open in the same way with both."""
+    if one is other:
+        return True
+    return splice(one.params, {"sessionId": None}) == splice(other.params, {"sessionId": None})
 
 
 def update_in(params: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from uuid import uuid4
 
@@ -125,13 +125,16 @@ class Hub:
 
     def held(self, session_id: str) -> Conversation:
         """A live session; UnknownSessionError when it is not open here."""
-        conversation = self._live.get(session_id)
-        if conversation is None or session_id in self._adopting:
+        if not self.holds(session_id):
             raise UnknownSessionError(
                 session_id,
                 f"session {session_id!r} is not open; call session/load or session/resume first",
             )
-        return conversation
+        return self._live[session_id]
+
+    def holds(self, session_id: str) -> bool:
+        """Whether a session is live, and whole."""
+        return session_id in self._live and session_id not in self._adopting
 
     def leave(self, client: Client) -> None:
         """Take a client that has gone off every session."""
@@ -210,7 +213,7 @@ class Hub:
             conversation = await self._create(uuid4().hex, setup)
         await conversation.session.link(self.agent.key, agent_session)
         await conversation.session.publish("settings", [settings_in(answer)])
-        conversation.side.opened(answer)
+        conversation.side.opened(answer, setup)
         for early in conversation.side.bind(agent_session):
             await conversation.hear(early)
         return conversation
@@ -284,7 +287,8 @@ class Hub:
         try:
             await self._look_outside(conversation)
             await conversation.restoration.ready()
-            self._signed_in = True
+            # While the agent is at work in the session, it is not asked to open it.
+            self._signed_in = self._signed_in or conversation.side.is_open
         except RemoteError as exc:
             if exc.code == AUTH_REQUIRED:
                 raise
@@ -306,11 +310,10 @@ class Hub:
 
     async def _opened(self, session_id: str, setup: Setup) -> Conversation:
         """The session, live here: it was, or is taken from the journal, or from the agent."""
-        if (adopting := self._adopting.get(session_id)) is not None:
-            return await asyncio.shield(adopting)
-        async with self._waking:
-            if session_id in self._live or await self._adoption.is_known(session_id):
-                return await self._wake(session_id, setup)
+        if session_id not in self._adopting:
+            async with self._waking:
+                if session_id in self._live or await self._adoption.is_known(session_id):
+                    return await self._wake(session_id, setup)
         adopting = self._adopting.get(session_id)
         if adopting is None:
             adopting = asyncio.create_task(
@@ -318,11 +321,11 @@ class Hub:
             )
             self._adopting[session_id] = adopting
             adopting.add_done_callback(partial(self._adopted, session_id))
-        try:
-            return await asyncio.shield(adopting)
-        except SessionExistsError:  # another process has adopted it meanwhile
-            async with self._waking:
-                return await self._wake(session_id, setup)
+        with suppress(SessionExistsError):  # another process has adopted it meanwhile
+            await asyncio.shield(adopting)
+        async with self._waking:
+            # It was adopted as whoever came first has asked; the others may ask for something else.
+            return await self._wake(session_id, setup)
 
     def _adopted(self, session_id: str, task: asyncio.Task[Conversation]) -> None:
         del self._adopting[session_id]
@@ -382,10 +385,16 @@ class Hub:
         return conversation
 
     def _lost(self, session_id: str) -> Callable[[LeaseLostError], None]:
-        """What to do when another process has taken this session over: it leaves at once."""
+        """What to do when another process has taken this session over: it leaves at once.
+
+        One that was closed here, and has only now been found lost, has left already: under its id
+        there may be the one that was loaded since.
+        """
 
         def leave(error: LeaseLostError) -> None:
-            if (conversation := self._live.pop(session_id, None)) is not None:
+            conversation = self._live.get(session_id)
+            if conversation is not None and conversation.session.is_lost:
+                del self._live[session_id]
                 conversation.lose(error)
 
         return leave
@@ -434,6 +443,8 @@ class Hub:
 
     async def delete(self, session_id: str) -> None:
         """Remove a session for good, here and, where it can, at the agent."""
+        if session_id in self._adopting:
+            await self.close(session_id)  # then only the agent has it
         conversation = self._live.get(session_id)
         known = await self._known_at_agent(session_id)
         if conversation is not None:

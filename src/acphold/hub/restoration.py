@@ -56,7 +56,8 @@ SETTING_SECONDS = 10.0
 """What an agent has to set one mode or option again; it goes on without."""
 
 ATTEMPTS = 2
-"""How often a session is restored when the agent is started anew in the middle of it."""
+"""How often a session is restored when the agent is started anew in the middle of it, or a client
+opens it with something else."""
 
 WENT_ON = "This conversation went on outside of acphold"
 WENT_ON_HOW = "The agent knows of turns that it does not tell, so they are not shown here."
@@ -184,13 +185,13 @@ class Restoration:
         return None
 
     async def _try(self, method: str, known: str, voice: Voice) -> bytes | None:
-        side = self._side
+        side, setup = self._side, self._side.setup
         side.voice = Voice.REPEATS
         side.captured = [] if self.went_on and method == LOAD_SESSION.name else None
         try:
             side.bind(known)
-            async with side.exchange(method, side.setup.params, OPEN_SECONDS) as answer:
-                side.opened(answer)
+            async with side.exchange(method, setup.params, OPEN_SECONDS) as answer:
+                side.opened(answer, setup)
                 # A turn that was given up here and goes on there is no part of what follows.
                 side.voice = Voice.STALE if side.is_at_work else voice
                 await self._take_missing_turns()
@@ -230,8 +231,8 @@ class Restoration:
         Until the agent has answered that prompt it does not know the conversation, and its
         session is neither to be restored nor listed: hence the tombstone.
         """
-        side = self._side
-        params = splice(side.setup.params, {"sessionId": None})
+        side, setup = self._side, self._side.setup
+        params = splice(setup.params, {"sessionId": None})
         async with Exchange(side.agent, NEW_SESSION.name, params, OPEN_SECONDS) as answer:
             agent_session = new_session_id(answer)
             await self._journal.forget(side.agent.key, agent_session)
@@ -241,7 +242,7 @@ class Restoration:
             for early in side.bind(agent_session):
                 if standing := side.counting(early):
                     await self._session.publish(early.kind, standing)
-            side.opened(answer)
+            side.opened(answer, setup)
             return answer
 
     # -- set as it was --------------------------------------------------------------------

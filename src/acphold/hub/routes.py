@@ -17,6 +17,17 @@ EARLY_BYTES = 1024 * 1024
 """Bytes of updates that are kept for sessions nobody knows yet; beyond it they are dropped."""
 
 
+class AgentTurn(asyncio.Event):
+    """A turn that the agent has got; set when it has answered it.
+
+    `is_awaited` is False once it was answered for: then nobody minds if the agent is ended in it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_awaited = True
+
+
 class Routes:
     """Ids of the agent to ids of ours.
 
@@ -31,7 +42,7 @@ class Routes:
         self._closed: set[str] = set()
         self._early: dict[str, list[Updates]] = {}
         self._early_bytes = 0
-        self._at_work: dict[str, asyncio.Event] = {}
+        self._at_work: dict[str, AgentTurn] = {}
 
     def bind(self, agent_session: str, session_id: str) -> list[Updates]:
         """From now on this id is that session; what came for it before, in order."""
@@ -72,27 +83,28 @@ class Routes:
 
     # -- turns ----------------------------------------------------------------------------
 
-    def begin_turn(self, agent_session: str) -> asyncio.Event:
-        """The agent gets a prompt; the event is to be set when it has answered it.
+    def begin_turn(self, agent_session: str) -> AgentTurn:
+        """The agent gets a prompt; what is returned is to be set when it has answered it.
 
         This outlives the session here: an agent that is deaf to a cancellation goes on, whoever
         has closed the session meanwhile, and must not see a second prompt.
         """
         self._look()
-        ended = self._at_work[agent_session] = asyncio.Event()
-        return ended
+        turn = self._at_work[agent_session] = AgentTurn()
+        return turn
 
-    def unended_turn(self, agent_session: str | None) -> asyncio.Event | None:
+    def unended_turn(self, agent_session: str | None) -> AgentTurn | None:
         """The turn that the agent still works at in this session of its own; None if it is free."""
         self._look()
         ended = self._at_work.get(agent_session or "")
         return None if ended is None or ended.is_set() else ended
 
     def is_at_work_elsewhere(self, agent_session: str | None) -> bool:
-        """Whether the agent works at a turn of another session."""
+        """Whether the agent works at a turn of another session that somebody waits for."""
         self._look()
         return any(
-            not ended.is_set() and key != agent_session for key, ended in self._at_work.items()
+            turn.is_awaited and not turn.is_set() and key != agent_session
+            for key, turn in self._at_work.items()
         )
 
     def _look(self) -> None:

@@ -26,7 +26,7 @@ from acphold.hub.annotations import failed_tool, first_line, title_update
 from acphold.hub.attachment import Attachment
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
-from acphold.hub.routes import Routes
+from acphold.hub.routes import AgentTurn, Routes
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.rpc.incidents import incident
@@ -74,7 +74,7 @@ class Turn:
         self.reply = reply
         self.stage = Stage.QUEUED
         self.is_recorded = False
-        self.left_agent: asyncio.Event | None = None
+        self.left_agent: AgentTurn | None = None
         self.starting: asyncio.Timeout | None = None
         self._over = asyncio.Event()
 
@@ -93,6 +93,8 @@ class Turn:
     def conclude(self) -> None:
         """It is over, for everybody but perhaps the agent."""
         self.stage = Stage.OVER
+        if self.left_agent is not None:
+            self.left_agent.is_awaited = False
         self._over.set()
 
     async def over(self) -> None:
@@ -137,6 +139,7 @@ class Turns:
         self._queue: list[Turn] = []
         self._one_at_a_time = asyncio.Lock()
         self._last_sent: Turn | None = None
+        self._runs: set[asyncio.Task[None]] = set()
         self._winding_down: set[asyncio.Task[None]] = set()
         self._unrecorded: AcpholdError | None = None
 
@@ -154,17 +157,27 @@ class Turns:
     async def prompt(self, turn: Turn) -> None:
         """Run one turn to its end; its `reply` answers the client.
 
-        Cancelling this call cancels the turn; its end is journalled all the same.
+        Cancelling this call cancels the turn; it keeps its place in the queue, and its end is
+        journalled all the same.
         """
         self._queue.append(turn)
         self._session.wake()
+        running = asyncio.create_task(self._run(turn), name="turn")
+        self._runs.add(running)
+        running.add_done_callback(self._runs.discard)
         try:
-            async with self._one_at_a_time:
-                await self._start(turn)
-                await turn.over()
+            await asyncio.shield(running)
         except asyncio.CancelledError:
-            self._wind_down(self._abandon(turn))
+            self._wind_down(self._cancel(turn))
             raise
+
+    async def _run(self, turn: Turn) -> None:
+        async with self._one_at_a_time:
+            try:
+                await self._start(turn)
+            except Exception as exc:  # whatever went wrong, a client that waits is answered
+                self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
+            await turn.over()
 
     # -- the beginning --------------------------------------------------------------------
 
@@ -179,7 +192,7 @@ class Turns:
             if turn.stage is Stage.STARTING:
                 await self._session.verify()
                 params = await self._restoration.outgoing(turn.params, before)
-                if not turn.is_cancelled:
+                if turn.stage is Stage.STARTING:  # still: it may be over meanwhile
                     self._send(turn, params)
         except AcpholdError as exc:
             await self._end(turn, exc)
@@ -193,7 +206,7 @@ class Turns:
         return self._restoration.is_needless
 
     @property
-    def _agents_turn(self) -> asyncio.Event | None:
+    def _agents_turn(self) -> AgentTurn | None:
         return self._routes.unended_turn(self._side.id)
 
     async def _make_ready(self, turn: Turn) -> None:
@@ -228,9 +241,6 @@ class Turns:
             await self._session.publish("prompt", [turn.prompt], turn.author, change=change)
         except JournalError as exc:
             await self.fail(exc)
-        except asyncio.CancelledError:
-            turn.is_recorded = False  # its end is recorded all the same, and the prompt before it
-            raise
 
     async def _agent_is_free(self) -> None:
         """Wait for the end of an earlier turn that was answered for; else start the agent anew."""
@@ -352,13 +362,6 @@ class Turns:
             turn.starting.reschedule(asyncio.get_running_loop().time())
         # Those that wait end when it is their turn: the journal keeps the order of the prompts.
 
-    async def _abandon(self, turn: Turn) -> None:
-        """Nobody waits for the answer any more."""
-        await self._cancel(turn)
-        if not turn.is_at_agent:
-            async with self._one_at_a_time:
-                await self._end(turn, CANCELLED)
-
     async def fail(self, error: AcpholdError) -> None:
         """The promise behind the running turn no longer holds: it ends with this, at once."""
         turn = self.running
@@ -422,6 +425,8 @@ class Turns:
         for task in tuple(self._winding_down):
             task.cancel()
             await asyncio.wait([task])
+        if self._runs:
+            await asyncio.wait(tuple(self._runs), timeout=CLOSE_GRACE)
 
 
 def _error_entry(error: AcpholdError) -> bytes:

@@ -199,9 +199,10 @@ class Connection:
     async def _cancel(self, params: bytes) -> None:
         try:
             session_id = _session_id(params)
-            if (opening := self._opening.get(session_id)) is not None:
+            opening = self._opening.get(session_id)
+            if opening is not None:
                 opening.cancel()
-            else:
+            if opening is None or self._hub.holds(session_id):
                 await self._hub.held(session_id).turns.cancel()
         except AcpholdError as exc:
             log.warning("session/cancel was ignored: %s", exc)
