@@ -88,14 +88,14 @@ acp
     session.cancelled = false;
     const said = params.prompt.map((block) => block.text ?? block.resource?.text ?? "");
     session.heard.push(...said);
-    const last = said.at(-1);
-    if (last.includes("recall")) {
+    const words = said[0];
+    if (words.includes("recall")) {
       const { say } = teller(client, params.sessionId);
       await say(`I was given: ${session.heard.join(" | ")}`);
-    } else if (last.includes("slow")) {
+    } else if (words.includes("slow")) {
       await dawdle(client, params.sessionId, session);
     } else {
-      await work(client, params.sessionId, last);
+      await work(client, params.sessionId, words);
     }
     return { stopReason: session.cancelled ? "cancelled" : "end_turn" };
   })
