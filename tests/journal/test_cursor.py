@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -24,13 +25,18 @@ def test_a_cursor_leads_back_to_its_place(key: ListKey, filter: ListFilter) -> N
     assert cursor.decode(text, filter, SECRET) == key
 
 
+def list_of(filter: ListFilter) -> tuple[str | None, str | None]:
+    """What makes two filters the same list: `w` and `w/` are one folder."""
+    return filter.agent, None if filter.cwd is None else os.path.realpath(filter.cwd)
+
+
 @settings(deadline=None)
 @given(KEYS, FILTERS, FILTERS)
 def test_a_cursor_is_refused_with_another_filter(
     key: ListKey, filter: ListFilter, other: ListFilter
 ) -> None:
     text = cursor.encode(key, filter, SECRET)
-    if filter != other:
+    if list_of(filter) != list_of(other):
         with pytest.raises(CursorError, match="another filter"):
             cursor.decode(text, other, SECRET)
 
