@@ -174,6 +174,36 @@ async def test_the_agents_list_is_asked_before_a_folder_is_believed(journal: Pat
         assert client.text() == "It is that."
 
 
+CONTEXT = "<environment_context>\n  <cwd>/work</cwd>\n</environment_context>"
+
+
+@pytest.mark.parametrize(
+    ("messages", "listed", "title"),
+    [
+        ([CONTEXT, "What is it?"], None, "What is it?"),
+        ([CONTEXT + "\n\nWhat is it?"], None, "What is it?"),
+        ([CONTEXT + "\n<user_instructions>x</user_instructions>", "Why?"], None, "Why?"),
+        ([CONTEXT], None, None),
+        (["What is it?"], "<environment_context> <cwd>/wo…", "What is it?"),
+        (["What is it?"], "A name", "A name"),
+        (["<b>What</b> is it?"], None, "<b>What</b> is it?"),
+    ],
+)
+async def test_what_an_agent_told_the_model_does_not_name_an_adopted_session(
+    journal: Path, messages: list[str], listed: str | None, title: str | None
+) -> None:
+    async with shared(journal) as house:
+        holding(house, title=listed)
+        told = [json.loads(said(text, "user_message_chunk")) for text in messages]
+        house.agent.replays["session/load"] = [
+            json.dumps({**update, "messageId": str(number)}).encode()
+            for number, update in enumerate(told)
+        ]
+        client = await house.client()
+        await client.load("theirs")
+        assert (await house.journal.session("theirs")).title == title
+
+
 def test_a_process_of_this_machine_lives_until_it_has_ended() -> None:
     assert lives(owner_name())
     assert not lives(DEAD)

@@ -110,3 +110,24 @@ async def test_the_list_shows_the_later_time_and_what_the_agent_says_in_meta(
         [info] = await client.sessions()
         assert info["updatedAt"] == "2100-01-01T00:00:00.000Z"
         assert info["_meta"] == {"vendor": 7, "acphold/messageCount": 2}
+
+
+async def test_what_the_agent_says_in_meta_is_listed_also_under_an_id_of_ours(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:  # the id is taken
+        await (await house.client()).new()
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        assert session != "s0"
+        turn = client.begin_prompt(session, "hi")
+        await house.agent.prompted("s0")
+        await house.agent.end("s0")
+        await turn
+        house.agent.can("list")
+        info = {"sessionId": "s0", "cwd": "/", "_meta": {"vendor": 7}}
+        house.agent.results["session/list"] = json.dumps({"sessions": [info]}).encode()
+        [listed] = await client.sessions()
+        assert listed["sessionId"] == session
+        assert listed["_meta"]["vendor"] == 7

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
+from acphold.agents import Updates
+from acphold.errors import AgentExitedError
 from tests.editor import open_params, prompt_params
 from tests.hub.shared import Shared, shared
 
@@ -239,3 +242,37 @@ async def test_two_turns_that_an_agent_never_ends_do_not_keep_it_from_being_star
         assert house.agent.generation == 2
         await house.agent.end("s2")
         assert await again == {"stopReason": "end_turn"}
+
+
+TOOL = {
+    "sessionUpdate": "tool_call",
+    "toolCallId": "t",
+    "title": "make",
+    "_meta": {"vendor": {"n": [1]}},
+}
+
+
+@pytest.mark.parametrize("how", ["cancelled", "the agent died", "taken over"])
+async def test_a_tool_call_that_is_closed_for_the_agent_keeps_what_the_agent_put_in_its_meta(
+    journal: Path, how: str
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        turn = client.begin_prompt(session, "build")
+        await house.agent.prompted(session)
+        await house.agent.listener.hear(Updates(session, "update", [json.dumps(TOOL).encode()]))
+        if how == "cancelled":
+            client.tell("session/cancel", {"sessionId": session})
+            await turn
+        elif how == "the agent died":
+            await house.agent.end(session, AgentExitedError("gone", "exit status 1", ""))
+            await asyncio.wait([turn])
+        async with shared(journal) as other:  # else another process takes it in mid-turn
+            two = await other.client()
+            await two.load(session)
+            tools = [update for update in two.updates() if "toolCallId" in update]
+            assert tools[-1]["status"] == "failed"
+            meta = tools[-1]["_meta"]
+            assert meta["vendor"] == {"n": [1]}
+            assert "acphold/failed" in meta

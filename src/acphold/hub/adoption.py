@@ -24,7 +24,7 @@ from acphold.errors import (
     UnknownSessionError,
 )
 from acphold.hub.agent_session import Setup
-from acphold.hub.annotations import first_words
+from acphold.hub.annotations import first_words, without_context
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.session import now
@@ -163,7 +163,8 @@ class Adoption:
         session = conversation.session
         listed = self._list.agents_own(session.id)
         title = session.standing.title or (listed.info.title if listed is not None else None)
-        if title is None:
+        title = without_context(title or "").strip()
+        if not title:
             title = first_words(await session.state(through=session.last_seq))
         session.untitled = False
         at = None if listed is None else listed.updated_at

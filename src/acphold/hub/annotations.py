@@ -6,13 +6,15 @@ keys: spec v1, extensibility.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from acphold.journal import Message, SessionState
-from acphold.schema.splice import array
+from acphold.journal import Message, SessionState, ToolCall
+from acphold.schema import encode
+from acphold.schema.splice import splice
 
 TITLE_LENGTH = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""
@@ -21,6 +23,12 @@ FAILED = "acphold/failed"
 TITLE = "acphold/title"
 NOTICE = "acphold/notice"
 CHOICE = "acphold/choice"
+
+OUR_MESSAGES = "acphold-"
+"""How the ids of the messages begin that are prompts of the journal."""
+
+CONTEXT = re.compile(r"\s*<([a-z]+[_-][a-z_-]+)>(.*?</\1>\s*|.*$)", re.DOTALL)
+"""Names of two words: what agents add has them, what people write about (HTML) has not."""
 
 NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
 """How every notice of ours begins, so that it can be told from an agent's without decoding."""
@@ -31,14 +39,16 @@ class _Text(Struct):
     text: str = ""
 
 
-def failed_tool(tool_call_id: str, why: str) -> bytes:
-    """An update that closes a tool call whose end nobody will report."""
-    return msgspec.json.encode(
+def failed_tool(tool: ToolCall, why: str) -> bytes:
+    """An update that closes a tool call whose end nobody will report; the agent's `_meta` stays."""
+    known = tool.fields.get("_meta", b"{}")
+    meta = splice(known if known.startswith(b"{") else b"{}", {FAILED: encode(why)})
+    return encode(
         {
             "sessionUpdate": "tool_call_update",
-            "toolCallId": tool_call_id,
+            "toolCallId": tool.tool_call_id,
             "status": "failed",
-            "_meta": {FAILED: why},
+            "_meta": Raw(meta),
         }
     )
 
@@ -89,19 +99,40 @@ class _Notice(msgspec.Struct):
 
 
 def first_words(state: SessionState) -> str | None:
-    """The first line of the first message of the user; None when there is none."""
+    """The first line of the user's first words; None when there are none.
+
+    Some agents replay what they told the model before those, as if the user had said it.
+    """
     for item in state.timeline:
         if isinstance(item, Message) and item.role == "user":
-            return first_line(array(list(item.content)))
+            is_ours = (item.message_id or "").startswith(OUR_MESSAGES)
+            text = item.text if is_ours else without_context(item.text)
+            if line := first_line_of(text):
+                return line
     return None
+
+
+def without_context(text: str) -> str:
+    """What a person said or called a session, without what an agent has put before it.
+
+    That stands in elements: `<environment_context>…</environment_context>`. A title may have been
+    cut in the middle of one.
+    """
+    while (found := CONTEXT.match(text)) is not None:
+        text = text[found.end() :]
+    return text
 
 
 def first_line(prompt: bytes) -> str | None:
     """The first line with text in an array of content blocks, cut to `TITLE_LENGTH`."""
-    for block in _texts(prompt):
-        for line in block.text.splitlines():
-            if words := " ".join(line.split()):
-                return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
+    return next(filter(None, (first_line_of(block.text) for block in _texts(prompt))), None)
+
+
+def first_line_of(text: str) -> str | None:
+    """The first line that is not empty, cut to `TITLE_LENGTH`; None when there is none."""
+    for line in text.splitlines():
+        if words := " ".join(line.split()):
+            return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
     return None
 
 

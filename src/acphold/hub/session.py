@@ -20,7 +20,16 @@ from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
 from acphold.hub.agent_session import update_in
 from acphold.hub.annotations import milliseconds
 from acphold.hub.attachment import DUE, Attachment, Client
-from acphold.journal import Journal, Lease, RowChange, Segment, SessionRow, SessionState
+from acphold.journal import (
+    Journal,
+    Lease,
+    RowChange,
+    Segment,
+    SessionRow,
+    SessionState,
+    ToolCall,
+)
+from acphold.journal.fold import Fold
 from acphold.journal.raw_update import update_kind
 from acphold.journal.standing import Standing, fold_settings, fold_update
 
@@ -34,6 +43,9 @@ CLOSE_SETTLE = 1.0
 
 TOUCH_MS = 1000
 """How long a session may stay where it is in the list after a prompt: see `prompt_change`."""
+
+TOOLS_PAGE = 1024 * 1024
+"""Bytes that are read at once to find what was told of a tool call."""
 
 NO_CHANGE = RowChange()
 
@@ -175,9 +187,23 @@ class Session:
         """All entries up to `through`, folded."""
         return await self._journal.state(self.id, through)
 
-    async def open_tools(self) -> tuple[str, ...]:
-        """The tool calls that are neither completed nor failed."""
-        return (await self._journal.summary(self.id)).open_tools
+    async def open_tools(self, since: int = 0) -> list[ToolCall]:
+        """The tool calls that are neither completed nor failed, as far as told behind `since`."""
+        found = (await self._journal.summary(self.id)).open_tools
+        folding = Fold()
+        while found and since < self.last_seq:
+            page = await self.read(since, TOOLS_PAGE)
+            for segment in page:
+                if b'"toolCallId"' in segment.raw:
+                    for entry in segment.entries():
+                        folding.add(entry)
+            since = page[-1].last_seq
+        told = {
+            item.tool_call_id: item
+            for item in folding.state().timeline
+            if isinstance(item, ToolCall)
+        }
+        return [told.get(tool_call_id, ToolCall(tool_call_id, {})) for tool_call_id in found]
 
     async def link(self, agent: str, downstream_id: str) -> None:
         """Note that the agent knows this session as `downstream_id`."""

@@ -120,10 +120,13 @@ class SessionList:
 
     async def _ours(self, row: SessionRow) -> Line:
         """A session of the journal, with what the agent's own list says of it in `_meta`."""
-        known = self.agents_own(row.session_id)
+        if not any(self._agents_own.values()):
+            return _line(row, {})
+        agents_id = await self._journal.downstream(row.session_id) or row.session_id
+        known = self.agents_own(agents_id)
         if known is None or known.info.meta is None:
             return _line(row, {})
-        owner = await self._journal.session_of(self._agent.key, row.session_id)
+        owner = await self._journal.session_of(self._agent.key, agents_id)
         return _line(row, known.info.meta if owner == row.session_id else {})
 
     async def _ask_agent(self, cwd: str | None) -> None:

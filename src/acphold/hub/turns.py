@@ -62,9 +62,9 @@ class Stage(Enum):
 class Turn:
     """One prompt from its arrival to its end.
 
-    `left_agent` is set once the agent has ended it, which for one that is deaf to a cancellation
-    is after the end for everybody else; None before it is sent. `starting` is the bound on making
-    the agent ready, which a cancellation ends.
+    `began` is the last entry before it. `left_agent` is set once the agent has ended it, which for
+    one that is deaf to a cancellation is after the end for everybody else; None before it is sent.
+    `starting` is the bound on making the agent ready, which a cancellation ends.
     """
 
     def __init__(self, params: bytes, author: Attachment, reply: Reply) -> None:
@@ -74,6 +74,7 @@ class Turn:
         self.reply = reply
         self.stage = Stage.QUEUED
         self.is_recorded = False
+        self.began = 0
         self.left_agent: AgentTurn | None = None
         self.starting: asyncio.Timeout | None = None
         self._over = asyncio.Event()
@@ -182,7 +183,7 @@ class Turns:
     # -- the beginning --------------------------------------------------------------------
 
     async def _start(self, turn: Turn) -> None:
-        before = self._session.last_seq
+        turn.began = self._session.last_seq
         if turn.stage is Stage.QUEUED:
             turn.stage = Stage.STARTING
         try:
@@ -191,7 +192,7 @@ class Turns:
                 await self._make_ready(turn)
             if turn.stage is Stage.STARTING:
                 await self._session.verify()
-                params = await self._restoration.outgoing(turn.params, before)
+                params = await self._restoration.outgoing(turn.params, turn.began)
                 if turn.stage is Stage.STARTING:  # still: it may be over meanwhile
                     self._send(turn, params)
         except AcpholdError as exc:
@@ -302,7 +303,7 @@ class Turns:
             result = ENDED
         if turn.is_cancelled:
             result = splice(result, {"stopReason": b'"cancelled"'})
-            await self._close_tools("cancelled")
+            await self._close_tools("cancelled", turn.began)
         await self._give_title(turn)
         await self._finish(turn, result, result)
 
@@ -331,11 +332,11 @@ class Turns:
         if isinstance(error, AgentError):
             self._restoration.cut_off = turn.left_agent is not None and turn.left_agent.is_set()
             self._questions.abandon(error)
-            await self._close_tools(str(error))
+            await self._close_tools(str(error), turn.began)
 
-    async def _close_tools(self, why: str) -> None:
+    async def _close_tools(self, why: str, since: int = 0) -> None:
         """Tool calls whose end nobody will report any more are closed as failed."""
-        if tools := await self._session.open_tools():
+        if tools := await self._session.open_tools(since):
             await self._session.publish("update", [failed_tool(tool, why) for tool in tools])
 
     async def _give_title(self, turn: Turn) -> None:
