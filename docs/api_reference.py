@@ -33,7 +33,7 @@ SECTIONS = {
     "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit Outcome"
     " PermissionOption ToolCallLocation",
     "Files and commands": "SessionFiles PendingCommand RunningCommand CommandOutput CommandExit",
-    "A session and its past": "Session Store SessionState Message PastToolCall",
+    "A session and its past": "Session Store SessionState Message PastToolCall TurnEnd",
     "MCP servers": "TurnServers mcp.Connection mcp.Tool mcp.CallResult mcp.Prompt"
     " mcp.PromptArgument mcp.Progress mcp.offers.Resource mcp.offers.MadePrompt"
     " mcp.offers.PromptMessage McpServerStdio McpServerHttp McpServerSse EnvVariable HttpHeader",
@@ -69,11 +69,13 @@ IN_WORDS = {
     "A": "AuthHandler",
     "I": "SignedIn",
     "Int64": "int",
-    "Item": "Message | PastToolCall",
+    "Item": "Message | PastToolCall | TurnEnd",
     "M": "MethodHandler",
     "Role": "Literal['user', 'agent', 'thought']",
     "S": "SessionHook",
     "StopReasonOrNone": "StopReason | None",
+    "TurnOutcome": "Literal['completed', 'limited', 'refused', 'cancelled', 'failed',"
+    " 'interrupted']",
     "TurnState": "Literal['idle', 'running', 'interrupted']",
 }
 """Names in signatures that a reader cannot look up, and what they stand for."""

@@ -22,8 +22,8 @@ PUBLIC = {
         MethodNotFoundError MissingFileError NotTextError OutsideRootsError PastToolCall
         PendingCommand PermissionOption PlanEntry Refusal RemoteError ResourceLink
         RunningCommand RunningTool Session SessionFiles SessionState StopReason Store
-        TerminalStartError TextContent TextResourceContents ToolCallLocation Turn TurnServers
-        UnknownSessionError Visit WorkspaceError __version__
+        TerminalStartError TextContent TextResourceContents ToolCallLocation Turn TurnEnd
+        TurnServers UnknownSessionError Visit WorkspaceError __version__
     """,
     "acphold.testing": """
         Client ClientSession Result Received connect

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         WorkspaceError,
     )
     from acphold.journal.fold import SessionState
-    from acphold.journal.timeline import Message
+    from acphold.journal.timeline import Message, TurnEnd
     from acphold.journal.timeline import ToolCall as PastToolCall
     from acphold.library.agent import Agent
     from acphold.library.author_session import Session
@@ -118,6 +118,7 @@ __all__ = [
     "TextResourceContents",
     "ToolCallLocation",
     "Turn",
+    "TurnEnd",
     "TurnServers",
     "UnknownSessionError",
     "Visit",
@@ -135,8 +136,8 @@ _HOMES = {
         NotTextError OutsideRootsError RemoteError TerminalStartError UnknownSessionError
         WorkspaceError
     """,
-    "journal.fold": "Message SessionState",
-    "journal.timeline": "PastToolCall",
+    "journal.fold": "SessionState",
+    "journal.timeline": "Message PastToolCall TurnEnd",
     "library.agent": "Agent",
     "library.author_session": "Session",
     "library.commands": "CommandExit CommandOutput PendingCommand RunningCommand",

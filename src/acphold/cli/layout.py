@@ -19,7 +19,7 @@ from acphold.cli.terminal_text import counted, on_one_line, size, visible
 from acphold.cli.transcript import ModeChanged, Noticed, Planned, Scene, TurnOpen
 from acphold.errors import InvalidParamsError
 from acphold.journal.raw_update import encode_object
-from acphold.journal.timeline import Message, Outcome, ToolCall, TurnEnd
+from acphold.journal.timeline import Message, ToolCall, TurnEnd, TurnOutcome
 from acphold.schema import (
     AudioContent,
     BlobResourceContents,
@@ -55,7 +55,7 @@ STATUS_MARKS = {
     "failed": ("✗", "bad"),
 }
 
-ENDINGS: dict[Outcome, tuple[str, str]] = {
+ENDINGS: dict[TurnOutcome, tuple[str, str]] = {
     "completed": ("ended", "faint"),
     "limited": ("stopped at a limit", "busy"),
     "refused": ("refused: for the agent, this prompt and the answer were never said", "bad"),

@@ -29,6 +29,7 @@ from acphold.journal.timeline import (
     TurnEnd,
     opens_tool,
     replace_fields,
+    turn_end,
 )
 
 TurnState = Literal["idle", "running", "interrupted"]
@@ -113,7 +114,7 @@ class Fold:
         elif entry.kind == PROMPT:
             self._prompt(entry)
         elif entry.kind == TURN_END:
-            self._timeline.append(end := TurnEnd.of(entry.raw, entry.at))
+            self._timeline.append(end := turn_end(entry.raw, entry.at))
             self._turn = "interrupted" if end.outcome == "interrupted" else "idle"
         elif entry.kind == SETTINGS:
             self._standing = fold_settings(self._standing, entry.raw)

@@ -19,7 +19,7 @@ from acphold.journal.raw_update import (
     members,
     update_kind,
 )
-from acphold.journal.timeline import TurnEnd, without_terminals
+from acphold.journal.timeline import TurnEnd, turn_end, without_terminals
 from acphold.schema.splice import splice
 
 TURN_MARK = "acphold/turn"
@@ -89,7 +89,7 @@ def _replay_other(segment: Segment) -> Iterator[Replayed]:
             yield Replayed(raw)
     elif segment.kind == TURN_END:
         for entry in segment.entries():
-            if (end := TurnEnd.of(entry.raw, entry.at)).outcome != "completed":
+            if (end := turn_end(entry.raw, entry.at)).outcome != "completed":
                 yield Replayed(turn_mark(end))
 
 

@@ -77,10 +77,10 @@ class ToolCall(Struct, frozen=True):
         return self.fields.get("rawOutput")
 
 
-Outcome = Literal["completed", "limited", "refused", "cancelled", "failed", "interrupted"]
+TurnOutcome = Literal["completed", "limited", "refused", "cancelled", "failed", "interrupted"]
 """How a turn ended: `limited` by a number of tokens or requests, `interrupted` by a crash."""
 
-_OUTCOMES: Final[dict[str, Outcome]] = {
+_OUTCOMES: Final[dict[str, TurnOutcome]] = {
     "max_tokens": "limited",
     "max_turn_requests": "limited",
     "refusal": "refused",
@@ -96,21 +96,21 @@ class TurnEnd(Struct, frozen=True):
     failed. Of a turn that was refused neither the prompt nor what follows it counts for the agent.
     """
 
-    outcome: Outcome
+    outcome: TurnOutcome
     at: int
     stop_reason: str | None = None
     message: str | None = None
 
-    @classmethod
-    def of(cls, raw: bytes, at: int) -> TurnEnd:
-        """What a `turn_end` entry says."""
-        parts = members(raw)
-        if parts.get("interrupted") == b"true":
-            return cls("interrupted", at)
-        if "error" in parts:
-            return cls("failed", at, message=string(members(parts["error"]).get("message")))
-        stop_reason = string(parts.get("stopReason"))
-        return cls(_OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
+
+def turn_end(raw: bytes, at: int) -> TurnEnd:
+    """What a `turn_end` entry says."""
+    parts = members(raw)
+    if parts.get("interrupted") == b"true":
+        return TurnEnd("interrupted", at)
+    if "error" in parts:
+        return TurnEnd("failed", at, message=string(members(parts["error"]).get("message")))
+    stop_reason = string(parts.get("stopReason"))
+    return TurnEnd(_OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
 
 
 Item = Message | ToolCall | TurnEnd
