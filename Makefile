@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Some minutes of tests, most of them with real processes, spread over the cores there are.
-JOBS ?= auto
+# Tests with real processes wait a good part of their time: two more at once than there are cores.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src tests bench examples docs
 
 .PHONY: demo test format lint types docs check interop bench clean
@@ -11,8 +11,10 @@ CODE := src tests bench examples docs
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
 
+# Some hundred programs are started, each of which compiles what it imports if that is not kept.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(JOBS) -m "not interop" $(PYTEST)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not interop" $(PYTEST)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format $(CODE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,12 +15,29 @@ import pytest
 
 Until = Callable[..., None]
 Agent = Callable[[str], list[str]]
+TypeChecker = Callable[[Path], tuple[str, int]]
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     """Where a test keeps its journal."""
     return tmp_path / "journal.db"
+
+
+@pytest.fixture(scope="session")
+def type_checker() -> TypeChecker:
+    """`type_checker(folder)`: what mypy says of the Python files in `folder`, and its status.
+
+    What it knows of everything else is kept from one run to the next.
+    """
+    cache = Path(__file__).resolve().parents[1] / ".mypy_cache" / "of_tests"
+
+    def check(folder: Path) -> tuple[str, int]:
+        command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(cache), "."]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        return done.stdout, done.returncode
+
+    return check
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 import acphold
 from acphold.library.agent import imported_only
 from acphold.testing import connect
+from tests.conftest import TypeChecker
 from tests.library.conftest import mcp_server
 
 GUIDE = Path(__file__).parents[2] / "docs" / "library.md"
@@ -71,17 +72,11 @@ async def test_the_tests_of_a_section_pass(section: Section) -> None:
         await test()
 
 
-def test_the_code_is_typed(tmp_path: Path) -> None:
+def test_the_code_is_typed(tmp_path: Path, type_checker: TypeChecker) -> None:
     for place, section in enumerate(sections()):
         (tmp_path / f"guide_{place}.py").write_text(section.code)
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
-    done = subprocess.run(
-        [*command, *map(str, tmp_path.glob("guide_*.py"))],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    said, status = type_checker(tmp_path)
+    assert status == 0, said
 
 
 def test_the_settings_are_json() -> None:

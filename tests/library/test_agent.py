@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 import acphold
 from acphold.errors import UnknownSessionError
 from acphold.library.agent import definition_of
+from tests.conftest import TypeChecker
 
 
 @pytest.fixture
@@ -113,19 +112,15 @@ RETURNED = ["int", "None", "acphold.StopReason", "acphold.StopReason | None"]
 
 
 @pytest.fixture(scope="module")
-def typed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+def typed(
+    tmp_path_factory: pytest.TempPathFactory, type_checker: TypeChecker
+) -> list[tuple[str, str]]:
     """What mypy says of agents whose coroutines return one of RETURNED, and of which."""
     folder = tmp_path_factory.mktemp("typed")
     for index, returned in enumerate(RETURNED):
         (folder / f"agent_{index}.py").write_text(TYPED.format(returned=returned))
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "."],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = [line for line in done.stdout.splitlines() if line.startswith("agent_")]
+    said, _ = type_checker(folder)
+    found = [line for line in said.splitlines() if line.startswith("agent_")]
     return [(RETURNED[int(line[len("agent_")])], line.partition(": ")[2]) for line in found]
 
 
