@@ -73,14 +73,16 @@ async def test_else_by_its_own_load_with_that_replay_kept_from_client_and_journa
 async def test_a_replay_that_goes_on_behind_the_agents_answer_is_kept_away_too(
     journal: Path, tmp_path: Path
 ) -> None:
+    all_told = '{"jsonrpc":"2.0","method":"_all_told","params":{}}'
     agent: dict[str, Any] = {
         "capabilities": LOAD,
         "store": str(tmp_path / "store"),
-        "after": {"session/load": [line(say("late")), line({"sessionUpdate": "x-late"})]},
+        "after": {"session/load": [line(say("late")), line({"sessionUpdate": "x-late"}), all_told]},
     }
     session = await talked(journal, "a", **agent)
     async with wrapped(journal, **agent) as client:
         await client.load(session)
+        await client.until(lambda: "_all_told" in [m.get("method") for m in client.messages])
         await client.prompt(session, {"say": "b"})
         assert client.text() == "ab"
     async with wrapped(journal, **agent) as client:
