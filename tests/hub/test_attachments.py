@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acphold.agents import Notified
-from acphold.errors import RemoteError
-from acphold.hub import Session
+from acphold.errors import JournalError, RemoteError
+from acphold.hub import Attachment, Session
 from acphold.hub.annotations import notice
-from acphold.hub.attachment import LAG, PAGE
+from acphold.hub.attachment import LAG, PAGE, State
+from acphold.journal import Segment
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, shared, small_pages, until
 
@@ -375,3 +376,30 @@ async def test_a_flood_of_notifications_to_a_client_that_does_not_read_slows_the
         client.reads.set()
         await flooding
         await client.until(lambda: len(client.messages) == 2 + 1000)
+
+
+async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        [attachment] = house.hub.held(session).session.attachments
+
+        async def fail(*_: object) -> list[Segment]:
+            raise JournalError("the disk had a bad moment")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(house.journal, "read", fail)
+            attachment.cursor -= 1  # it lags
+            await house.agent.say(session, "not told")
+            await asyncio.wait_for(_closed(attachment), 5)
+        error = await client.refused("session/prompt", prompt_params(session, "hi"))
+        assert "call session/load" in error.message
+        await client.load(session)
+        assert client.text() == "not told"
+
+
+async def _closed(attachment: Attachment) -> None:
+    while attachment.state is not State.CLOSED:  # noqa: ASYNC110
+        await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.errors import MethodNotFoundError
+from acphold.errors import ConnectionLostError, MethodNotFoundError
 from tests.editor import open_params
 from tests.hub.shared import Onlooker, Shared, shared, small_pages
 
@@ -171,3 +171,39 @@ async def test_a_question_the_agent_takes_back_is_taken_back_from_all(journal: P
         question.cancel()
         await one.until(lambda: "$/cancel_request" in methods(one))
         await two.until(lambda: "$/cancel_request" in methods(two))
+
+
+async def test_what_only_a_client_that_has_gone_could_answer_is_refused(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.heeds_cancel = False
+        one, two = await house.client(fs={"readTextFile": True}), await house.client()
+        session = await one.new()
+        await two.load(session)
+        one.begin_prompt(session, "go")
+        await house.agent.prompted(session)
+        read = {"sessionId": session, "path": "/x"}
+        one.answers["fs/read_text_file"] = lambda _: asyncio.Future()
+        asking = asyncio.create_task(house.agent.ask_client("fs/read_text_file", **read))
+        await one.until(lambda: [m for m in one.messages if m.get("method", "").startswith("fs/")])
+        await one.go()
+        await asyncio.wait([asking], timeout=5)
+        assert asking.done()
+        assert isinstance(asking.exception(), ConnectionLostError)
+
+
+async def test_what_only_a_client_that_has_gone_could_answer_is_not_asked_when_nobody_is_here(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.heeds_cancel = False
+        client = await house.client(fs={"readTextFile": True})
+        session = await client.new()
+        client.begin_prompt(session, "go")
+        await house.agent.prompted(session)
+        await client.go()
+        await asyncio.wait_for(house.agent.cancelled.wait(), 5)
+        read = {"sessionId": session, "path": "/x"}
+        asking = asyncio.create_task(house.agent.ask_client("fs/read_text_file", **read))
+        await asyncio.wait([asking], timeout=5)
+        assert asking.done()
+        assert isinstance(asking.exception(), MethodNotFoundError)

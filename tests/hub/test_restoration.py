@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.errors import AUTH_REQUIRED, RemoteError
+from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
 from acphold.hub import hub, restoration
 from tests.editor import Refused, open_params
 from tests.hub.shared import Shared, shared
@@ -234,3 +234,25 @@ async def test_a_load_that_does_not_ask_the_agent_proves_no_sign_in(journal: Pat
         assert other.updates() == []
         await house.agent.end(working)
         await turn
+
+
+async def test_a_turn_that_fails_while_it_waits_for_the_agent_does_not_hold_up_the_next(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await kept(journal)
+    monkeypatch.setattr(hub, "LOAD_SECONDS", 0.05)
+    async with shared(journal) as house:
+        house.agent.hangs_after["session/new"] = 0
+        client = await house.client()
+        await client.load(session)
+        first = client.begin_prompt(session, "first")
+        await client.call("session/list", {})
+        second = client.begin_prompt(session, "second")
+        await client.call("session/list", {})
+        conversation = house.hub.held(session)
+        await conversation.turns.fail(JournalError("the disk is full"))
+        await asyncio.wait([first], timeout=5)
+        assert "the disk is full" in str(first.exception())
+        assert conversation.turns.running is not None
+        client.tell("session/cancel", {"sessionId": session})
+        assert await asyncio.wait_for(second, 5) == {"stopReason": "cancelled"}

@@ -115,6 +115,11 @@ class Attachment:
         """Whether the client has the answer that opens the session."""
         return self.state in (State.LIVE, State.READING)
 
+    @property
+    def is_fed(self) -> bool:
+        """Whether the client gets anything; if it could not be fed, it has to attach anew."""
+        return self.state is not State.CLOSED
+
     # -- held -----------------------------------------------------------------------------
 
     async def replay(self, through: int) -> None:

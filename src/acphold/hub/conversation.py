@@ -176,13 +176,14 @@ class Conversation:
         client = self._one_client(asked)
         audience = _everybody(asked) if client is None else _only(client, asked)
         attachments = self.session.attachments
-        if attachments and not any(audience(attachment.client) for attachment in attachments):
+        is_awaited = client is None and not attachments  # somebody who can answer may attach
+        if not is_awaited and not any(audience(item.client) for item in attachments):
             raise MethodNotFoundError(asked.method)
         here = [attachment.client for attachment in attachments if attachment.is_open]
 
         async def ask(method: str, params: bytes) -> bytes:
             params = self.side.under_our_id(params)
-            return await self.questions.ask(method, params, audience, here)
+            return await self.questions.ask(method, params, audience, here, client)
 
         if client is not None and asked.method.startswith(TERMINAL_METHODS):
             return await self.terminals.pass_on(asked, client, ask)

@@ -22,13 +22,17 @@ Audience = Callable[[Client], bool]
 
 
 class Question:
-    """One open question and the clients it has been put to."""
+    """One open question and the clients it has been put to.
 
-    def __init__(self, method: str, params: bytes, audience: Audience) -> None:
+    One for nobody but `only` ends when that client is gone.
+    """
+
+    def __init__(self, method: str, params: bytes, audience: Audience, only: Client | None) -> None:
         self.method = method
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._params = params
         self._audience = audience
+        self._only = only
         self._asked: dict[int, asyncio.Task[None]] = {}
 
     def put_to(self, client: Client) -> None:
@@ -61,6 +65,8 @@ class Question:
         task = self._asked.pop(id(client), None)
         if task is not None:
             task.cancel()
+        if client is self._only and not self.answer.done():
+            self.answer.set_exception(ConnectionLostError("the client that was asked has gone"))
 
     async def aclose(self) -> None:
         """Tell whoever still thinks about it that it is over."""
@@ -78,13 +84,19 @@ class Questions:
         self._open: list[Question] = []
 
     async def ask(
-        self, method: str, params: bytes, audience: Audience, clients: Iterable[Client]
+        self,
+        method: str,
+        params: bytes,
+        audience: Audience,
+        clients: Iterable[Client],
+        only: Client | None = None,
     ) -> bytes:
         """The answer of the first client that gives one; waits while nobody is there.
 
-        `clients` are those that are here now. Raises RemoteError when all who could answer refused.
+        `clients` are those that are here now; `only` is the one that alone can answer. Raises
+        RemoteError when all who could answer refused, ConnectionLostError when `only` has gone.
         """
-        question = Question(method, params, audience)
+        question = Question(method, params, audience, only)
         self._open.append(question)
         try:
             for client in clients:

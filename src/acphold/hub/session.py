@@ -285,7 +285,8 @@ class Session:
 
     def find(self, client: Client) -> Attachment | None:
         """The attachment of this client, if it has one."""
-        return next((known for known in self.attachments if known.client is client), None)
+        found = (known for known in self.attachments if known.client is client and known.is_fed)
+        return next(found, None)
 
     def attachment_of(self, client: Client) -> Attachment:
         """The attachment of this client; UnknownSessionError when it has none."""
@@ -328,7 +329,7 @@ class Session:
         self._settling = None
 
     async def _settle(self) -> None:
-        if any(attachment.cursor < self.last_seq for attachment in self.attachments):
+        if any(known.cursor < self.last_seq and known.is_fed for known in self.attachments):
             return  # somebody reads inside it; the next rest covers it too
         try:
             if self._active > self._touched:

@@ -96,7 +96,13 @@ class Turn:
         self.stage = Stage.OVER
         if self.left_agent is not None:
             self.left_agent.is_awaited = False
+        self.start_no_more()
         self._over.set()
+
+    def start_no_more(self) -> None:
+        """If the agent is being made ready for it, wait for that no longer."""
+        if self.starting is not None:
+            self.starting.reschedule(asyncio.get_running_loop().time())
 
     async def over(self) -> None:
         """Wait until it is over."""
@@ -359,8 +365,7 @@ class Turns:
         if turn.is_at_agent:
             await self._stop_agent()
             self._wind_down(self._answer_for(turn))
-        elif turn.starting is not None:
-            turn.starting.reschedule(asyncio.get_running_loop().time())
+        turn.start_no_more()
         # Those that wait end when it is their turn: the journal keeps the order of the prompts.
 
     async def fail(self, error: AcpholdError) -> None:
@@ -378,8 +383,6 @@ class Turns:
     def lose(self, error: AcpholdError) -> None:
         """The session is not ours any more: no turn of it goes on here."""
         for turn in tuple(self._queue):
-            if turn.starting is not None:
-                turn.starting.reschedule(asyncio.get_running_loop().time())
             self._conclude(turn, error)
         if self._last_sent is not None and self._last_sent.is_at_agent:
             self._wind_down(self._stop_agent())
