@@ -39,6 +39,7 @@ class PuppetAgent:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = asyncio.Event()
         self.results: dict[str, Answer] = {}
+        self.lists: list[dict[str, Any]] = []  # a folder is asked for letter by letter
         self.replays: dict[str, list[bytes]] = {}
         self.replayed = asyncio.Event()
         self.says_behind: dict[str, str] = {}
@@ -129,6 +130,10 @@ class PuppetAgent:
             await self.listener.hear(Updates(session, "update", raws))
             self.replayed.set()
         await self.may_answer.wait()
+        if call.method == "session/list" and self.lists:
+            cwd = json.loads(call.params).get("cwd")
+            found = [info for info in self.lists if cwd in (None, info["cwd"])]
+            result = json.dumps({"sessions": found}).encode()
         if call.method == "session/new":
             result = b'{"sessionId":"s%d"}' % self._made
             self._made += 1

@@ -1,4 +1,4 @@
-"""The list when the agent is slow to give its own."""
+"""The list: ours and the agent's own."""
 
 from __future__ import annotations
 
@@ -42,3 +42,26 @@ async def test_the_agent_is_asked_again_only_for_a_first_page(
         await client.call("session/list", {"cwd": "/other"})
         rest = await client.call("session/list", {"cursor": page["nextCursor"]})
         assert len(page["sessions"] + rest["sessions"]) == 60
+
+
+@pytest.mark.parametrize(
+    "spelling", ["{0}", "{0}/", "{0}/.", "{0}/../project", "{0}/../link", "{0}/../link/"]
+)
+async def test_one_folder_has_one_list_however_it_is_spelled(
+    journal: Path, tmp_path: Path, spelling: str
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "link").symlink_to(project)
+    cwd = spelling.format(project)
+    async with shared(journal) as house:
+        house.agent.can("list")
+        client = await house.client()
+        sessions = [await client.new(project), await client.new(f"{project}/")]
+        await client.new(tmp_path)
+        house.agent.lists = [
+            {"sessionId": "theirs", "cwd": str(project)},
+            {"sessionId": "elsewhere", "cwd": str(tmp_path)},
+        ]
+        found = {info["sessionId"] for info in await client.sessions(cwd=cwd)}
+        assert found == {*sessions, "theirs"}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from acphold.agents import Updates
-from acphold.errors import AgentExitedError
+from acphold.errors import AcpholdError, AgentExitedError, RemoteError
 from tests.editor import open_params, prompt_params
-from tests.hub.shared import Shared, shared
+from tests.hub.shared import Onlooker, Shared, shared
 
 
 def prompts(house: Shared) -> list[str]:
@@ -276,3 +276,38 @@ async def test_a_tool_call_that_is_closed_for_the_agent_keeps_what_the_agent_put
             meta = tools[-1]["_meta"]
             assert meta["vendor"] == {"n": [1]}
             assert "acphold/failed" in meta
+
+
+@pytest.mark.parametrize(
+    ("answer", "mark"),
+    [
+        (b'{"stopReason":"end_turn"}', None),
+        (b'{"stopReason":"refusal"}', {"outcome": "refused", "stopReason": "refusal"}),
+        (b'{"stopReason":"cancelled"}', {"outcome": "cancelled", "stopReason": "cancelled"}),
+        (b'{"stopReason":"max_tokens"}', {"outcome": "limited", "stopReason": "max_tokens"}),
+        (RemoteError(-32602, "no images"), {"outcome": "failed", "message": "no images"}),
+        (
+            AgentExitedError("it ended", "exit status 1", ""),
+            {"outcome": "failed", "message": "it ended"},
+        ),
+    ],
+)
+async def test_how_a_turn_ended_is_told_to_the_others_and_in_a_replay(
+    journal: Path, answer: bytes | AcpholdError, mark: object
+) -> None:
+    def marks(client: Onlooker) -> list[object]:
+        metas = [update.get("_meta", {}) for update in client.updates()]
+        return [meta["acphold/turn"] for meta in metas if "acphold/turn" in meta]
+
+    async with shared(journal) as house:
+        one, two, three = [await house.client() for _ in range(3)]
+        session = await one.new()
+        await two.load(session)
+        turn = one.begin_prompt(session, "look at this")
+        await house.agent.prompted(session)
+        await house.agent.end(session, answer)
+        await asyncio.wait([turn])
+        await three.load(session)
+        await two.call("session/list", {})
+        assert marks(one) == []  # it has the answer
+        assert marks(two) == marks(three) == ([] if mark is None else [mark])

@@ -256,6 +256,41 @@ async def test_history_is_the_conversation_before_the_prompt() -> None:
     assert seen == [[], one, [*one, *two]]
 
 
+async def test_the_history_tells_how_each_turn_ended() -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    async def work(turn: acphold.Turn) -> Any:
+        history = await turn.history()
+        seen[:] = [
+            (item.outcome, item.message)
+            for item in history.timeline
+            if isinstance(item, acphold.TurnEnd)
+        ]
+        match turn.text:
+            case "refuse":
+                return "refusal"
+            case "fail":
+                raise acphold.RemoteError(-32000, "the quota is used up")
+            case "wait":
+                await turn.say("waiting")
+                await asyncio.Event().wait()
+        return None
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        await session.prompt("work")
+        await session.prompt("refuse")
+        with pytest.raises(acphold.RemoteError):
+            await session.prompt("fail")
+        waiting = session.begin("wait")
+        await session.until_said("waiting")
+        await session.cancel()
+        await waiting
+        await session.prompt("so?")
+    failed = ("failed", "the quota is used up")
+    assert seen == [("completed", None), ("refused", None), failed, ("cancelled", None)]
+
+
 async def test_content_that_was_not_advertised_is_refused_on_the_way_in() -> None:
     image = acphold.ImageContent(data="aGk=", mime_type="image/png")
     link = acphold.ResourceLink(name="a", uri="file:///a")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
 
@@ -19,7 +21,7 @@ from acphold.errors import AcpholdError, InvalidParamsError
 from acphold.hub.annotations import iso_time, milliseconds
 from acphold.journal import Journal, ListFilter, ListKey, SessionRow
 from acphold.journal import cursor as cursors
-from acphold.journal.location import is_same_folder
+from acphold.journal.location import is_same_folder, resolved_folder
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
 from acphold.schema.splice import array, splice
 
@@ -141,7 +143,8 @@ class SessionList:
             return
         try:
             async with asyncio.timeout(AGENT_DEADLINE):
-                await self._collect(cwd, found)
+                for folder in _spellings(cwd):
+                    await self._collect(folder, found)
         except TimeoutError:
             log.warning("the agent did not list all its sessions within %s s", AGENT_DEADLINE)
         except AcpholdError as exc:
@@ -166,6 +169,13 @@ class SessionList:
                 return
             seen_cursors.add(cursor)
             params = {**params, "cursor": cursor}
+
+
+def _spellings(cwd: str | None) -> Sequence[str | None]:
+    """What an agent is to be asked for: it may compare its folders letter by letter."""
+    if cwd is None:
+        return [None]
+    return [*dict.fromkeys((os.path.normpath(cwd), resolved_folder(cwd)))]
 
 
 class _AgentsPage(Struct, rename="camel"):
