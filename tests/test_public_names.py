@@ -35,7 +35,8 @@ PUBLIC = {
         CANCEL_GRACE Attachment Client Conversation Hub Session Setup
     """,
     "acphold.imports": """
-        ALL Facts Home IMPORTED Intake NAMES Outcome Reader Selection Source Taken reader
+        ALL Facts Home IMPORTED Intake NAMES Outcome Reader Selection Source Taken Telling WAVES
+        each forecast reader
     """,
     "acphold.journal": """
         KINDS LEASE_SECONDS Entry Holder Journal Lease ListFilter ListKey Message NewSession

@@ -25,6 +25,7 @@
     │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
     │   ├── McpLostError           went away in the middle of a call
     │   └── McpAnswerError         answered with an error, or with what is no answer
+    ├── TranscriptError            a conversation on disk that our reader of it fails on
     ├── WorkspaceError             files and terminals of a session
     │   ├── OutsideRootsError      a path that leads out of the session's folders -32602
     │   ├── MissingFileError       there is no such file or folder               -32002
@@ -246,6 +247,10 @@ class AgentTimeoutError(AgentError):
         super().__init__(f"the agent did not answer {method} within {seconds:g} s")
         self.method = method
         self.seconds = seconds
+
+
+class TranscriptError(AcpholdError):
+    """A conversation that another agent keeps on disk, and that our reader of it fails on."""
 
 
 class WorkspaceError(AcpholdError):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout
+from tests.imports.told import write_lines
 
 
 def home(tmp_path: Path) -> str:
@@ -88,6 +91,37 @@ def test_what_could_not_be_understood_is_said_in_one_line(
     done = acphold.run("import", "--from", folder, "--agent", "claude")
     assert done.err == "claude: passed over 2 records of type 'new-thing'\n"
     assert done.code == 0
+
+
+def test_a_dry_run_tells_those_of_other_folders_and_those_without_words(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    folder = home(tmp_path)
+    write_lines(Path(folder, ".claude/projects/x/empty.jsonl"), {"type": "summary"})
+    options = ("import", "--from", folder, "--dry-run", "--cwd", "/elsewhere", "--agent", "claude")
+    assert acphold.run(*options).out.split() == [
+        "claude", "1", "conversation", "would", "be", "in", "other", "folders", "1",
+    ]  # fmt: skip
+
+
+def test_watching_goes_on_until_it_is_interrupted(acphold: CommandLine, tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    command = [*ACPHOLD, "import", "--from", folder, "--agent", "claude", "--watch"]
+    transcript = Transcript()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=acphold.environment, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline().split()[-2:] == ["new", "1"]
+        transcript.user("And the thread?")
+        transcript.assistant("In the needle.")
+        transcript.write(Path(folder), "22222222-2222-4333-8444-555555555555")
+        assert watching.stdout.readline().split() == [
+            "claude", "2", "conversations", "new", "1,", "unchanged", "1",
+        ]  # fmt: skip
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(SECONDS) == 130
+    assert "And the thread?" in acphold.run("list").out
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_taken(

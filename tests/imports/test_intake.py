@@ -146,6 +146,18 @@ async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
     assert await said(opened) == whole(2)
 
 
+async def test_a_turn_that_was_left_and_never_went_on_is_taken_by_who_takes_all(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = conversation(1)
+    transcript.user("prompt 2")
+    transcript.write(tmp_path)
+    await take(opened, tmp_path, Selection(whole_turns=True))
+    assert await take(opened, tmp_path, Selection(whole_turns=True)) == "same"
+    assert await take(opened, tmp_path) == "grown"
+    assert await said(opened) == [*whole(1), "prompt 2"]
+
+
 async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
@@ -223,7 +235,7 @@ async def take_one_piece(journal: SqliteJournal, home: Path) -> None:
 
     (source,) = sources(READER, home)
     with pytest.raises(OSError, match="enough"):
-        await Intake(journal, telling=telling).take(source, READER)
+        await Intake(journal).take(source, READER, telling)
 
 
 async def test_a_conversation_with_nothing_in_common_is_left_as_it_is(

@@ -10,20 +10,34 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import exists, path_of
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
-from acphold.imports import NAMES, Home, Intake, Reader, Selection, Source, reader
+from acphold.errors import TranscriptError
+from acphold.imports import (
+    NAMES,
+    WAVES,
+    Home,
+    Intake,
+    Outcome,
+    Reader,
+    Selection,
+    Source,
+    Telling,
+    each,
+    forecast,
+    reader,
+)
 from acphold.journal import SqliteJournal
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 WATCH_SECONDS = 5.0
 """Between two looks of `--watch`: agents write several times a second, people read slower."""
@@ -91,7 +105,7 @@ def import_conversations(
     if home is not None and not os.path.isdir(home):
         raise UsageError(f"--from {home}: there is no such folder; see `acphold import --help`")
     run = _Run(
-        [reader(name) for name in NAMES if name in (agents or NAMES)],
+        [name for name in NAMES if name in (agents or NAMES)],
         Home(Path(home).resolve()) if home else Home(Path.home(), dict(os.environ)),
         Selection(
             None if cwd is None else os.path.abspath(os.path.expanduser(cwd)), whole_turns=watch
@@ -100,8 +114,11 @@ def import_conversations(
         branches=branches,
     )
     location = path_of(journal)
-    asyncio.run(run.dry(location) if dry_run else run.real(location, quiet=as_json, watch=watch))
-    run.report(as_json=as_json, dry=dry_run)
+    if dry_run:
+        asyncio.run(run.dry(location))
+        run.report(as_json=as_json, dry=True)
+    else:
+        asyncio.run(run.real(location, as_json=as_json, watch=watch))
     return Exit.OK
 
 
@@ -122,68 +139,82 @@ class _Run:
 
     def __init__(
         self,
-        readers: list[Reader],
+        names: list[str],
         home: Home,
         selection: Selection,
         *,
         since: float,
         branches: bool,
     ) -> None:
-        self._readers = readers
         self._home = home
         self._selection = selection
         self._since = since
         self._branches = branches
-        self._tallies = {reading.name: Tally() for reading in readers}
+        self._tallies = {name: Tally() for name in names}
+        self._settled: dict[str, Source] = {}
 
-    async def real(self, location: str, *, quiet: bool, watch: bool) -> None:
+    async def real(self, location: str, *, as_json: bool, watch: bool) -> None:
+        """Take in what there is; with `watch`, go on until somebody interrupts."""
         journal = SqliteJournal.open(location)
         try:
             intake = Intake(journal, self._selection)
-            await self._take_all(intake, quiet=quiet)
+            with _Progress(quiet=as_json) as progress:
+                await self._take_all(intake, progress)
+            self.report(as_json=as_json)
             while watch:
                 await asyncio.sleep(WATCH_SECONDS)
-                await self._take_all(intake, quiet=True)
+                self._tallies = {name: Tally() for name in self._tallies}
+                await self._take_all(intake, _Progress(quiet=True))
+                self.report(as_json=as_json, only_news=True)
         finally:
             await journal.aclose()
 
-    async def _take_all(self, intake: Intake, *, quiet: bool) -> None:
-        with _progress(quiet=quiet) as progress:
-            for reading in self._readers:
-                sources = self._sources(reading)
-                task = progress.add_task(reading.name, total=len(sources)) if progress else None
-                for source in sources:
-                    await self._take(intake, source, reading)
-                    if progress and task is not None:
-                        progress.advance(task)
+    async def _take_all(self, intake: Intake, progress: _Progress) -> None:
+        async def take(source: Source, telling: Telling) -> None:
+            tally = self._tallies[source.reader]
+            with tally.counting(source) as count:
+                taken = await intake.take(source, reader(source.reader), telling)
+                count(taken.outcome, taken.missed)
+                if taken.outcome != "busy":
+                    self._settled[source.place] = source
+            progress.advance(source.reader)
 
-    async def _take(self, intake: Intake, source: Source, reading: Reader) -> None:
-        tally = self._tallies[reading.name]
-        try:
-            taken = await intake.take(source, reading)
-        except OSError as error:
-            tally.failed(error, source.paths[0])
-            return
-        tally.outcomes[taken.outcome] += 1
-        tally.missed.update(taken.missed)
+        for wave in WAVES:
+            changed = []
+            for name in wave & self._tallies.keys():
+                for source in self._sources(reader(name)):
+                    if (outcome := await self._expected(intake, source)) in ("new", "grown"):
+                        changed.append(source)
+                        progress.expect(name)
+                    else:
+                        self._tallies[name].outcomes[outcome] += 1
+            # What is looked for is mostly new.
+            changed.sort(key=lambda source: -source.changed_at)
+            await each(changed, take)
+
+    async def _expected(self, intake: Intake, source: Source) -> Outcome:
+        if self._settled.get(source.place) == source:
+            return "same"
+        return await intake.expect(source, reader(source.reader))
 
     async def dry(self, location: str) -> None:
-        if not exists(location):
-            for reading in self._readers:
-                self._tallies[reading.name].outcomes["new"] = len(self._sources(reading))
-            return
-        journal = SqliteJournal.open(location, create=False)
+        """Count what `real` would take in."""
+        journal = SqliteJournal.open(location, create=False) if exists(location) else None
         try:
-            intake = Intake(journal, self._selection)
-            for reading in self._readers:
-                for source in self._sources(reading):
-                    outcome = await intake.expect(source, reading)
-                    self._tallies[reading.name].outcomes[outcome] += 1
+            intake = Intake(journal, self._selection) if journal else None
+            for name, tally in self._tallies.items():
+                for source in self._sources(reader(name)):
+                    with tally.counting(source) as count:
+                        outcome = await intake.expect(source, reader(name)) if intake else "new"
+                        if outcome == "new":
+                            outcome = forecast(source, reader(name), self._selection)
+                        count(outcome)
         finally:
-            await journal.aclose()
+            if journal:
+                await journal.aclose()
 
     def _sources(self, reading: Reader) -> list[Source]:
-        """Those asked for, the newest first: what is looked for is mostly new."""
+        """Those asked for."""
         found: list[Source] = []
         try:
             found.extend(
@@ -193,7 +224,6 @@ class _Run:
             )
         except OSError as error:
             self._tallies[reading.name].failed(error, str(self._home.path))
-        found.sort(key=lambda source: -source.changed_at)
         return list(self._with_branches(reading, found)) if self._branches else found
 
     def _with_branches(self, reading: Reader, found: Iterable[Source]) -> Iterator[Source]:
@@ -202,19 +232,25 @@ class _Run:
             if reading.branches is not None:
                 yield from reading.branches(source)
 
-    def report(self, *, as_json: bool, dry: bool) -> None:
-        shown = {name: tally for name, tally in self._tallies.items() if tally.found}
+    def report(self, *, as_json: bool, dry: bool = False, only_news: bool = False) -> None:
+        """Print what became of the sources; with `only_news`, only where there was something."""
+        shown = {
+            name: tally
+            for name, tally in self._tallies.items()
+            if (tally.has_news if only_news else tally.found)
+        }
         for name, tally in shown.items():
             if as_json:
                 told = json.dumps({"agent": name} | tally.json(), ensure_ascii=False)
                 print(visible_json(told))
             else:
                 print(f"{name:<10} {tally.line(dry=dry)}")
-        if not shown and not as_json:
+        if not shown and not as_json and not only_news:
             print(visible(f"No conversations of other agents were found in {self._home.path}."))
         for name, tally in self._tallies.items():
             for message in [] if as_json else tally.messages():
                 print(f"{name}: {message}", file=sys.stderr)
+        sys.stdout.flush()
 
 
 class Tally:
@@ -230,10 +266,29 @@ class Tally:
         """How many conversations there are; files in which nobody said anything are none."""
         return self.outcomes.total() - self.outcomes["empty"] + len(self._failures)
 
-    def failed(self, error: OSError, path: str) -> None:
+    @property
+    def has_news(self) -> bool:
+        """Whether something was taken in, or could not be."""
+        return bool(self.outcomes["new"] or self.outcomes["grown"] or self._failures)
+
+    @contextmanager
+    def counting(self, source: Source) -> Iterator[Callable[..., None]]:
+        """Something that is told what became of the source; that it cannot be read is counted."""
+        try:
+            yield self._count
+        except (OSError, TranscriptError) as error:
+            self.failed(error, source.paths[0])
+
+    def _count(self, outcome: Outcome, missed: Mapping[str, int] = {}) -> None:
+        self.outcomes[outcome] += 1
+        self.missed.update(missed)
+
+    def failed(self, error: OSError | TranscriptError, path: str) -> None:
         """A source could not be read."""
-        where = error.filename or path
-        self._failures.append(f"{on_one_line(str(where))}: {error.strerror or error}")
+        where, why = path, str(error)
+        if isinstance(error, OSError):
+            where, why = str(error.filename or path), error.strerror or why
+        self._failures.append(f"{on_one_line(where)}: {on_one_line(why)}")
 
     def json(self) -> dict[str, object]:
         return {
@@ -275,11 +330,37 @@ _WORDS = {
 }
 
 
-def _progress(*, quiet: bool) -> Progress | nullcontext[None]:
-    """Bars on a terminal; nothing elsewhere."""
-    if quiet or not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-    from rich.progress import Progress
+class _Progress:
+    """A bar for each agent on a terminal; nothing elsewhere."""
 
-    return Progress(console=Console(stderr=True), transient=True)
+    def __init__(self, *, quiet: bool) -> None:
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        if not quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._bars = Progress(console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> Self:
+        if self._bars:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars:
+            self._bars.stop()
+
+    def expect(self, name: str) -> None:
+        """One more conversation of this agent."""
+        if self._bars:
+            task = self._tasks.get(name)
+            if task is None:
+                task = self._tasks[name] = self._bars.add_task(name, total=0)
+            total = self._bars.tasks[task].total or 0
+            self._bars.update(task, total=total + 1)
+
+    def advance(self, name: str) -> None:
+        """One of them is done."""
+        if self._bars:
+            self._bars.advance(self._tasks[name])

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from acphold.imports.conversation import Facts, Home, Reader, Source
-from acphold.imports.intake import ALL, IMPORTED, Intake, Outcome, Selection, Taken
-from acphold.imports.readers import NAMES, reader
+from acphold.imports.crew import each
+from acphold.imports.intake import (
+    ALL,
+    IMPORTED,
+    Intake,
+    Outcome,
+    Selection,
+    Taken,
+    Telling,
+    forecast,
+)
+from acphold.imports.readers import NAMES, WAVES, reader
 
 __all__ = [
     "ALL",
     "IMPORTED",
     "NAMES",
+    "WAVES",
     "Facts",
     "Home",
     "Intake",
@@ -18,5 +29,8 @@ __all__ = [
     "Selection",
     "Source",
     "Taken",
+    "Telling",
+    "each",
+    "forecast",
     "reader",
 ]

@@ -76,7 +76,7 @@ async def told_here(
 
 
 class _Marker(Struct, rename="camel"):
-    """What an entry of kind `imported` says; size and time are 0 where more was to come."""
+    """What an entry of kind `imported` says; size and time are 0 where more is to come."""
 
     reader: str
     place: str
@@ -87,15 +87,25 @@ class _Marker(Struct, rename="camel"):
     title: str | None = None
 
 
+def forecast(source: Source, reader: Reader, selection: Selection = ALL) -> Outcome:
+    """What would become of a source that the journal does not know; raises as `Intake.take`."""
+    first = next(pieces(source, reader, NOTHING, whole_turns=selection.whole_turns))
+    return _refusal(first, selection) or "new"
+
+
+def _refusal(first: Piece, selection: Selection) -> Outcome | None:
+    """Why a conversation that begins like this is not taken in; None when it is."""
+    if first.is_last and all(entry.kind != PROMPT for entry in first.entries):
+        return "empty"
+    return "elsewhere" if selection.cwd not in (None, first.facts.cwd) else None
+
+
 class Intake:
     """Puts conversations into one journal."""
 
-    def __init__(
-        self, journal: Journal, selection: Selection = ALL, telling: Telling = told_here
-    ) -> None:
+    def __init__(self, journal: Journal, selection: Selection = ALL) -> None:
         self._journal = journal
         self._selection = selection
-        self._telling = telling
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """What `take` would do, as far as that can be told without reading the source."""
@@ -107,28 +117,33 @@ class Intake:
         row = await self._journal.session(ours)
         return "same" if _is_as_it_was(await self._last_marker(row), source) else "grown"
 
-    async def take(self, source: Source, reader: Reader) -> Taken:
-        """Take in what is new of a conversation; raises OSError when it cannot be read."""
+    async def take(self, source: Source, reader: Reader, telling: Telling = told_here) -> Taken:
+        """Take in what is new of a conversation.
+
+        Raises OSError when it cannot be read, and TranscriptError when its reader fails on it.
+        """
         expected = await self.expect(source, reader)
+
+        def news(known: Known) -> AsyncIterator[Piece]:
+            return telling(source, reader, known, self._selection.whole_turns)
+
         try:
             if expected == "new":
-                return await self._take_new(source, reader)
+                return await self._take_new(source, news(NOTHING))
             if expected == "grown":
-                return await self._take_rest(source, reader)
+                return await self._take_rest(source, reader, news)
         except (LeaseLostError, SessionExistsError):
             return Taken("busy")
         return Taken(expected)
 
-    async def _take_new(self, source: Source, reader: Reader) -> Taken:
+    async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
         writing: _Writing | None = None
         missed: Counter[str] = Counter()
-        async for piece in self._telling(source, reader, NOTHING, self._selection.whole_turns):
+        async for piece in told:
             missed = piece.facts.missed
             if writing is None:
-                if piece.is_last and all(entry.kind != PROMPT for entry in piece.entries):
-                    return Taken("empty", missed)
-                if self._selection.cwd not in (None, piece.facts.cwd):
-                    return Taken("elsewhere", missed)
+                if refusal := _refusal(piece, self._selection):
+                    return Taken(refusal, missed)
                 writing = await self._begin(source, piece.facts)
             await writing.take_in(piece)
         assert writing is not None
@@ -154,7 +169,9 @@ class Intake:
             return wanted
         return f"{source.reader}-{wanted}"
 
-    async def _take_rest(self, source: Source, reader: Reader) -> Taken:
+    async def _take_rest(
+        self, source: Source, reader: Reader, news: Callable[[Known], AsyncIterator[Piece]]
+    ) -> Taken:
         agent = source.agent or reader.key
         ours = await self._journal.session_of(agent, source.session_id)
         assert ours is not None
@@ -164,24 +181,24 @@ class Intake:
             return Taken("busy")
         marker, is_newest = await self._newest_marker(row)
         if marker is not None and is_newest:
-            known = Known(marker.taken, marker.digest)
-            if taken := await self._take_news(source, reader, row, marker, known):
+            told = news(Known(marker.taken, marker.digest))
+            if taken := await self._take_news(source, told, row, marker):
                 return taken
         prompts = await self._prompts(row)
         if prompts or marker is None:
-            known = Known(prompts=prompts)
-            if taken := await self._take_news(source, reader, row, marker, known):
+            told = news(Known(prompts=prompts))
+            if taken := await self._take_news(source, told, row, marker):
                 return taken
         return Taken("differs")
 
     async def _take_news(
-        self, source: Source, reader: Reader, row: SessionRow, marker: _Marker | None, known: Known
+        self, source: Source, told: AsyncIterator[Piece], row: SessionRow, marker: _Marker | None
     ) -> Taken | None:
-        """Take in what is new beyond what is known; None when nothing of that is in the source."""
+        """Take in what is told; None when the source has nothing in common with the session."""
         writing: _Writing | None = None
         outcome: Outcome = "same"
         missed: Counter[str] = Counter()
-        async for piece in self._telling(source, reader, known, self._selection.whole_turns):
+        async for piece in told:
             missed = piece.facts.missed
             if writing is None:
                 lease = await self._journal.acquire(row.session_id, OWNER)
@@ -255,7 +272,7 @@ class _Writing:
 
     def _marker_behind(self, piece: Piece) -> _Marker:
         source = self._source
-        seen = (source.size, source.changed_at) if piece.is_last else (0, 0)
+        seen = (source.size, source.changed_at) if piece.is_all else (0, 0)
         title = piece.facts.title or piece.first_prompt
         return _Marker(source.reader, source.place, *seen, piece.taken, piece.digest, title)
 

@@ -10,13 +10,16 @@ changed, its reader tells it all again, and what is known decides where the news
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from acphold.errors import TranscriptError
 from acphold.imports.conversation import Facts, Reader, Source
 from acphold.imports.scribe import Scribe
 from acphold.imports.values import text
@@ -46,7 +49,7 @@ class Piece(Struct):
 
     `taken` and `digest` are of all that was told up to its end. The last one has, as `closing`, the
     end of a turn, made up because the source ends there, and the title: they count to no digest,
-    for they may be others the next time.
+    for they may be others the next time. With `is_all`, nothing was left for the next time.
     """
 
     entries: list[PastEntry]
@@ -56,10 +59,14 @@ class Piece(Struct):
     first_prompt: str | None
     closing: list[PastEntry] = []
     is_last: bool = False
+    is_all: bool = False
 
 
 def pieces(source: Source, reader: Reader, known: Known, *, whole_turns: bool) -> Iterator[Piece]:
-    """The news; none when the source has nothing in common with what is known."""
+    """The news; none when the source has nothing in common with what is known.
+
+    Raises OSError when the source cannot be read, and TranscriptError when its reader fails.
+    """
     told = _Told(source, reader, whole_turns=whole_turns)
     news = _news(told, known)
     if news is None:
@@ -92,19 +99,32 @@ class _Told:
         self._digest = blake2b(digest_size=16)
         self._first_prompt: str | None = None
         self._closing: list[PastEntry] = []
+        self._left = 0
 
     def __iter__(self) -> Iterator[PastEntry]:
         self.count, self._digest = 0, blake2b(digest_size=16)
         self._facts.missed.clear()
         scribe = Scribe(self._facts)
-        for _ in self._reader.read(self._source, scribe):
+        for _ in self._read(scribe):
             yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
         yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
-        scribe.taken()  # a turn that is left for the next time
+        self._left = len(scribe.taken())  # of a turn that is not over
         if not self._whole_turns:
             scribe.end_turn()
         scribe.title_update()
         self._closing = scribe.taken()
+
+    def _read(self, scribe: Scribe) -> Iterator[None]:
+        try:
+            yield from self._reader.read(self._source, scribe)
+        except OSError:
+            raise
+        except Exception as error:
+            *_, place = traceback.extract_tb(error.__traceback__)
+            raise TranscriptError(
+                f"acphold's reader fails on it, please report that: {type(error).__name__}: {error}"
+                f" ({Path(place.filename).name}:{place.lineno})"
+            ) from error
 
     def _counted(self, entries: list[PastEntry]) -> Iterator[PastEntry]:
         for entry in entries:
@@ -121,9 +141,15 @@ class _Told:
 
     def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> Piece:
         """These entries, as what was told last."""
-        closing = self._closing if is_last else []
         return Piece(
-            entries, self.count, self.digest, self._facts, self._first_prompt, closing, is_last
+            entries,
+            self.count,
+            self.digest,
+            self._facts,
+            self._first_prompt,
+            self._closing if is_last else [],
+            is_last,
+            is_last and not self._left,
         )
 
 

@@ -1,4 +1,4 @@
-"""Which agents' conversations can be read, in the order they are taken in."""
+"""Which agents' conversations can be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ NAMES: Final = (
     "goose",
     "acphold",
 )
-"""One module each, imported when it is asked for. What knows most of a conversation comes first:
+"""One module each, imported when it is asked for."""
+
+WAVES: Final = (
+    frozenset({"acpx"}),
+    frozenset(NAMES) - {"acpx", "acphold"},
+    frozenset({"acphold"}),
+)
+"""In which order they are taken in: of those in one wave, no two know the same conversation.
 acpx has heard what Claude only wrote down."""
 
 

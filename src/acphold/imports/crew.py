@@ -1,0 +1,131 @@
+"""Reading many conversations at once: processes of their own read, one journal writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AsyncExitStack
+from typing import Final, Self
+
+from acphold.errors import TranscriptError
+from acphold.imports.conversation import Reader, Source
+from acphold.imports.intake import Telling, told_here
+from acphold.imports.pieces import Known, Piece
+from acphold.imports.worker import (
+    LENGTH_BYTES,
+    Answer,
+    Failed,
+    More,
+    Task,
+    Told,
+    Unreadable,
+    decode_answer,
+    frame,
+)
+from acphold.processes.exit_status import describe
+
+WORKERS_AT_MOST: Final = 4
+"""With more of them, all wait for the one journal."""
+
+_WORKER: Final = "from acphold.imports.worker import main; main()"
+
+WORTH_A_WORKER: Final = 16 << 20
+"""As many bytes take longer to read than a process takes to start, several times."""
+
+
+async def each(
+    sources: Collection[Source], take: Callable[[Source, Telling], Awaitable[None]]
+) -> None:
+    """Let `take` have the sources in their order, several at a time where that is worth it."""
+    size = sum(source.size for source in sources)
+    count = min(WORKERS_AT_MOST, os.cpu_count() or 1, size // WORTH_A_WORKER)
+    waiting = iter(sources)
+
+    async def work(telling: Telling) -> None:
+        for source in waiting:
+            await take(source, telling)
+
+    async with AsyncExitStack() as workers:
+        tellings: list[Telling] = [
+            (await workers.enter_async_context(_Worker())).telling for _ in range(count)
+        ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for telling in tellings or [told_here]:
+                    group.create_task(work(telling))
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+
+
+class _Worker:
+    """A process that reads, started when there is something to read, and again if it ended."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._owes = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process is not None:
+            await _ended(self._process)
+
+    async def telling(
+        self, source: Source, _: Reader, known: Known, whole_turns: bool
+    ) -> AsyncIterator[Piece]:
+        """The pieces; while one of them is taken in, the next one is read."""
+        if self._owes:  # of the source before, which was given up
+            await self._answer()
+        await self._ask(Task(source, known, whole_turns))
+        while (piece := _piece(await self._answer())) is not None:
+            if not piece.is_last:
+                await self._ask(More())
+            yield piece
+            if piece.is_last:
+                return
+
+    async def _ask(self, message: Task | More) -> None:
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _WORKER, stdin=PIPE, stdout=PIPE
+            )
+        assert self._process.stdin is not None
+        self._process.stdin.write(frame(message))
+        self._owes = True
+
+    async def _answer(self) -> Answer:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        pipe = self._process.stdout
+        try:
+            length = await pipe.readexactly(LENGTH_BYTES)
+            body = await pipe.readexactly(int.from_bytes(length, "big"))
+        except asyncio.IncompleteReadError:
+            status = await _ended(self._process)
+            self._process = None
+            return Failed(f"the process that read it ended: {describe(status)}")
+        finally:
+            self._owes = False
+        return decode_answer(body)
+
+
+async def _ended(process: Process) -> int:
+    if process.returncode is None:
+        process.kill()
+    return await process.wait()
+
+
+def _piece(answer: Answer) -> Piece | None:
+    match answer:
+        case Told(piece):
+            return piece
+        case Unreadable(errno, message, filename):
+            raise OSError(errno, message, filename)
+        case Failed(message):
+            raise TranscriptError(message)
+        case _:
+            return None

@@ -1,0 +1,106 @@
+"""A process that reads conversations for another one.
+
+On its stdin come frames (four bytes of length, then msgpack): a task, or that more of it is wanted.
+Each is answered with the next piece of the task, or with why there is none. It ends with its stdin.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import TranscriptError
+from acphold.imports.conversation import Source
+from acphold.imports.pieces import Known, Piece, pieces
+from acphold.imports.readers import reader
+
+LENGTH_BYTES: Final = 4
+
+
+class Task(Struct, tag=True):
+    """Tell the first piece of a source."""
+
+    source: Source
+    known: Known
+    whole_turns: bool
+
+
+class More(Struct, tag=True):
+    """Tell the next piece."""
+
+
+class Told(Struct, tag=True):
+    """The next piece."""
+
+    piece: Piece
+
+
+class End(Struct, tag=True):
+    """There are no more pieces."""
+
+
+class Unreadable(Struct, tag=True):
+    """The source cannot be read: an OSError."""
+
+    errno: int | None
+    message: str
+    filename: str | None
+
+
+class Failed(Struct, tag=True):
+    """The reader fails on it: a TranscriptError."""
+
+    message: str
+
+
+Answer = Told | End | Unreadable | Failed
+
+
+def frame(message: Struct) -> bytes:
+    """A message as it goes through a pipe."""
+    body = msgspec.msgpack.encode(message)
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def decode_answer(body: bytes) -> Answer:
+    """What a worker said."""
+    # msgspec knows no Counter.
+    return msgspec.msgpack.decode(
+        body, type=Told | End | Unreadable | Failed, dec_hook=lambda _, value: Counter(value)
+    )
+
+
+def main() -> None:
+    """Serve until nobody asks any more."""
+    # A Ctrl-C on the terminal is for who asks; we end with our stdin.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    telling: Iterator[Piece] = iter(())
+    for body in _frames(sys.stdin.buffer):
+        asked = msgspec.msgpack.decode(body, type=Task | More)
+        if isinstance(asked, Task):
+            found = reader(asked.source.reader)
+            telling = pieces(asked.source, found, asked.known, whole_turns=asked.whole_turns)
+        sys.stdout.buffer.write(frame(_answer(telling)))
+        sys.stdout.buffer.flush()
+
+
+def _frames(pipe: BinaryIO) -> Iterator[bytes]:
+    while length := pipe.read(LENGTH_BYTES):
+        yield pipe.read(int.from_bytes(length, "big"))
+
+
+def _answer(telling: Iterator[Piece]) -> Answer:
+    try:
+        piece = next(telling, None)
+    except OSError as error:
+        filename = None if error.filename is None else str(error.filename)
+        return Unreadable(error.errno, error.strerror or str(error), filename)
+    except TranscriptError as error:
+        return Failed(str(error))
+    return End() if piece is None else Told(piece)

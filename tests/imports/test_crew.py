@@ -1,0 +1,129 @@
+"""Processes that read conversations for the one that writes the journal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from acphold.errors import TranscriptError
+from acphold.imports import Reader, Source, Telling, each
+from acphold.imports.claude import READER
+from acphold.imports.crew import WORTH_A_WORKER
+from acphold.imports.pieces import NOTHING, PIECE_BYTES, pieces
+from acphold.imports.scribe import Scribe
+from tests.imports.claude_home import Transcript
+from tests.imports.told import sources
+
+
+def home_of(tmp_path: Path, *answers: str) -> list[Source]:
+    """A conversation with each of these answers, as large as if it were worth a process."""
+    for number, answer in enumerate(answers):
+        transcript = Transcript()
+        for _ in range(3):
+            transcript.user("Hello.")
+            transcript.assistant(answer)
+        transcript.write(tmp_path, f"0000000{number}-2222-4333-8444-555555555555")
+    return [replace(source, size=WORTH_A_WORKER) for source in sources(READER, tmp_path)]
+
+
+def told(source: Source) -> list[bytes]:
+    found = pieces(source, READER, NOTHING, whole_turns=False)
+    return [entry.raw for piece in found for entry in piece.entries]
+
+
+async def test_they_tell_what_is_told_here(tmp_path: Path) -> None:
+    found = home_of(tmp_path, "one", "two " * PIECE_BYTES, "three", "four")
+    heard: dict[str, list[bytes]] = {}
+
+    async def take(source: Source, telling: Telling) -> None:
+        heard[source.session_id] = [
+            entry.raw
+            async for piece in telling(source, READER, NOTHING, False)
+            for entry in piece.entries
+        ]
+
+    await each(found, take)
+    assert heard == {source.session_id: told(source) for source in found}
+    assert children() == set()
+
+
+async def test_what_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+    gone, kept = home_of(tmp_path, "gone", "kept")
+    os.unlink(gone.paths[0])
+    outcomes: dict[str, object] = {}
+
+    async def take(source: Source, telling: Telling) -> None:
+        try:
+            async for _ in telling(source, READER, NOTHING, False):
+                outcomes[source.place] = "read"
+        except OSError as error:
+            outcomes[source.place] = error.filename
+
+    await each([gone, kept], take)
+    assert outcomes == {gone.place: gone.place, kept.place: "read"}
+
+
+async def test_what_is_given_up_leaves_nothing_for_the_next(tmp_path: Path) -> None:
+    long, short = home_of(tmp_path, "long " * PIECE_BYTES, "short")
+    heard: list[bytes] = []
+
+    async def take(source: Source, telling: Telling) -> None:
+        async for piece in telling(source, READER, NOTHING, False):
+            if source is long:
+                return
+            heard.extend(entry.raw for entry in piece.entries)
+
+    await each([long, replace(short, size=0)], take)  # one process for both
+    assert heard == told(short)
+
+
+async def test_after_a_process_that_was_killed_another_one_reads(tmp_path: Path) -> None:
+    long, short = home_of(tmp_path, "long " * PIECE_BYTES, "short")
+    outcomes: list[object] = []
+
+    async def take(source: Source, telling: Telling) -> None:
+        try:
+            async for _ in telling(source, READER, NOTHING, False):
+                if source is long:
+                    for child in children():
+                        os.kill(child, signal.SIGKILL)
+            outcomes.append("read")
+        except TranscriptError as error:
+            outcomes.append(str(error))
+
+    await each([long, replace(short, size=0)], take)
+    assert outcomes == ["the process that read it ended: signal SIGKILL", "read"]
+
+
+async def test_an_error_of_who_takes_ends_them_all(tmp_path: Path) -> None:
+    found = home_of(tmp_path, "one", "two")
+
+    async def take(source: Source, telling: Telling) -> None:
+        async for _ in telling(source, READER, NOTHING, False):
+            raise RuntimeError("the journal is full")
+
+    with pytest.raises(RuntimeError, match="the journal is full"):
+        await each(found, take)
+    assert children() == set()
+
+
+def test_a_reader_that_fails_says_where(tmp_path: Path) -> None:
+    def read(source: Source, scribe: Scribe) -> Iterator[None]:
+        yield
+        raise KeyError("surprise")
+
+    (source,) = home_of(tmp_path, "one")
+    failing = Reader("failing", "failing", lambda home: iter(()), read)
+    with pytest.raises(TranscriptError, match=r"KeyError: 'surprise' \(test_crew\.py:\d+\)"):
+        list(pieces(source, failing, NOTHING, whole_turns=False))
+
+
+def children() -> set[int]:
+    """The processes that this one started and that still are there."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {int(child) for path in tasks for child in path.read_text().split()}
