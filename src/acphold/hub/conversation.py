@@ -42,7 +42,6 @@ from acphold.hub.turns import Stage, Turn, Turns
 from acphold.journal import Journal
 from acphold.journal.raw_update import update_kind
 from acphold.journal.standing import fold_update
-from acphold.rpc.peer import Answer
 from acphold.schema import (
     CREATE_ELICITATION,
     READ_TEXT_FILE,
@@ -219,19 +218,8 @@ class Conversation:
             self.questions.withdraw(attachment.client)
             self.session.detach(attachment)
 
-    async def prompt(
-        self,
-        params: bytes,
-        author: Attachment,
-        reply: Callable[[Answer], None],
-        *,
-        is_cancelled: bool = False,
-    ) -> None:
-        """Run one turn to its end; `reply` answers the client, behind every update of the turn.
-
-        One that is cancelled already is journalled, and never reaches the agent.
-        """
-        turn = Turn(params, author, reply)
+    async def prompt(self, turn: Turn, *, is_cancelled: bool = False) -> None:
+        """Run one turn to its end; one that is cancelled already never reaches the agent."""
         if is_cancelled:
             turn.stage = Stage.CANCELLED
         await self.turns.prompt(turn)

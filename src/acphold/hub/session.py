@@ -89,6 +89,7 @@ class Session:
         self._touched = 0
         self._untold: list[tuple[str, bytes]] = []
         self._resting: asyncio.TimerHandle | None = None
+        self._rests_until: float | None = None
         self._settling: asyncio.Task[None] | None = None
 
     # -- publishing -----------------------------------------------------------------------
@@ -310,14 +311,25 @@ class Session:
 
     def rest(self) -> None:
         """Compact and index what has come, unless a turn begins at once."""
-        self.wake()
-        self._resting = asyncio.get_running_loop().call_later(SETTLE_DELAY, self.settle_now)
+        # One timer for many turns: setting it and taking it back is dear beside a short turn.
+        loop = asyncio.get_running_loop()
+        self._rests_until = loop.time() + SETTLE_DELAY
+        if self._resting is None:
+            self._resting = loop.call_at(self._rests_until, self._rested)
 
     def wake(self) -> None:
         """A turn begins: what waits to settle waits on."""
-        if self._resting is not None:
-            self._resting.cancel()
-            self._resting = None
+        self._rests_until = None
+
+    def _rested(self) -> None:
+        self._resting = None
+        if self._rests_until is None:
+            return  # a turn runs; its end begins the next rest
+        loop = asyncio.get_running_loop()
+        if self._rests_until > loop.time():
+            self._resting = loop.call_at(self._rests_until, self._rested)
+        else:
+            self.settle_now()
 
     def settle_now(self) -> None:
         """Compact and index what has come, beside everything else."""
@@ -341,7 +353,8 @@ class Session:
 
     def leave(self) -> None:
         """Send nothing more to anybody."""
-        self.wake()
+        if self._resting is not None:
+            self._resting.cancel()
         for attachment in tuple(self.attachments):
             self.detach(attachment)
 

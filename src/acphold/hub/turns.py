@@ -32,7 +32,7 @@ from acphold.hub.terminal_texts import TerminalTexts
 from acphold.rpc.incidents import incident
 from acphold.rpc.peer import Answer
 from acphold.schema import CANCEL, PROMPT, encode
-from acphold.schema.splice import members, splice
+from acphold.schema.splice import splice
 
 log = logging.getLogger(__name__)
 
@@ -60,16 +60,16 @@ class Stage(Enum):
 
 
 class Turn:
-    """One prompt from its arrival to its end.
+    """One prompt from its arrival to its end; `prompt` is the member of `params`.
 
     `began` is the last entry before it. `left_agent` is set once the agent has ended it, which for
     one that is deaf to a cancellation is after the end for everybody else; None before it is sent.
     `starting` is the bound on making the agent ready, which a cancellation ends.
     """
 
-    def __init__(self, params: bytes, author: Attachment, reply: Reply) -> None:
+    def __init__(self, params: bytes, prompt: bytes, author: Attachment, reply: Reply) -> None:
         self.params = params
-        self.prompt = members(params)["prompt"]
+        self.prompt = prompt
         self.author = author
         self.reply = reply
         self.stage = Stage.QUEUED
@@ -244,7 +244,8 @@ class Turns:
         turn.is_recorded = True
         try:
             await self.record_failure()
-            change = self._session.prompt_change(first_line(turn.prompt))
+            title = first_line(turn.prompt) if self._session.untitled else None
+            change = self._session.prompt_change(title)
             await self._session.publish("prompt", [turn.prompt], turn.author, change=change)
         except JournalError as exc:
             await self.fail(exc)

@@ -18,6 +18,7 @@ from acphold.errors import (
 )
 from acphold.hub import Attachment, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
+from acphold.hub.turns import Turn
 from acphold.mcp.servers import provided_ids
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer, Request
@@ -181,10 +182,12 @@ class Connection:
     # -- in a session ---------------------------------------------------------------------
 
     async def _prompt(self, request: Request) -> None:
-        _check_prompt(members(request.params).get("prompt", b""))
-        opening = self._opening.get(_session_id(request.params))
+        parts = members(request.params)
+        prompt, session_id = _checked_prompt(parts), _session_id_in(parts)
+        opening = self._opening.get(session_id)
         cancelled = False if opening is None else await opening.over(request)
-        conversation = self._hub.held(_session_id(request.params))
+        conversation = self._hub.held(session_id)
+        author = conversation.session.attachment_of(self)
 
         def reply(answer: Answer) -> None:
             if isinstance(answer, bytes):
@@ -192,9 +195,8 @@ class Connection:
             else:
                 request.refuse(answer)
 
-        await conversation.prompt(
-            request.params, conversation.session.attachment_of(self), reply, is_cancelled=cancelled
-        )
+        turn = Turn(request.params, prompt, author, reply)
+        await conversation.prompt(turn, is_cancelled=cancelled)
 
     async def _cancel(self, params: bytes) -> None:
         try:
@@ -304,13 +306,16 @@ SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
 
 
-def _check_prompt(prompt: bytes) -> None:
+def _checked_prompt(parts: dict[str, bytes]) -> bytes:
+    """The content blocks of a prompt; InvalidParamsError when they are none."""
+    prompt = parts.get("prompt", b"")
     if not prompt.startswith(b"["):
         raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
     for place, block in enumerate(items(prompt)):
         if not block.startswith(b"{"):
             field = f"prompt[{place}]"
             raise InvalidParamsError(f"{field}: a content block is an object", field)
+    return prompt
 
 
 def _about(params: bytes) -> str | None:
@@ -321,8 +326,11 @@ def _about(params: bytes) -> str | None:
 
 
 def _session_id(params: bytes) -> str:
-    raw = members(params or b"{}").get("sessionId")
+    return _session_id_in(members(params or b"{}"))
+
+
+def _session_id_in(parts: dict[str, bytes]) -> str:
     try:
-        return msgspec.json.decode(raw or b"null", type=str)
+        return msgspec.json.decode(parts.get("sessionId", b"null"), type=str)
     except msgspec.MsgspecError:
         raise InvalidParamsError("sessionId: a string is required", field="sessionId") from None
