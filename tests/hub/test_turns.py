@@ -311,3 +311,19 @@ async def test_how_a_turn_ended_is_told_to_the_others_and_in_a_replay(
         await two.call("session/list", {})
         assert marks(one) == []  # it has the answer
         assert marks(two) == marks(three) == ([] if mark is None else [mark])
+
+
+async def test_a_cancel_behind_a_second_load_reaches_the_prompt_behind_the_first(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await client.call("session/close", {"sessionId": session})
+        client.begin("session/load", open_params(session, "/"))
+        turn = client.begin_prompt(session, "never mind")
+        second = client.begin("session/load", open_params(session, "/"))
+        client.tell("session/cancel", {"sessionId": session})
+        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+        await second
+        assert prompts(house) == []

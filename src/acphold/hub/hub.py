@@ -211,12 +211,22 @@ class Hub:
             conversation = await self._create(agent_session, setup)
         except SessionExistsError:
             conversation = await self._create(uuid4().hex, setup)
+        try:
+            await self._begin(conversation, agent_session, setup, answer)
+        except BaseException:  # nobody has it: it is not to stay live, and its lease is not renewed
+            self._forget(conversation)
+            conversation.lose(LeaseLostError(conversation.id, deleted=True))
+            raise
+        return conversation
+
+    async def _begin(
+        self, conversation: Conversation, agent_session: str, setup: Setup, answer: bytes
+    ) -> None:
         await conversation.session.link(self.agent.key, agent_session)
         await conversation.session.publish("settings", [settings_in(answer)])
         conversation.side.opened(answer, setup)
         for early in conversation.side.bind(agent_session):
             await conversation.hear(early)
-        return conversation
 
     async def _create(self, session_id: str, setup: Setup) -> Conversation:
         if session_id in self._live:

@@ -165,7 +165,7 @@ class Connection:
     @contextmanager
     def _waiting_for(self, session_id: str) -> Iterator[None]:
         """What comes for a session right behind the request that opens it waits for that."""
-        opening = self._opening[session_id] = Opening()
+        opening = self._opening[session_id] = Opening(self._opening.get(session_id))
         try:
             yield
         finally:
@@ -284,9 +284,13 @@ class Connection:
 
 
 class Opening:
-    """A session that a client has asked to open, and the prompts that came right behind."""
+    """A session that a client has asked to open, and the prompts that came right behind.
 
-    def __init__(self) -> None:
+    `before` is the one before it that has not ended: several may be on their way at once.
+    """
+
+    def __init__(self, before: Opening | None) -> None:
+        self._before = before
         self.done = asyncio.Event()
         self._waiting: set[Request] = set()
         self._cancelled: set[Request] = set()
@@ -300,6 +304,8 @@ class Opening:
     def cancel(self) -> None:
         """`session/cancel` came: for the prompts before it."""
         self._cancelled |= self._waiting
+        if self._before is not None:
+            self._before.cancel()
 
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
