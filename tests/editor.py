@@ -34,7 +34,7 @@ class Refused(Exception):
 
 def scripted_agent(**options: Any) -> list[str]:
     """The command of an agent of tests/scripted_agent.py."""
-    return [sys.executable, SCRIPTED, json.dumps(options)]
+    return [sys.executable, "-S", "-E", SCRIPTED, json.dumps(options)]
 
 
 def wrap_command(agent: Sequence[str], *options: str) -> list[str]:

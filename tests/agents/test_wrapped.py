@@ -23,7 +23,7 @@ from acphold.errors import (
 )
 from acphold.processes.program import launch
 from acphold.rpc.peer import Answer
-from tests.editor import scripted_agent
+from tests.editor import SCRIPTED, scripted_agent
 
 DEADLINE = 20.0
 
@@ -93,7 +93,7 @@ async def test_version_1_is_spoken_to_it_whatever_the_client_asked_for(tmp_path:
     assert sent == {"protocolVersion": 1, "clientInfo": {"name": "e"}, "x": 1}
 
 
-KEY = f"{Path(sys.executable).name} {scripted_agent()[1]}"
+KEY = f"{Path(sys.executable).name} {SCRIPTED}"
 """What a scripted agent is known by that does not tell its name."""
 
 

@@ -254,6 +254,7 @@ async def test_updates_of_an_agent_that_floods_do_not_keep_a_cancellation_from_i
         if reads:
             while b"00000100x" not in await client.line():
                 pass
+        await until(lambda: methods(log)[-1] == "session/prompt")
         await client.send({"method": "session/cancel", "params": {"sessionId": session}})
         await until(lambda: methods(log)[-1] == "session/cancel")
         assert (await client.answer(1))["result"] == {"stopReason": "cancelled"}
