@@ -251,6 +251,7 @@ async def test_updates_of_an_agent_that_floods_do_not_keep_a_cancellation_from_i
         session = await client.open()
         params = prompt_params(session, {"flood": [10**9, 1000]})
         await client.send({"id": 1, "method": "session/prompt", "params": params})
+        await until(lambda: methods(log)[-1] == "session/prompt")
         if reads:
             while b"00000100x" not in await client.line():
                 pass
