@@ -12,6 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no fault of an example; pytest-timeout bounds each test.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 Until = Callable[..., None]
 Agent = Callable[[str], list[str]]

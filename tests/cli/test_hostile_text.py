@@ -64,7 +64,7 @@ DUMB = {"TERM": "dumb", "COLUMNS": "80", "HOME": "/home/me", "PATH": "/usr/bin"}
 
 @pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning")
 @pytest.mark.parametrize("terminal", [True, False])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(text=HOSTILE)
 def test_nothing_that_a_command_prints_of_others_is_obeyed_by_a_terminal(
     terminal: bool, text: str

@@ -98,7 +98,7 @@ def plans(draw: st.DrawFn) -> list[tuple[str, int]]:
     return draw(st.lists(steps, min_size=3, max_size=30))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(plans())
 def test_whenever_clients_attach_there_is_no_gap_and_no_duplicate(
     plan: list[tuple[str, int]],

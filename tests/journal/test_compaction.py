@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.journal.compaction import compact
@@ -25,14 +25,12 @@ from tests.journal.conversations import (
 Pieces = list[tuple[str, list[bytes]]]
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(PIECES, st.tuples(st.just("settings"), st.tuples(SETTINGS).map(list)))))
 def test_folding_the_compacted_history_gives_the_same_state(pieces: Pieces) -> None:
     segments = segments_of(pieces)
     assert fold(entries_of(compact(segments))) == fold(entries_of(segments))
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS, CONVERSATIONS)
 def test_history_compacted_turn_by_turn_folds_to_the_same_state(one: Pieces, two: Pieces) -> None:
     first = segments_of(one)
@@ -41,7 +39,6 @@ def test_history_compacted_turn_by_turn_folds_to_the_same_state(one: Pieces, two
     assert fold(entries_of(compacted)) == fold(entries_of([*first, *second]))
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_compacted_segments_cover_the_same_numbers_without_a_gap(pieces: Pieces) -> None:
     segments = segments_of(pieces)
@@ -53,7 +50,6 @@ def test_compacted_segments_cover_the_same_numbers_without_a_gap(pieces: Pieces)
         assert (ends[0][0], ends[-1][1]) == (1, segments[-1].last_seq)
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_compacting_twice_folds_to_the_same_state_and_adds_no_entry(pieces: Pieces) -> None:
     once = compact(segments_of(pieces))
@@ -62,7 +58,6 @@ def test_compacting_twice_folds_to_the_same_state_and_adds_no_entry(pieces: Piec
     assert len(entries_of(twice)) <= len(entries_of(once))
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_a_replay_of_the_compacted_history_says_the_same(pieces: Pieces) -> None:
     segments = segments_of(pieces)

@@ -6,7 +6,7 @@ import os
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.errors import INVALID_PARAMS, CursorError
@@ -17,7 +17,6 @@ KEYS = st.builds(ListKey, st.integers(0, 1 << 50), st.text(st.characters(codec="
 FILTERS = st.builds(ListFilter, st.none() | st.text("ab"), st.none() | st.text("/w"))
 
 
-@settings(deadline=None)
 @given(KEYS, FILTERS)
 def test_a_cursor_leads_back_to_its_place(key: ListKey, filter: ListFilter) -> None:
     text = cursor.encode(key, filter, SECRET)
@@ -30,7 +29,6 @@ def list_of(filter: ListFilter) -> tuple[str | None, str | None]:
     return filter.agent, None if filter.cwd is None else os.path.realpath(filter.cwd)
 
 
-@settings(deadline=None)
 @given(KEYS, FILTERS, FILTERS)
 def test_a_cursor_is_refused_with_another_filter(
     key: ListKey, filter: ListFilter, other: ListFilter
@@ -41,7 +39,6 @@ def test_a_cursor_is_refused_with_another_filter(
             cursor.decode(text, other, SECRET)
 
 
-@settings(deadline=None)
 @given(KEYS, st.data())
 def test_a_cursor_with_any_character_changed_is_refused(key: ListKey, data: st.DataObject) -> None:
     text = cursor.encode(key, ListFilter(), SECRET)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from acphold.journal.entries import Entry
 from acphold.journal.fold import EMPTY, Fold, SessionState, fold
@@ -30,7 +30,6 @@ def said(state: SessionState) -> list[tuple[str, str | None, str]]:
     ]
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_folding_in_two_parts_is_folding_at_once(pieces: Pieces) -> None:
     entries = entries_of(segments_of(pieces))
@@ -39,7 +38,6 @@ def test_folding_in_two_parts_is_folding_at_once(pieces: Pieces) -> None:
         assert fold(entries[cut:], fold(entries[:cut])) == whole
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_a_standing_folded_live_is_that_of_the_whole_fold(pieces: Pieces) -> None:
     standing = NO_STANDING
@@ -49,7 +47,6 @@ def test_a_standing_folded_live_is_that_of_the_whole_fold(pieces: Pieces) -> Non
     assert fold(entries).standing == standing
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS, CONVERSATIONS)
 def test_a_fold_never_changes_the_state_it_began_with(one: Pieces, two: Pieces) -> None:
     entries = entries_of(segments_of(one))
@@ -58,7 +55,6 @@ def test_a_fold_never_changes_the_state_it_began_with(one: Pieces, two: Pieces) 
     assert state == fold(entries)
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_a_fold_that_is_looked_at_goes_on_as_if_it_had_not_been(pieces: Pieces) -> None:
     entries = entries_of(segments_of(pieces))

@@ -103,9 +103,7 @@ FILTERS = st.builds(
 
 
 @given(SESSIONS, FILTERS, st.integers(1, 5))
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_all_pages_together_are_the_whole_list(
     path: Path, sessions: list[tuple[int, str, str, bool]], filter: ListFilter, limit: int
 ) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from acphold.journal.compaction import LINE_BYTES, compact
 from acphold.journal.entries import Entry, Segment
@@ -41,7 +41,6 @@ def _as_replayed(timeline: tuple[Item, ...]) -> Iterator[Item]:
             yield item
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_folding_the_replay_gives_the_state_of_the_conversation(pieces: Pieces) -> None:
     segments = segments_of(pieces)
@@ -51,7 +50,6 @@ def test_folding_the_replay_gives_the_state_of_the_conversation(pieces: Pieces) 
     assert told.standing == known.standing
 
 
-@settings(deadline=None)
 @given(CONVERSATIONS)
 def test_a_replay_is_the_same_in_one_read_or_in_many(pieces: Pieces) -> None:
     segments = segments_of(pieces)

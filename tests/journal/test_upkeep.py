@@ -75,9 +75,7 @@ async def test_a_settled_turn_is_shorter_and_folds_to_the_same_state(
 
 
 @given(CONVERSATIONS, CONVERSATIONS)
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_settling_never_changes_the_state_of_a_session(
     path: Path, one: Pieces, two: Pieces
 ) -> None:
@@ -239,7 +237,7 @@ async def _summary_equals_the_whole_fold(pieces: Pieces, settle_after: int) -> N
         await journal.aclose()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(CONVERSATIONS, st.integers(0, 12))
 def test_a_summary_is_the_fold_of_everything_wherever_it_was_settled(
     pieces: Pieces, settle_after: int

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec import Struct
@@ -178,7 +178,6 @@ def drop(defs: Json, key: str) -> list[str]:
 # --- values -------------------------------------------------------------------------------------
 
 STRUCTS = [kind for kind in our_structs() if struct_fields(kind)]
-QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def name_in_schema(kind: type[Struct]) -> str:
@@ -193,7 +192,7 @@ def attempt(kind: type[Struct], raw: bytes) -> Decoded[Struct] | InvalidParamsEr
 
 
 @given(data=st.data(), kind=st.sampled_from(STRUCTS))
-@settings(QUIET, max_examples=400)
+@settings(max_examples=400)
 def test_what_we_send_is_valid_and_reads_back_the_same(
     data: st.DataObject, kind: type[Struct]
 ) -> None:
@@ -205,7 +204,7 @@ def test_what_we_send_is_valid_and_reads_back_the_same(
 
 
 @given(data=st.data(), kind=st.sampled_from(STRUCTS), junk=json_values)
-@settings(QUIET, max_examples=400)
+@settings(max_examples=400)
 def test_a_marked_field_never_fails_and_any_other_is_named(
     data: st.DataObject, kind: type[Struct], junk: object
 ) -> None:

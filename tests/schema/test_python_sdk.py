@@ -6,7 +6,7 @@ from functools import cache
 
 import acp.schema
 import pydantic
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -48,7 +48,7 @@ def test_the_sdk_has_nearly_all_of_our_messages() -> None:
     data=st.data(),
     kind=st.sampled_from(list(in_both())) | st.just(SessionNotification),
 )
-@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 def test_messages_travel_through_the_sdk_and_back(data: st.DataObject, kind: type[Struct]) -> None:
     value = data.draw(instances(kind))
     assume(not (isinstance(value, SessionNotification) and isinstance(value.update, NEWER)))

@@ -216,7 +216,7 @@ def plant(base: Path, tree: list[tuple[str, tuple[bool, str] | None]]) -> None:
                 spot.symlink_to(f"{base}/{target}" if absolute else target or ".")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(tree=TREES, path=PATHS, absolute=st.booleans())
 def test_what_is_let_in_is_what_lies_inside_and_what_lies_inside_is_let_in(
     tree: list[tuple[str, tuple[bool, str] | None]], path: str, absolute: bool
