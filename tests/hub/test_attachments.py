@@ -403,3 +403,22 @@ async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
 async def _closed(attachment: Attachment) -> None:
     while attachment.state is not State.CLOSED:  # noqa: ASYNC110
         await asyncio.sleep(0)
+
+
+async def test_a_client_that_has_caught_up_gets_each_update_in_a_read_of_its_own(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        sent: list[bytes] = []
+        send = client.connection.send
+
+        def noted(lines: bytes) -> None:
+            sent.append(lines)
+            send(lines)
+
+        client.connection.send = noted  # type: ignore[method-assign]
+        await house.agent.say(session, "1 ", "2 ", "3 ")
+        await until([client], "3 ")
+        assert [line.count(b"\n") for line in sent] == [1, 1, 1]

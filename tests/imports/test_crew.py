@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 from msgspec.structs import replace
@@ -16,10 +13,9 @@ from msgspec.structs import replace
 from acphold.errors import TranscriptError
 from acphold.imports import Reader, Source, Telling, each
 from acphold.imports.claude import READER
-from acphold.imports.crew import WORKER, WORTH_A_WORKER
+from acphold.imports.crew import WORTH_A_WORKER
 from acphold.imports.pieces import NOTHING, PIECE_BYTES, pieces
 from acphold.imports.scribe import Scribe
-from acphold.imports.worker import Task, frame
 from tests.imports.claude_home import Transcript
 from tests.imports.told import sources
 
@@ -114,20 +110,6 @@ async def test_an_error_of_who_takes_ends_them_all(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="the journal is full"):
         await each(found, take)
     assert children() == set()
-
-
-def test_a_process_whose_asker_is_gone_ends_without_a_word(tmp_path: Path) -> None:
-    (source,) = home_of(tmp_path, "one")
-    command = [sys.executable, "-c", WORKER]
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        assert worker.stderr is not None
-        worker.stdout.close()
-        worker.stdin.write(frame(Task(source, NOTHING, whole_turns=False)))
-        worker.stdin.close()
-        assert worker.stderr.read() == b""
-        assert worker.wait(30) == 1
 
 
 def test_a_reader_that_fails_says_where(tmp_path: Path) -> None:

@@ -150,8 +150,19 @@ class Attachment:
         if segment.last_seq in self.own:
             self.own.discard(segment.last_seq)
         elif lines := self._frames.live(segment):
-            self.client.send(lines)
+            self._send_apart(lines)
         self._advance(segment.last_seq)
+
+    def _send_apart(self, lines: bytes) -> None:
+        """A message a write to a client that has caught up, all at once to one that has not.
+
+        There are clients that merge or cut text when several updates come in one read.
+        """
+        if self.client.buffered:
+            self.client.send(lines)
+            return
+        for line in lines[:-1].split(b"\n"):
+            self.client.send(line + b"\n")
 
     def when_reached(self, seq: int, act: Callable[[], None]) -> None:
         """Do `act` as soon as all up to `seq` has been sent, before anything behind it is.

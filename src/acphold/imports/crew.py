@@ -30,7 +30,7 @@ from acphold.processes.exit_status import describe
 WORKERS_AT_MOST: Final = 4
 """With more of them, all wait for the one journal."""
 
-WORKER: Final = "from acphold.imports.worker import main; main()"
+_WORKER: Final = "from acphold.imports.worker import main; main()"
 
 WORTH_A_WORKER: Final = 16 << 20
 """As many bytes take longer to read than a process takes to start, several times."""
@@ -91,7 +91,7 @@ class _Worker:
     async def _ask(self, message: Task | More) -> None:
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", WORKER, stdin=PIPE, stdout=PIPE
+                sys.executable, "-c", _WORKER, stdin=PIPE, stdout=PIPE
             )
         assert self._process.stdin is not None
         self._process.stdin.write(frame(message))

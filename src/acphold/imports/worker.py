@@ -6,7 +6,6 @@ Each is answered with the next piece of the task, or with why there is none. It 
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections import Counter
@@ -87,12 +86,8 @@ def main() -> None:
         if isinstance(asked, Task):
             found = reader(asked.source.reader)
             telling = pieces(asked.source, found, asked.known, whole_turns=asked.whole_turns)
-        answer = frame(_answer(telling))
-        try:
-            sys.stdout.buffer.write(answer)
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:  # nobody is there any more, and nobody to tell it
-            os._exit(1)
+        sys.stdout.buffer.write(frame(_answer(telling)))
+        sys.stdout.buffer.flush()
 
 
 def _frames(pipe: BinaryIO) -> Iterator[bytes]:
