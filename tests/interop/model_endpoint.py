@@ -33,6 +33,8 @@ TOOLS = {
 }
 """What agents call the tools that a word asks for."""
 
+HANDED_OVER = "# Earlier in this conversation"
+
 ADDED_BY_AGENTS = re.compile(r"<(system-reminder|environment_context)>.*?</\1>", re.DOTALL)
 
 
@@ -72,8 +74,11 @@ class _Asked(NamedTuple):
 
     @property
     def order(self) -> str:
-        """The line that steers; agents put an earlier prompt that failed in front of it."""
-        return (self.user.splitlines() or [""])[-1]
+        """The line that steers; agents put an earlier prompt that failed in front of it.
+
+        An earlier conversation that was handed over stands behind it.
+        """
+        return (self.user.split(HANDED_OVER)[0].strip().splitlines() or [""])[-1]
 
     def error_status(self) -> int | None:
         """The HTTP status of the error to answer with, if it is to be one."""
