@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -35,7 +36,7 @@ class Refused(Exception):
 
 
 class Client:
-    """Talks to one program. Permissions are given, files are read and written.
+    """Talks to one program. Permissions are given, files read and written, commands run.
 
     `seen` has what a person at this client has seen, in order: session id and update, one's own
     prompts among them. `asked` has the methods of what the agent asked.
@@ -185,9 +186,34 @@ def _reply(method: str, params: Json) -> Json:
             case "fs/write_text_file":
                 Path(params["path"]).write_text(params["content"], encoding="utf-8")
                 return {"result": {}}
+            case "terminal/create":
+                return {"result": {"terminalId": _run(params)}}
+            case "terminal/output":
+                shown = TERMINALS[params["terminalId"]]
+                status = {"exitCode": shown.returncode}
+                output = {"output": shown.stdout, "truncated": False, "exitStatus": status}
+                return {"result": output}
+            case "terminal/wait_for_exit":
+                return {"result": {"exitCode": TERMINALS[params["terminalId"]].returncode}}
+            case "terminal/release":
+                del TERMINALS[params["terminalId"]]
+                return {"result": {}}
     except FileNotFoundError as exc:
         return {"error": {"code": -32002, "message": f"no file {exc.filename}"}}
     return {"error": {"code": -32601, "message": f"this client has no {method}"}}
+
+
+TERMINALS: dict[str, subprocess.CompletedProcess[str]] = {}
+"""Commands that have run, by the id of their terminal."""
+
+
+def _run(params: Json) -> str:
+    command = [params["command"], *params.get("args", [])]
+    terminal_id = f"terminal-{len(TERMINALS) + 1}"
+    TERMINALS[terminal_id] = subprocess.run(
+        command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
+    )
+    return terminal_id
 
 
 def _allowed(options: list[Json]) -> Json:
@@ -200,10 +226,10 @@ def _allowed(options: list[Json]) -> Json:
 # --- what tests say ------------------------------------------------------------------------------
 
 
-def introduction(version: int = 1) -> Json:
+def introduction(version: int = 1, *, terminal: bool = False) -> Json:
     """The params of `initialize`."""
     who = {"name": "interop", "version": "0"}
-    can = {"fs": FILES, "terminal": False}
+    can = {"fs": FILES, "terminal": terminal}
     return {"protocolVersion": version, "clientInfo": who, "clientCapabilities": can}
 
 

@@ -103,6 +103,30 @@ async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
     assert place.wrong_lines() == []
 
 
+async def test_what_a_terminal_showed_is_replayed_and_handed_over_as_text(place: Place) -> None:
+    acphold = place.wrapped(python_agent())
+    async with place.client(acphold) as first:
+        await first.call("initialize", introduction(terminal=True))
+        session_id = (await first.call("session/new", opening(place.work)))["sessionId"]
+        await first.call("session/prompt", prompt(session_id, "run it"))
+        assert text(first.updates(session_id)) == "It ended with 0."
+        assert first.asked[-2:] == ["terminal/output", "terminal/release"]
+        await first.close_stdin()
+    await place.family.gone()
+
+    async with place.client(acphold) as second:
+        await second.call("initialize", introduction())
+        await second.call("session/load", opening(place.work, session_id))
+        [call] = [item for item in timeline(second.updates(session_id)) if "toolCallId" in item]
+        assert call["status"] == "completed"
+        shown = {"type": "text", "text": "shown\nin a terminal\n"}
+        assert call["content"] == [{"type": "content", "content": shown}]
+        await second.call("session/prompt", prompt(session_id, "recall it"))
+        assert "shown\nin a terminal" in text(second.updates(session_id))
+        await second.close_stdin()
+    assert place.wrong_lines() == []
+
+
 async def test_two_sessions_that_the_agent_gives_the_same_id_stay_apart(place: Place) -> None:
     acphold = place.wrapped(python_agent())
     ids = []

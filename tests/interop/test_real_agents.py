@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -106,6 +107,20 @@ async def test_an_agent_that_dies_in_a_turn_is_started_again_and_ends_with_the_c
         await reach_the_middle(client, session_id)
     await place.family.gone()  # in the middle of a turn, and nobody said goodbye
     assert place.wrong_lines() == []
+
+
+@each_agent
+async def test_an_agent_is_gone_within_two_seconds_of_its_client(
+    agent: RealAgent, place: Place, model: ModelEndpoint
+) -> None:
+    acphold = place.wrapped(agent.command())
+    async with place.client(acphold, **agent.prepare(place.home, model.url)) as client:
+        session_id = await begin(client, place)
+        await client.call("session/prompt", prompt(session_id, "hello"))
+        began = time.monotonic()
+        await client.close_stdin()  # what some do not heed
+        await place.family.gone()
+        assert time.monotonic() - began < 2
 
 
 @each_agent

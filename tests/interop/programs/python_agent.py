@@ -2,7 +2,8 @@
 
 Its session ids begin at 0 in every process. Words in a prompt steer it: `slow` (an open tool
 call, then words until it is cancelled or killed), `recall` (repeats all it was given, in this
-process); else a thought, a plan, words, and a tool call with a permission and a diff.
+process), `run` (a command in a terminal of the client); else a thought, a plan, words, and a tool
+call with a permission and a diff.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from acp import (
     text_block,
     tool_content,
     tool_diff_content,
+    tool_terminal_ref,
     update_agent_message_text,
     update_agent_thought_text,
     update_plan,
@@ -81,6 +83,8 @@ class Plain:
             await self._say(session_id, f"I was given: {' | '.join(heard)}")
         elif "slow" in said[0]:
             await self._dawdle(session_id)
+        elif "run" in said[0]:
+            await self._run(session_id)
         else:
             await self._work(session_id, said[0])
         stop: StopReason = "cancelled" if self._cancelled else "end_turn"
@@ -120,6 +124,19 @@ class Plain:
             number += 1
             await asyncio.sleep(PAUSE)
         await self._tell(session_id, update_tool_call(call, status="failed"))
+
+    async def _run(self, session_id: str) -> None:
+        assert self._client is not None
+        shell = ["-c", "echo shown; echo in a terminal"]
+        made = await self._client.create_terminal(command="sh", session_id=session_id, args=shell)
+        where = {"session_id": session_id, "terminal_id": made.terminal_id}
+        shown = [tool_terminal_ref(made.terminal_id)]
+        started = start_tool_call("run-1", "Run it", kind="execute", content=shown)
+        await self._tell(session_id, started)
+        ended = await self._client.wait_for_terminal_exit(**where)
+        await self._client.release_terminal(**where)
+        await self._tell(session_id, update_tool_call("run-1", status="completed", content=shown))
+        await self._say(session_id, f"It ended with {ended.exit_code}.")
 
     async def _may(self, session_id: str, call: str) -> bool:
         assert self._client is not None
