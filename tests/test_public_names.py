@@ -36,7 +36,7 @@ PUBLIC = {
     """,
     "acphold.imports": """
         ALL Facts Home IMPORTED Intake NAMES Outcome Reader Selection Source Taken Telling WAVES
-        each forecast reader
+        deletions each forecast reader
     """,
     "acphold.journal": """
         KINDS LEASE_SECONDS Entry Holder Journal Lease ListFilter ListKey Message NewSession

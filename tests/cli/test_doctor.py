@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
+from tests.imports.claude_home import Transcript
 
 DEMO_AGENT = (sys.executable, "-m", "acphold", "demo-agent")
 
@@ -67,6 +68,21 @@ def test_a_write_ahead_log_that_lost_its_end_is_told(acphold: CommandLine, journ
     assert done.code == 0
     assert "!  on 2026-01-01" in done.out or "!  on 2025-12-31" in done.out
     assert "may be missing" in " ".join(done.out.split())
+
+
+def test_an_agent_that_deletes_its_conversations_is_told_with_what_keeps_them(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    transcript.write(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    done = acphold.run("doctor")
+    said = " ".join(done.out.split())
+    assert "! Claude Code deletes conversations after 30 days; `acphold import` keeps them" in said
+    assert '"cleanupPeriodDays": 99999 in ~/.claude/settings.json' in said
+    assert done.code == 0
 
 
 def test_a_damaged_journal_is_a_problem(acphold: CommandLine, journal: Path) -> None:

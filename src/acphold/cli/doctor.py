@@ -29,6 +29,7 @@ from acphold.cli.journals import opened, path_of, sessions
 from acphold.cli.layout import Beside
 from acphold.cli.terminal_text import console, counted, folder, local, on_one_line, size, visible
 from acphold.errors import AcpholdError, MethodNotFoundError, RemoteError
+from acphold.imports import Home, deletions
 from acphold.journal import Journal, ListFilter
 from acphold.schema import (
     PROTOCOL_VERSION,
@@ -67,6 +68,8 @@ def doctor(*, start_timeout: float, journal: str | None, program: tuple[str, ...
         report.section("Installation", checked_installation())
         report.wait("reading every page and every history of the journal")
         report.section("Journal", checked_journal(journal))
+        if found := checked_transcripts():
+            report.section("Transcripts of other agents", found)
         if program:
             report.wait(f"waiting for {program[0]} to answer, {start_timeout:g} s at most")
             report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
@@ -130,7 +133,7 @@ class Report:
 class Finding(Struct, frozen=True):
     """One thing that was looked at; with `advice` it is wrong, and that is what to do.
 
-    `is_past`: it was wrong, and there is nothing left to do but to know it.
+    `is_past`: it was wrong, or is another program's way, and it is good to know it.
     """
 
     text: str
@@ -173,6 +176,22 @@ def _on_path() -> Finding:
     return Finding(
         f"`acphold` is not on PATH: in an editor's settings write {sys.executable} -m acphold"
     )
+
+
+# -- what other agents keep -------------------------------------------------------------------
+
+
+def checked_transcripts() -> list[Finding]:
+    """Who of them deletes conversations that `acphold import` would keep."""
+    home = Home(Path.home(), dict(os.environ))
+    return [
+        Finding(
+            f"{found.agent} {found.when}; `acphold import` keeps them here, and "
+            f"{found.setting} in {folder(str(found.file))} keeps them there",
+            is_past=True,
+        )
+        for found in deletions(home)
+    ]
 
 
 # -- the journal ----------------------------------------------------------------------------

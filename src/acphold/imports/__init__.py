@@ -15,6 +15,7 @@ from acphold.imports.intake import (
     forecast,
 )
 from acphold.imports.readers import NAMES, WAVES, reader
+from acphold.imports.retention import deletions
 
 __all__ = [
     "ALL",
@@ -30,6 +31,7 @@ __all__ = [
     "Source",
     "Taken",
     "Telling",
+    "deletions",
     "each",
     "forecast",
     "reader",

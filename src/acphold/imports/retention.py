@@ -1,0 +1,68 @@
+"""Which agents delete their own transcripts, and what keeps them.
+
+Claude Code deletes those it has not touched for `cleanupPeriodDays`, 30 by default; with 0 it
+writes none at all. Gemini CLI does so after `general.sessionRetention.maxAge`, `30d` by default,
+and beyond `maxCount`. The others delete nothing by themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.imports.conversation import Home
+from acphold.imports.readers import reader
+from acphold.imports.records import document
+from acphold.imports.values import Object, looked_up, number, text
+
+FOR_GOOD_DAYS: Final = 3650
+"""After so long nobody speaks of deleting any more."""
+
+
+class Deletion(Struct, frozen=True):
+    """An agent that deletes its transcripts: `when`, and the `setting` in `file` against it."""
+
+    agent: str
+    when: str
+    setting: str
+    file: Path
+
+
+def deletions(home: Home) -> Iterator[Deletion]:
+    """The agents that have conversations in this home folder and will delete them."""
+    for name, label, folder, look in (
+        ("claude", "Claude Code", home.folder(".claude", "CLAUDE_CONFIG_DIR"), _claude),
+        ("gemini", "Gemini CLI", home.folder(".gemini", "GEMINI_CLI_HOME", ".gemini"), _gemini),
+    ):
+        file = folder / "settings.json"
+        missed: Counter[str] = Counter()
+        settings = document(file, missed) if file.exists() else {}
+        if missed or next(reader(name).find(home), None) is None:
+            continue
+        if found := look(settings):
+            yield Deletion(label, *found, file)
+
+
+def _claude(settings: Object) -> tuple[str, str] | None:
+    days = number(settings, "cleanupPeriodDays")
+    setting = '"cleanupPeriodDays": 99999'
+    if days == 0:
+        return "keeps no conversations at all", setting
+    if (days := 30 if days is None else days) >= FOR_GOOD_DAYS:
+        return None
+    return f"deletes conversations after {days} days", setting
+
+
+def _gemini(settings: Object) -> tuple[str, str] | None:
+    retention = looked_up(settings, "general", "sessionRetention")
+    if looked_up(retention, "enabled") is False:
+        return None
+    age = text(retention, "maxAge") or "30d"
+    most = number(retention, "maxCount")
+    many = f", and beyond {most:,} of them" if most is not None else ""
+    setting = '"general": {"sessionRetention": {"enabled": false}}'
+    return f"deletes conversations after {age}{many}", setting

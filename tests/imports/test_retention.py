@@ -1,0 +1,74 @@
+"""Which agents delete their own transcripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.imports import Home, deletions
+from tests.imports.claude_home import Transcript
+from tests.imports.told import write_lines
+
+Json = Any
+
+
+def claude(home: Path, settings: Json) -> list[str]:
+    """What is said of a home with a conversation of Claude Code."""
+    transcript = Transcript()
+    transcript.user("Hello.")
+    transcript.write(home)
+    if settings is not None:
+        (home / ".claude/settings.json").write_text(json.dumps(settings))
+    return [found.when for found in deletions(Home(home))]
+
+
+def gemini(home: Path, settings: Json) -> list[str]:
+    write_lines(
+        home / ".gemini/tmp/p/chats/session-2026-01-02T03-04-aaaaaaaa.jsonl",
+        {"sessionId": "s1", "startTime": "2026-01-02T03:04:05Z"},
+        {"id": "1", "type": "user", "content": [{"text": "Hello."}]},
+    )
+    (home / ".gemini/settings.json").write_text(json.dumps(settings))
+    return [found.when for found in deletions(Home(home))]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (None, ["deletes conversations after 30 days"]),
+        ({"cleanupPeriodDays": 7}, ["deletes conversations after 7 days"]),
+        ({"cleanupPeriodDays": 0}, ["keeps no conversations at all"]),
+        ({"cleanupPeriodDays": 99999}, []),
+        ({"cleanupPeriodDays": "many"}, ["deletes conversations after 30 days"]),
+        ([], []),
+    ],
+)
+def test_claude_code_deletes_after_a_month_unless_it_is_told_not_to(
+    tmp_path: Path, settings: Json, said: list[str]
+) -> None:
+    assert claude(tmp_path, settings) == said
+
+
+@pytest.mark.parametrize(
+    ("retention", "said"),
+    [
+        ({}, ["deletes conversations after 30d"]),
+        (
+            {"maxAge": "7d", "maxCount": 50},
+            ["deletes conversations after 7d, and beyond 50 of them"],
+        ),
+        ({"enabled": False}, []),
+    ],
+)
+def test_gemini_cli_deletes_after_a_month_unless_it_is_told_not_to(
+    tmp_path: Path, retention: Json, said: list[str]
+) -> None:
+    assert gemini(tmp_path, {"general": {"sessionRetention": retention}}) == said
+
+
+def test_of_agents_without_conversations_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    assert list(deletions(Home(tmp_path))) == []
