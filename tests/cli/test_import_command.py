@@ -104,6 +104,16 @@ def test_a_dry_run_tells_those_of_other_folders_and_those_without_words(
     ]  # fmt: skip
 
 
+def test_an_agent_with_a_name_of_its_own_has_its_conversations_under_that(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    folder = home(tmp_path)
+    options = ("import", "--from", folder, "--agent", "claude", "--name", "claude at work")
+    assert "new 1" in acphold.run(*options).out
+    assert "Where is the needle?" in acphold.run("list", "--agent", "claude at work").out
+    assert acphold.run("import", "--from", folder, "--name", "x").code == 2
+
+
 def test_watching_goes_on_until_it_is_interrupted(acphold: CommandLine, tmp_path: Path) -> None:
     folder = home(tmp_path)
     command = [*ACPHOLD, "import", "--from", folder, "--agent", "claude", "--watch"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from acphold.cli.companion import READERS
+from acphold.imports import NAMES, reader
 from tests.cli.command_line import CommandLine
 from tests.editor import editor, scripted_agent, wrap_command
 from tests.failures.processes import below, folder_contents, gone, until
+from tests.imports.told import write_lines
 
 HEAVY = {
     "click",
@@ -132,6 +136,46 @@ async def test_the_name_option_is_what_the_sessions_are_kept_under(journal: Path
     assert listed == [ids[2]]
     done = run("list", "--json", "--agent", "mine", ACPHOLD_JOURNAL=str(journal))
     assert {json.loads(line)["sessionId"] for line in done.stdout.splitlines()} == {*ids[:2]}
+
+
+async def said_outside(
+    journal: Path, home: Path, name: str, *options: str, until_said: str = ""
+) -> list[str]:
+    """What is listed of what was said to Gemini CLI before `wrap`; it calls itself `name`."""
+    write_lines(
+        home / ".gemini/tmp/p/chats/session-2026-01-02T03-04-aaaaaaaa.jsonl",
+        {"sessionId": "outside", "startTime": "2026-01-02T03:04:05Z"},
+        {"id": "1", "type": "user", "content": [{"text": "Said outside."}]},
+    )
+    command = wrap_command(scripted_agent(info={"name": name, "version": "1"}), *options)
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("HOME", str(home))
+        changed.delenv("GEMINI_CLI_HOME", raising=False)
+        async with editor(command, journal=journal) as client:
+            await client.initialize()
+            for _ in range(600):
+                found = await client.sessions()
+                if until_said in str(found):
+                    break
+                await asyncio.sleep(0.05)
+            assert await client.leave() == 0
+    return [session["sessionId"] for session in found]
+
+
+async def test_what_was_said_to_the_agent_outside_of_acphold_comes_in_beside_it(
+    journal: Path, tmp_path: Path
+) -> None:
+    listed = await said_outside(journal, tmp_path, "gemini-cli", until_said="Said outside.")
+    assert listed == ["outside"]
+
+
+async def test_nothing_is_imported_for_who_does_not_want_it(journal: Path, tmp_path: Path) -> None:
+    assert await said_outside(journal, tmp_path, "gemini-cli", "--no-import") == []
+
+
+def test_each_agent_with_a_reader_is_known_by_what_it_calls_itself() -> None:
+    agents = [reader(name) for name in NAMES if name not in ("acpx", "acphold")]
+    assert {reading.key: reading.name for reading in agents} == READERS
 
 
 async def test_the_log_file_gets_our_log_and_the_agents_stderr(

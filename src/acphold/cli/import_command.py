@@ -16,7 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from msgspec.structs import replace
+
+from acphold.cli.command_line import Exit, Parser, UsageError, a_name, add_journal
 from acphold.cli.journals import exists, path_of
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
 from acphold.errors import TranscriptError
@@ -58,6 +60,12 @@ def parser() -> Parser:
         help=f"only this agent's, may be repeated: {', '.join(NAMES)}",
     )
     made.add_argument(
+        "--name",
+        metavar="NAME",
+        type=a_name,
+        help="keep them under this name, as `wrap --name` does; for one --agent",
+    )
+    made.add_argument(
         "--from", dest="home", metavar="HOME", help="a folder to take as the home folder"
     )
     made.add_argument("--cwd", metavar="DIR", help="only conversations held in this folder")
@@ -87,6 +95,7 @@ def parser() -> Parser:
 def import_conversations(
     *,
     agents: list[str] | None,
+    name: str | None,
     home: str | None,
     cwd: str | None,
     since: float,
@@ -104,12 +113,15 @@ def import_conversations(
     """
     if home is not None and not os.path.isdir(home):
         raise UsageError(f"--from {home}: there is no such folder; see `acphold import --help`")
+    if name is not None and len(agents or ()) != 1:
+        raise UsageError("--name goes with one --agent; see `acphold import --help`")
     run = _Run(
         [name for name in NAMES if name in (agents or NAMES)],
         Home(Path(home).resolve()) if home else Home(Path.home(), dict(os.environ)),
         Selection(
             None if cwd is None else os.path.abspath(os.path.expanduser(cwd)), whole_turns=watch
         ),
+        name=name,
         since=since,
         branches=branches,
     )
@@ -143,11 +155,13 @@ class _Run:
         home: Home,
         selection: Selection,
         *,
+        name: str | None,
         since: float,
         branches: bool,
     ) -> None:
         self._home = home
         self._selection = selection
+        self._name = name
         self._since = since
         self._branches = branches
         self._tallies = {name: Tally() for name in names}
@@ -218,7 +232,7 @@ class _Run:
         found: list[Source] = []
         try:
             found.extend(
-                source
+                replace(source, agent=self._name) if self._name else source
                 for source in reading.find(self._home)
                 if source.changed_at / 1e9 >= self._since
             )

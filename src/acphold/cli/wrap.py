@@ -8,7 +8,7 @@ import sys
 
 from msgspec import Struct, convert
 
-from acphold.agents.wrapped import ProcessAgent
+from acphold.agents import Agent, Listener
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -17,9 +17,10 @@ from acphold.cli.command_line import (
     add_serving,
     add_start_timeout,
 )
+from acphold.cli.companion import AgentWithImport
 from acphold.cli.log import start_log
 from acphold.cli.terminal_text import visible
-from acphold.journal import default_location
+from acphold.journal import Journal, default_location
 from acphold.processes.program import Program
 from acphold.server.service import serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
@@ -36,6 +37,7 @@ class WrapSettings(Struct, frozen=True):
     max_message: int
     log_level: str
     log_file: str | None
+    no_import: bool
 
 
 def parser() -> Parser:
@@ -46,6 +48,11 @@ def parser() -> Parser:
         metavar="NAME",
         type=a_name,
         help="keep the agent's sessions under this name, whatever it calls itself",
+    )
+    made.add_argument(
+        "--no-import",
+        action="store_true",
+        help="do not take in what was said to this agent outside of acphold in the last 30 days",
     )
     add_start_timeout(made)
     add_serving(made)
@@ -100,10 +107,10 @@ async def _serve(
             await asyncio.to_thread(launched.abandon)
 
     log_file = start_log(settings.log_level, settings.log_file)
-    await serve(
-        PipeTransport(*streams),
-        settings.journal or default_location(),
-        lambda listener, _: ProcessAgent(
+    location = settings.journal or default_location()
+
+    def make_agent(listener: Listener, _: Journal) -> Agent:
+        agent = AgentWithImport(
             settings.program,
             listener,
             name=settings.name,
@@ -111,7 +118,14 @@ async def _serve(
             start_timeout=settings.start_timeout,
             limit=settings.max_message,
             stderr_log=log_file,
-        ),
+        )
+        agent.import_into = None if settings.no_import else location
+        return agent
+
+    await serve(
+        PipeTransport(*streams),
+        location,
+        make_agent,
         stop=stop_at_signals(),
         cancel_grace=settings.cancel_grace,
         limit=settings.max_message,

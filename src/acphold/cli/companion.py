@@ -1,0 +1,95 @@
+"""The import that runs beside `wrap`: what was said to the agent outside of acphold comes in too.
+
+It is a process of its own, with the least claim on the machine, and ends with `wrap` at the latest;
+what it did not get to, the next one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from contextlib import suppress
+from typing import Final
+
+from acphold.agents.wrapped import ProcessAgent
+
+READERS: Final = {
+    "@agentclientprotocol/claude-agent-acp": "claude",
+    "codex-acp": "codex",
+    "gemini-cli": "gemini",
+    "qwen-code": "qwen",
+    "OpenCode": "opencode",
+    "cline": "cline",
+    "Copilot": "copilot",
+    "goose acp": "goose",
+}
+"""Whose conversations can be imported, by what their agents are kept under."""
+
+SINCE: Final = "30d"
+"""What is older is left to `acphold import`: nobody waits for it, and it may be much."""
+
+SECONDS_AT_MOST: Final = 600.0
+"""A bound for what nobody watches; the first import of 30 days takes a minute."""
+
+NICENESS: Final = 10
+
+log = logging.getLogger(__name__)
+
+
+class AgentWithImport(ProcessAgent):
+    """An agent whose conversations are imported into a journal once it has said who it is."""
+
+    import_into: str | None = None
+    """The journal's place; None for no import."""
+
+    _importing: asyncio.Task[None] | None = None
+
+    async def initialize(self, params: bytes) -> bytes:
+        answer = await super().initialize(params)
+        name = READERS.get(self.key)
+        if name is not None and self.import_into is not None and self._importing is None:
+            importing = _import(name, self.import_into)
+            self._importing = asyncio.create_task(importing, name="import beside wrap")
+        return answer
+
+    async def aclose(self) -> None:
+        if self._importing is not None:
+            self._importing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._importing
+        await super().aclose()
+
+
+async def _import(name: str, journal: str) -> None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "acphold", "import"),
+            *("--agent", name, "--since", SINCE, "--journal", journal),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+    except OSError as error:
+        log.warning("conversations held outside were not imported: %s", error)
+        return
+    try:
+        await _followed(process)
+    except TimeoutError:
+        log.info("the import of conversations held outside took too long; the next goes on")
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _followed(process: Process) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+    async with asyncio.timeout(SECONDS_AT_MOST):
+        told, complaints = await process.communicate()
+    log.info("imported: %s", told.decode(errors="replace").strip())
+    if complaints:
+        log.info("import: %s", complaints.decode(errors="replace").strip())
