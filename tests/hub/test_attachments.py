@@ -422,3 +422,23 @@ async def test_a_client_that_has_caught_up_gets_each_update_in_a_read_of_its_own
         await house.agent.say(session, "1 ", "2 ", "3 ")
         await until([client], "3 ")
         assert [line.count(b"\n") for line in sent] == [1, 1, 1]
+
+
+async def test_a_client_that_has_caught_up_is_sent_each_message_by_itself(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        sent: list[bytes] = []
+        send = client.connection.send
+
+        def note(lines: bytes) -> None:
+            sent.append(lines)
+            send(lines)
+
+        monkeypatch.setattr(client.connection, "send", note)
+        await house.agent.say(session, "one ", "two ", "three")
+        await client.until_text("one two three")
+        assert [line.count(b"\n") for line in sent] == [1, 1, 1]
+        assert all(line.endswith(b"\n") for line in sent)
