@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from acphold.imports.conversation import Facts, Home, Reader, Source
 from acphold.imports.crew import each
 from acphold.imports.intake import (
     ALL,
@@ -16,6 +15,7 @@ from acphold.imports.intake import (
 )
 from acphold.imports.readers import NAMES, WAVES, reader
 from acphold.imports.retention import deletions
+from acphold.imports.sources import Facts, Home, Reader, Source
 
 __all__ = [
     "ALL",

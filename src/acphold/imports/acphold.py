@@ -16,11 +16,11 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
 from acphold.imports.records import lines, readable
 from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Home, Reader, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, text
-from acphold.imports.wire import relay
+from acphold.imports.wire_log import relay
 from acphold.journal.entries import PROMPT
 
 NAME: Final = "acphold"

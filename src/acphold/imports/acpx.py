@@ -18,11 +18,11 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
 from acphold.imports.records import document, lines, records
 from acphold.imports.scribe import Scribe, content, text_block
+from acphold.imports.sources import Home, Reader, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, milliseconds, number, obj, objects, text
-from acphold.imports.wire import relay
+from acphold.imports.wire_log import relay
 from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE
 
 NAME: Final = "acpx"

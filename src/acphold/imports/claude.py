@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,20 +17,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acphold.imports.claude_subagents import Subagents, agent_id
 from acphold.imports.claude_tools import (
     PLAN_TOOLS,
     SUBAGENT_TOOLS,
     Tasks,
-    agent_id,
     call_fields,
     picture_of,
     result_fields,
 )
-from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
 from acphold.imports.prompts import prompt_blocks
 from acphold.imports.record_tree import RecordTree
-from acphold.imports.records import document, lines, readable, records
+from acphold.imports.records import document, lines, readable
 from acphold.imports.scribe import PARENT, Scribe, content, text_block
+from acphold.imports.sources import Home, Reader, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, decoded, milliseconds, number, obj, text
 from acphold.imports.values import objects as objects_of
 
@@ -158,7 +158,7 @@ class _Telling:
     def __init__(self, source: Source, scribe: Scribe) -> None:
         self._scribe = scribe
         self._facts = scribe.facts
-        self._subagents = _Subagents(source)
+        self._subagents = Subagents(source)
         self._tasks = Tasks()
         self._calls: dict[str, tuple[str, Object]] = {}
         self._counted = ""
@@ -371,43 +371,6 @@ class _Telling:
 _COMMAND_TAGS: Final = frozenset(
     {"command-name", "command-message", "bash-input", "bash-stdout", "local-command-stdout"}
 )
-
-
-class _Subagents:
-    """Where the records of subagents are, by the call that started them."""
-
-    def __init__(self, source: Source) -> None:
-        self._main = Path(source.paths[0])
-        self._by_call: dict[str, Path] = {}
-        self._callers: dict[str, str] = {}
-        for name in source.paths[1:]:
-            path = Path(name)
-            about = path.with_suffix(".meta.json")
-            if path.suffix == ".jsonl" and about.is_file():
-                call_id = text(document(about, Counter()), "toolUseId")
-                self._by_call.setdefault(call_id, path)
-
-    def records(self, call_id: str, agent: str, missed: Counter[str]) -> Iterator[Object]:
-        """What the subagent of this call left in a file of its own."""
-        path = self._by_call.pop(call_id, None)
-        if path is None and re.fullmatch(r"[\w-]{1,80}", agent):
-            folders = (self._main.with_suffix("") / "subagents", self._main.parent)
-            places = [folder / f"agent-{agent}.jsonl" for folder in folders]
-            path = next((place for place in places if place.is_file()), None)
-        if path is not None and path.resolve().is_relative_to(self._main.parent.resolve()):
-            yield from records(path, missed)
-
-    def caller(self, record: Object, calls: Mapping[str, tuple[str, Object]]) -> str:
-        """The call behind a record in the same file: that with the same prompt, else the last."""
-        above = text(record, "parentUuid")
-        caller = self._callers.get(above, "")
-        if not caller:
-            asked = text(record, "message", "content")
-            waiting = [call for call, (name, _) in calls.items() if name in SUBAGENT_TOOLS]
-            same = [call for call in waiting if text(calls[call][1], "prompt") == asked]
-            caller = (same or waiting[-1:] or [""])[0]
-        self._callers[text(record, "uuid")] = caller
-        return caller
 
 
 def typed(said: object) -> list[Object]:

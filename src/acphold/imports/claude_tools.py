@@ -297,9 +297,3 @@ def _entry(source: Object, words: str) -> Object:
     status = text(source, "status")
     known = status if status in ("pending", "in_progress", "completed") else "pending"
     return {"content": words, "status": known, "priority": "medium"}
-
-
-def agent_id(details: object) -> str:
-    """The subagent that a call started, as the record of its result names it."""
-    found = looked_up(details, "agentId")
-    return found if isinstance(found, str) else ""

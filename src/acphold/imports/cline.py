@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
 from acphold.imports.prompts import prompt_blocks
 from acphold.imports.records import document
 from acphold.imports.scribe import PARENT, Scribe, content, image, text_block
+from acphold.imports.sources import Home, Reader, Source, files_below, source_of
 from acphold.imports.values import (
     Object,
     from_json,

@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from acphold.imports.codex_patches import asked_changes, done_changes, edit_fields, is_patch
-from acphold.imports.conversation import Home, Reader, Source, files_below, source_of
 from acphold.imports.prompts import picture, prompt_blocks
 from acphold.imports.records import records
 from acphold.imports.scribe import PARENT, Scribe, content, on_title, text_block
-from acphold.imports.shell_commands import described, purposes, script_of
+from acphold.imports.shell_commands import command_fields, language, printed, purposes, script_of
+from acphold.imports.sources import Home, Reader, Source, files_below, source_of
 from acphold.imports.values import (
     Object,
     from_json,
@@ -39,8 +38,6 @@ KEY: Final = "codex-acp"
 
 _ROLLOUT: Final = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl")
 _CWD: Final = re.compile(r"<cwd>(.*?)</cwd>|Current working directory: (.+)")
-_EXIT: Final = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
-_OUTPUT: Final = re.compile(r"^Output:\n", re.MULTILINE)
 _REFUSED: Final = ("aborted by user", "unsupported ", "exec command rejected")
 
 _PASSED_EVENTS: Final = frozenset(
@@ -300,7 +297,7 @@ class _Telling:
         found = purposes(script)
         if not old and any(text(purpose, "type") == "unknown" for purpose in found):
             found = [{"type": "unknown", "cmd": script}]
-        fields = _command_fields(found, cwd, old=old)
+        fields = command_fields(found, cwd, old=old)
         raw: Object = {
             "call_id": call_id,
             "command": command or ["/bin/bash", "-lc", script],
@@ -316,7 +313,7 @@ class _Telling:
         purpose, fields = self._calls.pop(call_id, ("", {}))
         if not purpose:
             return
-        words, code = _output(output)
+        words, code = printed(output)
         refused = words.lstrip().startswith(_REFUSED) or "\naborted by user" in words
         failed = refused or code not in (None, 0)
         ended: Object = {"status": "failed" if failed else "completed"}
@@ -328,7 +325,7 @@ class _Telling:
                 "formatted_output": words,
             }
             if words:
-                ended["content"] = [content(f"```{_language(fields)}\n{_ended(words)}```\n")]
+                ended["content"] = [content(f"```{language(fields)}\n{_ended(words)}```\n")]
         elif purpose == "other" or refused:
             ended["rawOutput"] = from_json(output)
             ended["content"] = [content(words)] if words else []
@@ -383,40 +380,6 @@ class _Telling:
             telling = _Telling(self._scribe, found[0], caller=call_id)
             for record in records(found[0], self._missed):
                 telling.take(record)
-
-
-def _command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
-    """How a shell command is shown: by what it is for, else as it is."""
-    unknown = [text(purpose, "cmd") for purpose in found if text(purpose, "type") == "unknown"]
-    if unknown:
-        title = f"Run {'; '.join(unknown)}" if old else unknown[0]
-        return {"title": title, "kind": "execute"}
-    told = [described(purpose, cwd) for purpose in found]
-    places = [{"path": place} for _, _, place in told if place]
-    fields: Object = {"title": ", ".join(title for title, _, _ in told), "kind": told[-1][1]}
-    return fields | ({"locations": places} if places else {})
-
-
-def _output(output: object) -> tuple[str, int | None]:
-    """What a call printed, and its exit code, out of the forms that it was written in."""
-    if isinstance(output, dict | list):
-        parts = objects(output) or objects(output, "content")
-        words = "".join(text(part, "text") for part in parts) or text(output, "content")
-        return (words, None) if words else (msgspec.json.encode(output).decode(), None)
-    inner = from_json(output)
-    if isinstance(inner, dict) and "output" in inner:
-        return text(inner, "output"), number(inner, "metadata", "exit_code")
-    words = output if isinstance(output, str) else ""
-    head = _OUTPUT.search(words)
-    code = _EXIT.search(words, 0, head.start() if head else len(words))
-    return words[head.end() :] if head else words, int(code[1]) if code else None
-
-
-def _language(fields: Object) -> str:
-    """For the fence around what a command printed: by the file that it read, if any."""
-    places = objects(fields, "locations")
-    suffix = Path(text(places[0], "path")).suffix if places else ""
-    return suffix.removeprefix(".") if suffix else "sh"
 
 
 def _ended(words: str) -> str:

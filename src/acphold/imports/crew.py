@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack
 from typing import Final, Self
 
 from acphold.errors import TranscriptError
-from acphold.imports.conversation import Reader, Source
 from acphold.imports.intake import Telling, told_here
 from acphold.imports.pieces import Known, Piece
+from acphold.imports.sources import Reader, Source
 from acphold.imports.worker import (
     LENGTH_BYTES,
     Answer,

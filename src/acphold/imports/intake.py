@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct, field
 
 from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionError
-from acphold.imports.conversation import Facts, Reader, Source
 from acphold.imports.pieces import NOTHING, Known, Piece, pieces, squeezed
+from acphold.imports.sources import Facts, Reader, Source
 from acphold.journal import (
     Journal,
     Lease,

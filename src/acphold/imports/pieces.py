@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import TranscriptError
-from acphold.imports.conversation import Facts, Reader, Source
 from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Facts, Reader, Source
 from acphold.imports.values import text
 from acphold.journal import PastEntry
 from acphold.journal.entries import PROMPT

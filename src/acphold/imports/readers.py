@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from acphold.imports.conversation import Reader
+from acphold.imports.sources import Reader
 
 NAMES: Final = (
     "acpx",

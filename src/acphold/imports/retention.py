@@ -14,9 +14,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from acphold.imports.conversation import Home
 from acphold.imports.readers import reader
 from acphold.imports.records import document
+from acphold.imports.sources import Home
 from acphold.imports.values import Object, looked_up, number, text
 
 FOR_GOOD_DAYS: Final = 3650

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.conversation import Facts
+from acphold.imports.sources import Facts
 from acphold.imports.values import Object
 from acphold.journal import PastEntry
 from acphold.journal.entries import PROMPT, TURN_END, UPDATE

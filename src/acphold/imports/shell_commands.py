@@ -1,13 +1,19 @@
-"""What a shell command is for, as Codex tells it: reading a file, listing, searching, or other."""
+"""Shell commands as Codex tells them: what one is for (reading a file, listing, searching, or
+other), how it is shown, and what it printed.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
-from acphold.imports.values import Object, text
+import msgspec
+
+from acphold.imports.values import Object, from_json, number, objects, text
 
 _OPERATORS: Final = frozenset({";", "&&", "||", "|", "&"})
 _SPEAKING: Final = frozenset({"echo", "printf", "true", ":", "cd", "set", "export"})
@@ -22,6 +28,8 @@ _LISTING: Final = frozenset({"ls", "tree", "eza", "exa", "fd", "find"})
 _READING: Final = frozenset({"cat", "bat", "less", "more", "nl", "head", "tail", "sed"})
 _SEARCHING: Final = frozenset({"rg", "grep", "egrep", "ag", "ack"})
 _SHELLS: Final = frozenset({"bash", "sh", "zsh"})
+_EXIT: Final = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
+_OUTPUT: Final = re.compile(r"^Output:\n", re.MULTILINE)
 
 
 def script_of(command: list[str]) -> str:
@@ -132,3 +140,37 @@ def described(purpose: Object, cwd: str) -> tuple[str, str, str]:
     query = text(purpose, "query")
     where = f" in {path}" if path else ""
     return f"Search {query}{where}" if query else f"Search {text(purpose, 'cmd')}", "search", ""
+
+
+def command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
+    """How a shell command is shown: by what it is for, else as it is."""
+    unknown = [text(purpose, "cmd") for purpose in found if text(purpose, "type") == "unknown"]
+    if unknown:
+        title = f"Run {'; '.join(unknown)}" if old else unknown[0]
+        return {"title": title, "kind": "execute"}
+    told = [described(purpose, cwd) for purpose in found]
+    places = [{"path": place} for _, _, place in told if place]
+    fields: Object = {"title": ", ".join(title for title, _, _ in told), "kind": told[-1][1]}
+    return fields | ({"locations": places} if places else {})
+
+
+def language(fields: Object) -> str:
+    """For the fence around what a command printed: by the file that it read, if any."""
+    places = objects(fields, "locations")
+    suffix = Path(text(places[0], "path")).suffix if places else ""
+    return suffix.removeprefix(".") if suffix else "sh"
+
+
+def printed(output: object) -> tuple[str, int | None]:
+    """What a call printed, and its exit code, out of the forms that it was written in."""
+    if isinstance(output, dict | list):
+        parts = objects(output) or objects(output, "content")
+        words = "".join(text(part, "text") for part in parts) or text(output, "content")
+        return (words, None) if words else (msgspec.json.encode(output).decode(), None)
+    inner = from_json(output)
+    if isinstance(inner, dict) and "output" in inner:
+        return text(inner, "output"), number(inner, "metadata", "exit_code")
+    words = output if isinstance(output, str) else ""
+    head = _OUTPUT.search(words)
+    code = _EXIT.search(words, 0, head.start() if head else len(words))
+    return words[head.end() :] if head else words, int(code[1]) if code else None

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import TranscriptError
-from acphold.imports.conversation import Source
 from acphold.imports.pieces import Known, Piece, pieces
 from acphold.imports.readers import reader
+from acphold.imports.sources import Source
 
 LENGTH_BYTES: Final = 4
 
