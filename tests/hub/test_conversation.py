@@ -142,3 +142,19 @@ async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(journ
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        await two.load(session)
+        turn = one.begin_prompt(session, "my words")
+        await house.agent.prompted(session)
+        await hear(house, session, said("my words", "user_message_chunk"))
+        await house.agent.say(session, "heard")
+        await house.agent.end(session)
+        await turn
+        await two.until_text("heard")
+        for client in (one, two):
+            assert client.text("user_message_chunk") == "my words"

@@ -93,7 +93,7 @@ class State(Enum):
 
 
 class Attachment:
-    """See the module. `own` holds the entries this client wrote itself and is not told again.
+    """See the module. `untold` holds entries that this client knows otherwise: its own words, say.
 
     What is above `news_after` is told as it is told live: a notice in it is news. What is not is
     history, and told as a replay.
@@ -102,7 +102,7 @@ class Attachment:
     def __init__(self, source: Source, client: Client, after: int, news_after: int) -> None:
         self.client = client
         self.cursor = after
-        self.own: set[int] = set()
+        self.untold: set[int] = set()
         self.state = State.HELD
         self._source = source
         self._frames = Frames(source.id, client.capabilities)
@@ -147,8 +147,8 @@ class Attachment:
         if self.cursor + 1 != segment.first_seq or self.client.buffered > LAG:
             self._go_on()
             return
-        if segment.last_seq in self.own:
-            self.own.discard(segment.last_seq)
+        if segment.last_seq in self.untold:
+            self.untold.discard(segment.last_seq)
         elif lines := self._frames.live(segment):
             self._send_apart(lines)
         self._advance(segment.last_seq)
@@ -226,8 +226,8 @@ class Attachment:
         return [piece for piece in (*pieces, page) if piece]
 
     def _send_page(self, page: Sequence[Segment]) -> None:
-        told = [segment for segment in page if segment.last_seq not in self.own]
-        self.own.difference_update(segment.last_seq for segment in page)
+        told = [segment for segment in page if segment.last_seq not in self.untold]
+        self.untold.difference_update(segment.last_seq for segment in page)
         past = [segment for segment in told if segment.last_seq <= self._news_after]
         lines = [self._frames.replayed(replay(past))]
         lines += [self._frames.live(segment) for segment in told[len(past) :]]
@@ -251,7 +251,7 @@ class Attachment:
         """Its client attaches anew: what is due here is due there."""
         self.state = State.CLOSED
         other._due.extend(self._due)
-        other.own |= self.own
+        other.untold |= self.untold
         self._due.clear()
         self._stop_reading()
 

@@ -151,8 +151,12 @@ class Conversation:
         return raw
 
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Some agents send the prompt back: journalled as an echo, for the prompt is there."""
+        """Some agents send the prompt back: journalled as an echo, for the prompt is there.
+
+        Who prompted sees it as it would without us; the others have been told the prompt.
+        """
         running = self.turns.running
+        author = None if running is None else running.author
         for raw in raws:
             update = update_in(raw) if kind == "params" else raw
             if update_kind(update) != "user_message_chunk":
@@ -162,7 +166,7 @@ class Conversation:
             elif self.interjections.is_echo(update) or (
                 running is not None and repeats(update, running.prompt)
             ):
-                await self.session.publish("echo", [update])
+                await self.session.publish("echo", [update], audience=author)
             else:
                 await self.session.publish(kind, [raw])
 

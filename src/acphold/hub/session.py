@@ -101,12 +101,14 @@ class Session:
         author: Attachment | None = None,
         then: Callable[[], None] | None = None,
         change: RowChange = NO_CHANGE,
+        audience: Attachment | None = None,
     ) -> Segment:
         """Commit, fold, deliver; in this order, so that nobody sees what a crash could unsay.
 
         The client of `author` wrote these entries and is not told of them; `then` is done when it
-        has been sent all up to here. `change` is what the list shows from now on, committed with
-        them. Raises JournalError, and then nothing was delivered.
+        has been sent all up to here. If there is an `audience`, nobody else is told of them.
+        `change` is what the list shows from now on, committed with them. Raises JournalError, and
+        then nothing was delivered.
         """
         async with self._writing:
             author = author and self._current(author)
@@ -120,8 +122,10 @@ class Session:
             self.standing = standing
             self.last_seq = segment.last_seq
             if author is not None:
-                author.own.add(segment.last_seq)
+                author.untold.add(segment.last_seq)
             for attachment in tuple(self.attachments):
+                if audience is not None and attachment.client is not audience.client:
+                    attachment.untold.add(segment.last_seq)
                 attachment.deliver(segment)
             if author is not None and then is not None:
                 author.when_reached(segment.last_seq, then)
