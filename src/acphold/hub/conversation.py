@@ -132,8 +132,9 @@ class Conversation:
             await self._publish_user_messages(kind, raws)
         elif raws:
             await self.session.publish(kind, raws)
-        for raw in raws:
-            self.terminals.see(update_in(raw) if kind == "params" else raw)
+        if self.terminals.are_there:
+            for raw in raws:
+                self.terminals.see(update_in(raw) if kind == "params" else raw)
         if self.session.standing is not before:
             await self._publish_if_any(in_step(before, self.session.standing))
 

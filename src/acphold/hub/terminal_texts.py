@@ -67,6 +67,11 @@ class TerminalTexts:
         terminal = self._terminals.get(_terminal_id(asked.params))
         return None if terminal is None else terminal.client
 
+    @property
+    def are_there(self) -> bool:
+        """Whether an update may name a terminal."""
+        return bool(self._terminals)
+
     # -- what passes ----------------------------------------------------------------------
 
     async def pass_on(self, asked: Asked, client: Client, ask: Ask) -> bytes:
@@ -110,7 +115,7 @@ class TerminalTexts:
 
     def see(self, update: bytes) -> None:
         """An update of the agent: it may name a terminal, or name it no longer."""
-        if not self._terminals or update_kind(update) not in ("tool_call", "tool_call_update"):
+        if update_kind(update) not in ("tool_call", "tool_call_update"):
             return
         content = members(update).get("content", b"")
         call = tool_id(update)
