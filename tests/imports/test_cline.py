@@ -132,3 +132,108 @@ def test_half_a_document_is_left_for_the_next_time(tmp_path: Path) -> None:
     (source,) = sources(READER, tmp_path)
     with pytest.raises(OSError, match="being written"):
         Story(READER, source)
+
+
+# -- the tasks of editors ------------------------------------------------------------------------
+
+
+def task(home: Path, *messages: Json, root: str = ".cline/data", **files: Json) -> Story:
+    """The only task of a home, with these messages on the screen."""
+    folder = home / root / "tasks/1767322800000"
+    folder.mkdir(parents=True)
+    screen = [{"ts": 1767322800000 + n, **message} for n, message in enumerate(messages)]
+    (folder / "ui_messages.json").write_text(json.dumps(screen))
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return Story.of(READER, home)
+
+
+def say(kind: str, words: Json = "", **fields: Json) -> Json:
+    written = words if isinstance(words, str) else json.dumps(words)
+    return {"type": "say", "say": kind, "text": written, **fields}
+
+
+def ask(kind: str, words: Json = "") -> Json:
+    written = words if isinstance(words, str) else json.dumps(words)
+    return {"type": "ask", "ask": kind, "text": written}
+
+
+def test_a_task_of_an_editor_is_told_as_it_stood_on_the_screen(tmp_path: Path) -> None:
+    changed = "------- SEARCH\nold\n=======\nnew\n+++++++ REPLACE\n"
+    told = task(
+        tmp_path,
+        say("task", "Change it."),
+        say("api_req_started", {"tokensIn": 10, "tokensOut": 5}, modelInfo={"modelId": "m"}),
+        say("reasoning", "Hm."),
+        say("text", "I look first."),
+        say("tool", {"tool": "readFile", "path": "a.py", "content": "/p/a.py"}),
+        say("tool", {"tool": "editedExistingFile", "path": "a.py", "content": changed}),
+        ask("command", "make test REQ_APP"),
+        ask("command_output", "1 pas"),
+        say("command_output", "sed\n"),
+        say("task_progress", "- [x] Look\n- [ ] Change"),
+        say("completion_result", "Done."),
+        ask("completion_result", ""),
+        say("user_feedback", "Thanks.", images=["data:image/png;base64,AA"]),
+    )
+    assert told.said() == [
+        ("user", "Change it."),
+        ("thought", "Hm."),
+        ("agent", "I look first."),
+        ("call", "Read a.py"),
+        ("call", "Edit a.py"),
+        ("call", "make test"),
+        ("agent", "Done."),
+        ("user", "Thanks."),
+    ]
+    read, edited, ran = (json.loads(call.fields.get("content", b"[]")) for call in told.calls())
+    assert read == []
+    assert edited == [{"type": "diff", "path": "a.py", "oldText": "old\n", "newText": "new\n"}]
+    assert ran[0]["content"]["text"] == "1 passed\n"
+    (plan,) = told.updates("plan")
+    assert [step["status"] for step in plan["entries"]] == ["completed", "pending"]
+    assert told.facts.missed == {}
+    assert told.prompts()[1][1]["type"] == "image"
+
+
+def test_where_a_task_was_held_is_in_the_list_of_tasks_or_in_what_the_model_was_told(
+    tmp_path: Path,
+) -> None:
+    told = "# Current Working Directory (/home/ada/project) Files\na.py"
+    said = [{"role": "user", "content": [{"type": "text", "text": told}]}]
+    first = task(tmp_path / "1", say("task", "Hi."), api_conversation_history=said)
+    assert first.facts.cwd == "/home/ada/project"
+    root = tmp_path / "2/.config/Code/User/globalStorage/saoudrizwan.claude-dev"
+    (root / "state").mkdir(parents=True)
+    listed = [{"id": "1767322800000", "cwdOnTaskInitialization": "/elsewhere"}]
+    (root / "state/taskHistory.json").write_text(json.dumps(listed))
+    second = task(tmp_path / "2", say("task", "Hi."), root=str(root.relative_to(tmp_path / "2")))
+    assert second.facts.cwd == "/elsewhere"
+
+
+def test_the_call_of_a_server_ends_with_its_answer(tmp_path: Path) -> None:
+    asked = {"serverName": "docs", "toolName": "find", "arguments": '{"q":"x"}'}
+    told = task(
+        tmp_path,
+        say("task", "Find x."),
+        ask("use_mcp_server", asked),
+        say("mcp_server_request_started"),
+        say("mcp_server_response", "Found."),
+        say("something_new", "?"),
+    )
+    call = told.call()
+    assert (call["title"], call["rawInput"], call["status"]) == (
+        "docs: find",
+        {"q": "x"},
+        "completed",
+    )
+    assert call["content"][0]["content"]["text"] == "Found."
+    assert told.facts.missed == {"messages of kind 'something_new'": 1}
+
+
+def test_half_a_task_is_left_for_the_next_time(tmp_path: Path) -> None:
+    folder = tmp_path / ".cline/data/tasks/1"
+    folder.mkdir(parents=True)
+    (folder / "ui_messages.json").write_text('[{"ts":1,"type":"say"')
+    with pytest.raises(OSError, match="being written"):
+        Story.of(READER, tmp_path)

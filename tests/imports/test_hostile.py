@@ -132,9 +132,19 @@ def _rich_acpx(home: Path) -> None:
     )
 
 
+def _rich_cline(home: Path) -> None:
+    folder = home / ".cline/data/tasks/1"
+    folder.mkdir(parents=True)
+    tool = {"tool": "editedExistingFile", "path": "a", "content": "x"}
+    said = [("task", "Hello."), ("tool", json.dumps(tool)), ("command", "ls"), ("text", "Hi.")]
+    screen = [{"ts": 1, "type": "say", "say": kind, "text": words} for kind, words in said]
+    (folder / "ui_messages.json").write_text(json.dumps(screen))
+
+
 RICH: dict[str, Callable[[Path], None]] = {
     "acpx": _rich_acpx,
     "claude": _rich_claude,
+    "cline": _rich_cline,
     "codex": _rich_codex,
     "copilot": _rich_copilot,
     "gemini": _rich_gemini,

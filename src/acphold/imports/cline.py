@@ -1,7 +1,8 @@
 """Cline: `~/.cline/data/sessions/<id>/`, a manifest and one document of messages.
 
 The document is written anew with every message, so a reader may meet half of it. What subagents
-said and did is shown amid the rest, and lies in documents of their own.
+said and did is shown amid the rest, and lies in documents of their own. What the extensions of
+editors keep is in another form.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from acphold.imports.cline_tasks import SCREEN, read_task, task_sources
 from acphold.imports.prompts import prompt_blocks
 from acphold.imports.records import document
 from acphold.imports.scribe import PARENT, Scribe, content, image, text_block
@@ -57,6 +59,7 @@ def find(home: Home) -> Iterator[Source]:
         subagents = files_below(path.parent, "agent_*.messages.json")
         if source := source_of(NAME, name, [path, path.with_name(f"{name}.json"), *subagents]):
             yield source
+    yield from task_sources(NAME, home.path, _folder(home).parent)
 
 
 def _folder(home: Home) -> Path:
@@ -70,6 +73,9 @@ def _folder(home: Home) -> Path:
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session; raises OSError for half a document."""
     path = Path(source.paths[0])
+    if path.name == SCREEN:
+        yield from read_task(source, scribe)
+        return
     whole = document(path, Counter())
     if not whole:
         raise OSError(f"{path} is being written, or no JSON; it is read again the next time")

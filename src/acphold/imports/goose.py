@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from acphold.imports import databases
 from acphold.imports.records import readable, records
-from acphold.imports.scribe import PARENT, Scribe, content, diff, image, text_block
+from acphold.imports.scribe import PARENT, Scribe, checklist, content, diff, image, text_block
 from acphold.imports.sources import Home, Reader, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, obj, objects, text
 
@@ -30,7 +30,6 @@ _SHOWN: Final = {"edit": "path", "shell": "command", "text_editor": "path", "wri
 _MADE_UP: Final = re.compile(r"(New (Chat|Session)|ACP Session)", re.IGNORECASE)
 _LINKED: Final = re.compile(r"\n*# (/[^\n]+)\n```\n(.*)\n```\n*", re.DOTALL)
 _EMBEDDED: Final = re.compile(r"--- Resource: (\S+) ---\n(.*?)\n?\n---\n*", re.DOTALL)
-_TODO: Final = re.compile(r"^\s*[-*] \[([ xX~-])\] (.+)$", re.MULTILINE)
 
 
 def find(home: Home) -> Iterator[Source]:
@@ -188,7 +187,7 @@ class _Telling:
             fields["kind"] = KINDS[short]
         self._scribe.call(call_id, fields)
         if short == "todo_write" and not self._caller:
-            self._scribe.plan(_plan(text(given, "content")))
+            self._scribe.plan(checklist(text(given, "content")))
 
     def _result(self, call_id: str, result: Object) -> None:
         name, given = self._calls.pop(call_id, ("", {}))
@@ -253,14 +252,6 @@ def _prompt(parts: list[Object]) -> list[Object]:
         elif words:
             blocks.append(text_block(words))
     return blocks
-
-
-def _plan(words: str) -> list[Object]:
-    marks = {" ": "pending", "x": "completed", "X": "completed"}
-    return [
-        {"content": step, "priority": "medium", "status": marks.get(mark, "in_progress")}
-        for mark, step in _TODO.findall(words)
-    ]
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, cast
 
-from acphold.imports.values import UNREADABLE, Object, decoded
+from acphold.imports.values import UNREADABLE, Object, decoded, objects
 
 LINE_BYTES: Final = 16 << 20
 """The longest line that is read: a picture of ten megabytes fits; decoding one this long takes
@@ -107,3 +107,15 @@ def document(path: Path, missed: Counter[str]) -> Object:
     except (OSError, *UNREADABLE):
         missed["files that cannot be read"] += 1
         return {}
+
+
+def document_list(path: Path, missed: Counter[str]) -> list[Object]:
+    """The objects of the JSON array that a file is; empty, and counted, when it cannot be read."""
+    try:
+        if path.stat().st_size > DOCUMENT_BYTES:
+            missed["files that are too large"] += 1
+            return []
+        return objects(decoded(b'{"all":%b}' % path.read_bytes()), "all")
+    except (OSError, *UNREADABLE):
+        missed["files that cannot be read"] += 1
+        return []

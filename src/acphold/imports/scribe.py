@@ -7,6 +7,7 @@ result are told as failed, as nothing runs any more.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +22,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 TITLE_CHARACTERS: Final = 200
 """How much of a title is kept; some agents take a whole first prompt for one."""
+
+_BOX: Final = re.compile(r"^\s*[-*] \[([ xX~-])\] (.+)$", re.MULTILINE)
 
 PARENT: Final = "acphold/parentToolCallId"
 """In `_meta` of what a subagent said and did: the call that started it."""
@@ -274,3 +277,12 @@ def diff(path: str, old: str | None, new: str) -> Object:
 def image(data: str, mime_type: str) -> Object:
     """A content block with a picture in base64."""
     return {"type": "image", "data": data, "mimeType": mime_type}
+
+
+def checklist(words: str) -> list[Object]:
+    """The entries of a plan that is written as a list of Markdown with boxes."""
+    marks = {" ": "pending", "x": "completed", "X": "completed"}
+    return [
+        {"content": step, "priority": "medium", "status": marks.get(mark, "in_progress")}
+        for mark, step in _BOX.findall(words)
+    ]

@@ -1,0 +1,235 @@
+"""What Cline's extensions of editors keep: `tasks/<id>/ui_messages.json`, what stood on the screen.
+
+A message was asked or said (`type`), and is of the kind that `ask` or `say` names; calls and the
+tokens of a request stand as JSON inside its `text`. Where the conversation was held is in a list of
+all tasks, or in what the model was told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from acphold.imports.prompts import picture
+from acphold.imports.records import document_list
+from acphold.imports.scribe import Scribe, checklist, content, diff, text_block
+from acphold.imports.sources import Source, files_below, source_of
+from acphold.imports.values import Object, from_json, milliseconds, number, strings, text
+
+SCREEN: Final = "ui_messages.json"
+
+EDITORS: Final = (
+    ".config/*/User/globalStorage/saoudrizwan.claude-dev",
+    "Library/Application Support/*/User/globalStorage/saoudrizwan.claude-dev",
+    ".vscode-server/data/User/globalStorage/saoudrizwan.claude-dev",
+)
+"""Where editors keep what their extension writes, below a home folder."""
+
+TOOLS: Final = {
+    "editedExistingFile": ("Edit", "edit"),
+    "fileDeleted": ("Delete", "delete"),
+    "listCodeDefinitionNames": ("List definitions in", "search"),
+    "listFilesRecursive": ("List", "read"),
+    "listFilesTopLevel": ("List", "read"),
+    "newFileCreated": ("Create", "edit"),
+    "readFile": ("Read", "read"),
+    "searchFiles": ("Search", "search"),
+    "summarizeTask": ("Compact conversation", "think"),
+    "webFetch": ("Fetch", "fetch"),
+    "webSearch": ("Search", "fetch"),
+}
+"""What a tool is called on a screen, and its kind."""
+
+_REPLACED: Final = re.compile(
+    r"^[-<]{3,} SEARCH>?\n(.*?)^={3,}\n(.*?)^[+>]{3,} REPLACE>?$", re.DOTALL | re.MULTILINE
+)
+_FOLDER: Final = re.compile(rb"Current Working Directory:? \(?(/[^\n\"\\)]+)\)?")
+_ASKED_AT_THE_END: Final = " REQ_APP"
+"""What stands behind a command that a person had to allow."""
+
+_PASSED: Final = frozenset(
+    {
+        "api_req_deleted", "api_req_failed", "api_req_finished", "api_req_retried",
+        "api_req_retry_delayed", "auto_approval_max_req_reached", "browser_action_result",
+        "browser_screenshot", "checkpoint_created", "checkpoint_saved", "clineignore_error",
+        "command_output", "command_permission_denied", "conditional_rules_applied",
+        "deleted_api_reqs", "diff_error", "error", "hook_output_stream", "hook_status", "info",
+        "load_mcp_documentation", "mcp_notification", "mcp_server_request_started",
+        "mcp_server_response", "mistake_limit_reached", "new_task", "report_bug",
+        "resume_completed_task", "resume_task", "shell_integration_warning",
+        "shell_integration_warning_with_suggestion", "subagent_usage", "user_feedback_diff",
+    }
+)  # fmt: skip
+"""Notices, questions with buttons, what repeats other messages, and what belongs to a call."""
+
+
+def task_sources(reader: str, home: Path, own: Path) -> Iterator[Source]:
+    """The tasks in Cline's own folder, and those of editors that are not there."""
+    seen: set[str] = set()
+    roots = [own, *(root for pattern in EDITORS for root in sorted(home.glob(pattern)))]
+    for root in roots:
+        for path in files_below(root / "tasks", f"*/{SCREEN}"):
+            if path.parent.name in seen:
+                continue
+            seen.add(path.parent.name)
+            listed = root / "state/taskHistory.json"
+            if source := source_of(reader, path.parent.name, [path]):
+                yield replace(source, paths=(str(path), str(listed)))
+
+
+def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the task; raises OSError for half a document."""
+    path, listed = map(Path, source.paths)
+    missed: Counter[str] = Counter()
+    messages = document_list(path, missed)
+    if missed:
+        raise OSError(f"{path} is being written, too large, or no JSON")
+    scribe.facts.cwd = _folder(path, listed)
+    telling = _Telling(scribe)
+    for message in messages:
+        telling.take(message)
+        yield
+    telling.end_command()
+
+
+def _folder(path: Path, listed: Path) -> str:
+    for task in document_list(listed, Counter()):
+        if text(task, "id") == path.parent.name and text(task, "cwdOnTaskInitialization"):
+            return text(task, "cwdOnTaskInitialization")
+    try:
+        with path.with_name("api_conversation_history.json").open("rb") as file:
+            found = _FOLDER.search(file.read(1 << 20))
+    except OSError:
+        return ""
+    return found[1].decode(errors="replace") if found else ""
+
+
+class _Telling:
+    """One task, message by message."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        self._scribe = scribe
+        self._said = ""
+        self._command = ""
+        self._printed = ""
+        self._count = 0
+
+    def take(self, message: Object) -> None:
+        """The next message; one that was asked and then said is told once."""
+        self._scribe.clock(milliseconds(message.get("ts")))
+        kind = text(message, "say") or text(message, "ask")
+        words = text(message, "text")
+        if kind in ("command_output", "mcp_server_response"):
+            self._printed += words
+        if kind in _PASSED:
+            return
+        self.end_command()
+        if kind in ("task", "user_feedback"):
+            pictures = filter(None, map(picture, strings(message, "images")))
+            self._scribe.prompt([*([text_block(words)] if words else []), *pictures])
+        elif kind == "reasoning":
+            self._scribe.think(words)
+        elif kind == "api_req_started":
+            self._request(from_json(words), text(message, "modelInfo", "modelId"))
+        elif kind == "task_progress":
+            self._scribe.plan(checklist(words))
+        elif not (self._speaks(kind, words) or self._calls(kind, words)):
+            self._scribe.facts.missed[f"messages of kind {kind[:40]!r}"] += 1
+
+    def _speaks(self, kind: str, words: str) -> bool:
+        """What the agent said, if it is that."""
+        if kind in ("followup", "plan_mode_respond", "act_mode_respond"):
+            asked = from_json(words)
+            words = text(asked, "question") or text(asked, "response") or words
+        elif kind not in ("text", "completion_result", "plan_completion_result"):
+            return False
+        if words and words != self._said:
+            self._said = words
+            self._scribe.say(words)
+        if kind != "text":
+            self._scribe.done()
+        return True
+
+    def _request(self, about: object, model: str) -> None:
+        self._said = ""
+        self._scribe.model(model)
+        self._scribe.tokens(
+            inputTokens=number(about, "tokensIn"),
+            outputTokens=number(about, "tokensOut"),
+            cachedReadTokens=number(about, "cacheReads"),
+            cachedWriteTokens=number(about, "cacheWrites"),
+        )
+        if text(about, "cancelReason") == "user_cancelled":
+            self._scribe.end_turn("cancelled")
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def _calls(self, kind: str, words: str) -> bool:
+        """What the agent did, if it is that."""
+        if kind == "command":
+            self._command, self._printed = (
+                self._call(
+                    {
+                        "title": words.removesuffix(_ASKED_AT_THE_END),
+                        "kind": "execute",
+                        "status": "in_progress",
+                        "rawInput": {"command": words.removesuffix(_ASKED_AT_THE_END)},
+                    }
+                ),
+                "",
+            )
+        elif kind == "tool":
+            self._call(_tool(from_json(words)))
+        elif kind == "use_mcp_server":
+            asked = from_json(words)
+            name = text(asked, "toolName") or text(asked, "uri")
+            given = from_json(text(asked, "arguments"))
+            title = f"{text(asked, 'serverName')}: {name}"
+            self._command = self._call({"title": title, "kind": "other", "rawInput": given})
+        elif kind in ("browser_action_launch", "browser_action"):
+            title = f"Browse {text(from_json(words), 'action') or words}"
+            self._call({"title": title, "kind": "fetch", "status": "completed"})
+        elif kind in ("condense", "summarize_task", "compaction", "use_subagents", "subagent"):
+            title = "Subagents" if "subagent" in kind else "Compact conversation"
+            told = [content(words)] if words else []
+            self._call({"title": title, "kind": "think", "status": "completed", "content": told})
+        else:
+            return False
+        return True
+
+    def _call(self, fields: Object) -> str:
+        self._count += 1
+        call_id = f"call-{self._count}"
+        self._scribe.call(call_id, fields)
+        return call_id
+
+    def end_command(self) -> None:
+        """Nothing more comes of the last command."""
+        if self._command:
+            told: Object = {"content": [content(self._printed)]} if self._printed else {}
+            self._scribe.update(self._command, {"status": "completed"} | told)
+        self._command = self._printed = ""
+
+
+def _tool(asked: object) -> Object:
+    """The fields of a call of one of Cline's own tools, which is over when it is shown."""
+    name, path, words = text(asked, "tool"), text(asked, "path"), text(asked, "content")
+    verb, kind = TOOLS.get(name, (name, "other"))
+    what = text(asked, "regex") or path
+    fields: Object = {"title": f"{verb} {what}".strip() or "Tool", "kind": kind}
+    if path:
+        fields["locations"] = [{"path": path}]
+    if name == "newFileCreated":
+        fields["content"] = [diff(path, None, words)]
+    elif name == "editedExistingFile":
+        changed = text(asked, "diff") or words
+        found = [diff(path, old, new) for old, new in _REPLACED.findall(changed)]
+        fields["content"] = found or [content(changed)]
+    elif words and name != "readFile":  # which has only the whole path there
+        fields["content"] = [content(words)]
+    return fields | {"status": "completed", "rawInput": asked}
