@@ -63,6 +63,7 @@ from typing import Any
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 WRITE = threading.Lock()
+MEMORY = threading.Lock()
 ANSWERED = threading.Condition()
 ANSWERS: dict[int, Any] = {}
 CANCELLED: dict[str, threading.Event] = {}
@@ -98,15 +99,19 @@ def stored() -> dict[str, Any]:
 
 
 def store(sessions: dict[str, Any]) -> None:
+    """Written beside and renamed: who is killed in the middle leaves the last whole one."""
     if path := OPTIONS.get("store"):
-        Path(path).write_text(json.dumps(sessions))
+        half = Path(f"{path}.{os.getpid()}")
+        half.write_text(json.dumps(sessions))
+        half.replace(path)
 
 
 def remember(session_id: str, body: dict[str, Any]) -> None:
-    sessions = stored()
-    if session_id in sessions:
-        sessions[session_id]["updates"].append(body)
-        store(sessions)
+    with MEMORY:  # turns of two sessions may run at once
+        sessions = stored()
+        if session_id in sessions:
+            sessions[session_id]["updates"].append(body)
+            store(sessions)
 
 
 # -- methods ------------------------------------------------------------------------------------
