@@ -16,10 +16,17 @@ from rich.segment import Segment
 from rich.text import Text
 
 from acphold.cli.terminal_text import counted, on_one_line, size, visible
-from acphold.cli.transcript import ModeChanged, Noticed, Planned, Scene, TurnOpen
 from acphold.errors import InvalidParamsError
-from acphold.journal.raw_update import encode_object
 from acphold.journal.timeline import Message, ToolCall, TurnEnd, TurnOutcome
+from acphold.journal.transcript import (
+    ModeChanged,
+    Noticed,
+    Planned,
+    Scene,
+    TurnOpen,
+    produced,
+    reason,
+)
 from acphold.schema import (
     AudioContent,
     BlobResourceContents,
@@ -34,10 +41,8 @@ from acphold.schema import (
     ToolCallContent,
     UnknownContent,
     UnknownToolContent,
-    decode,
     decode_blocks,
 )
-from acphold.schema.tool_calls import ToolCallPatch
 
 OUTPUT_LINES = 20
 """Lines of one tool's output that are shown unless all are asked for."""
@@ -93,19 +98,13 @@ def passage(scene: Scene, *, full: bool = False) -> Passage:
             return Passage("mode", "faint", _lines(scene.mode))
         case TurnEnd():
             words, style = ENDINGS[scene.outcome]
-            said = scene.message or "" if scene.outcome == "failed" else _unusual(scene.stop_reason)
+            said = reason(scene)
             return Passage("turn", "faint", _lines(f"{words}: {said}" if said else words, style))
         case TurnOpen():
             words = "not over: it runs, or was cut off and not loaded since"
             return Passage("turn", "faint", _lines(words, "busy"))
         case _:
             assert_never(scene)
-
-
-def _unusual(stop_reason: str | None) -> str:
-    """A stop reason that the words for its outcome do not tell."""
-    usual = (None, "end_turn", "cancelled", "refusal")
-    return "" if stop_reason in usual else str(stop_reason).replace("_", " ").strip()
 
 
 def _lines(text: str, style: str = "") -> list[Text]:
@@ -127,7 +126,7 @@ def _tool(call: ToolCall, *, full: bool) -> Iterator[Text]:
     yield Text.assemble(
         (f"{mark} ", style), title, (f"  {on_one_line(call.kind)} · ", "faint"), (status, style)
     )
-    for item in _tool_content(call):
+    for item in produced(call):
         lines = list(_output(item))
         shown = lines if full else lines[:OUTPUT_LINES]
         for line in shown:
@@ -135,14 +134,6 @@ def _tool(call: ToolCall, *, full: bool) -> Iterator[Text]:
         if len(lines) > len(shown):
             more = counted(len(lines) - len(shown), "more line")
             yield Text(f"  … {more}; --full shows them", "faint")
-
-
-def _tool_content(call: ToolCall) -> Sequence[ToolCallContent]:
-    whole = encode_object({**call.fields, "toolCallId": b'""'})
-    try:
-        return decode(ToolCallPatch, whole).value.content or ()
-    except InvalidParamsError:
-        return ()
 
 
 def _output(item: ToolCallContent) -> Iterable[Text]:

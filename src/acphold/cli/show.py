@@ -79,7 +79,7 @@ def json_line(entry: Entry) -> bytes:
 
 async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) -> None:
     from acphold.cli.layout import Gutter, Plain, passage
-    from acphold.cli.transcript import scenes
+    from acphold.journal.transcript import scenes
 
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
     layout.head(_title(row), _facts(row))

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
-from acphold.journal import Entry
-from acphold.journal.entries import ECHO, PARAMS, TURN_END, UPDATE
+from acphold.journal.entries import ECHO, PARAMS, TURN_END, UPDATE, Entry
 from acphold.journal.fold import EMPTY, SessionState, fold
-from acphold.journal.raw_update import members, string, update_kind
+from acphold.journal.raw_update import encode_object, members, string, update_kind
 from acphold.journal.timeline import Message, ToolCall, TurnEnd
-from acphold.schema import Plan, decode
+from acphold.schema import Plan, ToolCallContent, decode
+from acphold.schema.tool_calls import ToolCallPatch
 
 
 class PlanStep(Struct, frozen=True):
@@ -49,17 +49,31 @@ class TurnOpen(Struct, frozen=True):
 Scene = Message | ToolCall | TurnEnd | Planned | Noticed | ModeChanged | TurnOpen
 
 
-async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
-    """The scenes of a whole session; only one turn of it is in memory at a time."""
+class ToldTurn(Struct, frozen=True):
+    """The scenes of a turn; its first entry has the number `seq` and the time `at` (ms)."""
+
+    seq: int
+    at: int
+    scenes: Sequence[Scene]
+
+
+async def turns(entries: AsyncIterable[Entry]) -> AsyncIterator[ToldTurn]:
+    """The turns of a whole session; only one of them is in memory at a time."""
     turn: list[Entry] = []
     async for entry in entries:
         turn.append(entry)
         if entry.kind == TURN_END:
-            for scene in turn_scenes(turn):
-                yield scene
+            yield ToldTurn(turn[0].seq, turn[0].at, turn_scenes(turn))
             turn = []
-    for scene in turn_scenes(turn):
-        yield scene
+    if turn:
+        yield ToldTurn(turn[0].seq, turn[0].at, turn_scenes(turn))
+
+
+async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
+    """The scenes of a whole session; only one turn of it is in memory at a time."""
+    async for turn in turns(entries):
+        for scene in turn.scenes:
+            yield scene
 
 
 def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
@@ -139,3 +153,20 @@ def _notice(raw: bytes) -> Noticed:
         string(parts.get(name)) or "" for name in ("severity", "title", "description")
     )
     return Noticed(severity, title, description)
+
+
+def produced(call: ToolCall) -> Sequence[ToolCallContent]:
+    """What a tool call produced; nothing where that cannot be read."""
+    whole = encode_object({**call.fields, "toolCallId": b'""'})
+    try:
+        return decode(ToolCallPatch, whole).value.content or ()
+    except InvalidParamsError:
+        return ()
+
+
+def reason(end: TurnEnd) -> str:
+    """Why a turn ended, as far as its outcome does not say that already."""
+    if end.outcome == "failed":
+        return end.message or ""
+    usual = (None, "end_turn", "cancelled", "refusal")
+    return "" if end.stop_reason in usual else str(end.stop_reason).replace("_", " ").strip()

@@ -7,9 +7,16 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.cli.transcript import ModeChanged, Noticed, Planned, PlanStep, TurnOpen, turn_scenes
 from acphold.journal import Entry
 from acphold.journal.timeline import Message, ToolCall, TurnEnd
+from acphold.journal.transcript import (
+    ModeChanged,
+    Noticed,
+    Planned,
+    PlanStep,
+    TurnOpen,
+    turn_scenes,
+)
 from tests.cli.conversation import CONVERSATION, Raw, ended, plan, prompt, said, update
 
 
