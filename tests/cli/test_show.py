@@ -174,3 +174,76 @@ def test_long_output_of_a_tool_is_cut_unless_all_is_asked_for(
     remember(journal, "s", prompt("x"), ("update", json.dumps(tool).encode()), ended())
     assert "… 80 more lines; --full shows them" in acphold.run("show", "s").out
     assert "line 99" in acphold.run("show", "s", "--full").out
+
+
+# -- places ---------------------------------------------------------------------------------
+
+STEPS = [
+    said(f"step {n}", "agent_thought_chunk" if n % 2 else "agent_message_chunk") for n in range(20)
+]
+
+
+@pytest.fixture
+def placed(journal: Path) -> Path:
+    """A journal with two turns: entries 1 to 3 and, compacted, 4 to 25."""
+    remember(
+        journal,
+        "0b5e-1",
+        *(prompt("First"), said("nothing"), ended()),
+        *(prompt("Second"), *STEPS, ended()),
+        title="Greeting",
+    )
+    return journal
+
+
+@pytest.mark.usefixtures("placed")
+def test_a_place_is_shown_with_its_prompt_and_what_is_around_it(acphold: CommandLine) -> None:
+    done = acphold.run("show", "0b@15")
+    head, _, passages = done.out.partition("\n\n")
+    assert head.endswith("turn 2, around 0b5e-1@15")
+    assert passages.splitlines()[::2] == [
+        "you: Second",
+        "… 6 more in this turn; --full shows them",
+        *(f"{'agent' if n % 2 == 0 else 'thought'}: step {n}" for n in range(6, 10)),
+        "▸ agent: step 10",
+        *(f"{'agent' if n % 2 == 0 else 'thought'}: step {n}" for n in range(11, 15)),
+        "… 6 more in this turn; --full shows them",
+    ]
+
+
+@pytest.mark.usefixtures("placed")
+def test_full_shows_the_whole_turn_of_a_place(acphold: CommandLine) -> None:
+    passages = acphold.run("show", "--full", "0b5e-1@1").out.split("\n\n")[1:]
+    assert passages == ["▸ you: First", "agent: nothing", "turn: ended\n"]
+
+
+@pytest.mark.usefixtures("placed")
+def test_json_of_a_place_is_its_turn(acphold: CommandLine) -> None:
+    lines = acphold.run("show", "--json", "0b5e-1@2").out.splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("placed")
+def test_a_place_is_marked_on_a_terminal(acphold: CommandLine) -> None:
+    shown = acphold.on_terminal("show", "0b5e-1@2")
+    assert "\n  agent▸ nothing" in shown.plain
+
+
+@pytest.mark.usefixtures("placed")
+@pytest.mark.parametrize("place", ["0b@0", "0b@26", "0b@" + "9" * 5000])
+def test_an_entry_that_is_not_there_is_refused(acphold: CommandLine, place: str) -> None:
+    done = acphold.run("show", place)
+    assert done.code == 2
+    assert "have the numbers 1 to 25" in done.err
+
+
+@pytest.mark.usefixtures("placed")
+@pytest.mark.parametrize("place", ["0b@", "0b@x", "0b@-1", "@1", "zz@1", "0b@1@1"])
+def test_what_is_no_place_is_no_id_either(acphold: CommandLine, place: str) -> None:
+    assert acphold.run("show", place).code == 3
+
+
+def test_an_id_with_an_at_sign_is_an_id(acphold: CommandLine, journal: Path) -> None:
+    remember(journal, "me@1", prompt("One"), ended())
+    assert "you: One" in acphold.run("show", "me@1").out
+    assert "▸ you: One" in acphold.run("show", "me@1@1").out

@@ -15,6 +15,7 @@ from acphold.journal.transcript import (
     Planned,
     PlanStep,
     TurnOpen,
+    scene_at,
     turn_scenes,
 )
 from tests.cli.conversation import CONVERSATION, Raw, ended, plan, prompt, said, update
@@ -83,3 +84,17 @@ def test_every_message_is_told_once_whatever_else_happens(raws: list[Raw], junk:
     texts |= {said(text): text for text in ("a", "I will ", "change **it**.", "Done.")}
     texts |= {CONVERSATION[1]: "A thought."}
     assert sorted(told) == sorted(itertools.chain("x", *(texts.get(raw, "") for raw in raws)))
+
+
+def test_each_entry_has_its_scene() -> None:
+    turn = entries(*CONVERSATION)
+    scenes = turn_scenes(turn)
+    places = [scene_at(turn, entry.seq) for entry in turn]
+    assert places == [0, 1, 2, 3, 3, 4, 4, 2, 5, 6]
+    assert len(scenes) == 7
+
+
+def test_an_entry_that_shows_nothing_stands_by_the_scene_before_it() -> None:
+    turn = entries(prompt("x"), said("y"), update("available_commands_update"), said("z"))
+    assert scene_at(turn, 3) == 1
+    assert scene_at(entries(update("available_commands_update")), 1) == 0

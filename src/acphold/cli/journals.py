@@ -1,11 +1,14 @@
-"""The journal that a command works on: opened, and read in pages."""
+"""The journal that a command works on: opened, read in pages, and the places in it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
+from acphold.cli.command_line import UsageError
+from acphold.errors import UnknownSessionError
 from acphold.journal import Entry, Journal, ListFilter, ListKey, SessionRow, SqliteJournal, history
 from acphold.journal.location import default_location, journal_path
 
@@ -55,3 +58,42 @@ async def entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
         for entry in segment.entries():
             if entry.raw:
                 yield entry
+
+
+# -- places ---------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """A session, and the number of an entry of it where one is meant."""
+
+    row: SessionRow
+    seq: int | None = None
+
+    def __str__(self) -> str:
+        return place_name(self.row.session_id, self.seq)
+
+
+def place_name(session_id: str, seq: int | None = None) -> str:
+    """A place as `search` prints it and all commands take it: `ID`, or `ID@SEQ`."""
+    return session_id if seq is None else f"{session_id}@{seq}"
+
+
+async def place(journal: Journal, text: str) -> Place:
+    """What `ID` or `ID@SEQ` means, where ID may be any beginning that fits only one session.
+
+    Raises UnknownSessionError, AmbiguousIdError, and UsageError for an entry that is not there.
+    An id with an `@` in it is an id before all else.
+    """
+    given, at, seq = text.rpartition("@")
+    try:
+        return Place(await journal.resolve(text))
+    except UnknownSessionError:
+        if not (at and given and seq.isascii() and seq.isdecimal()):
+            raise
+    row = await journal.resolve(given)
+    # Longer numbers would not even be read: Python refuses digits by the thousand.
+    if len(seq) > 10 or not 0 < int(seq) <= row.last_seq:
+        raise UsageError(
+            f"{text}: the entries of this session have the numbers 1 to {row.last_seq}"
+        )
+    return Place(row, int(seq))

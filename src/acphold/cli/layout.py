@@ -214,6 +214,9 @@ def _block(block: ContentBlock) -> str:
 GUTTER = 9
 """Columns for the labels, of which the longest is `thought`."""
 
+MARK = "▸"
+"""Beside the passage that was asked for."""
+
 MAX_WIDTH = 110
 """Columns of a line of prose beyond which the eye loses its place."""
 
@@ -227,10 +230,14 @@ class Plain:
     def head(self, title: str, facts: Sequence[str]) -> None:
         self._stream.write("\n".join(filter(None, [title, *facts])) + "\n")
 
-    def put(self, passage: Passage) -> None:
+    def put(self, passage: Passage, *, marked: bool = False) -> None:
         first, *rest = [line.plain.rstrip() for line in passage.lines] or [""]
-        lines = [f"{passage.label}: {first}".rstrip(), *(f"  {line}".rstrip() for line in rest)]
+        label = f"{MARK} {passage.label}" if marked else passage.label
+        lines = [f"{label}: {first}".rstrip(), *(f"  {line}".rstrip() for line in rest)]
         self._stream.write("\n" + "\n".join(lines) + "\n")
+
+    def gap(self, words: str) -> None:
+        self._stream.write(f"\n{words}\n")
 
 
 class Gutter:
@@ -245,9 +252,13 @@ class Gutter:
         for fact in facts:
             self._console.print(Text(fact, "faint"))
 
-    def put(self, passage: Passage) -> None:
+    def put(self, passage: Passage, *, marked: bool = False) -> None:
         self._console.print()
-        self._console.print(Beside(passage.label, passage.style, body(passage)))
+        self._console.print(Beside(passage.label, passage.style, body(passage), marked=marked))
+
+    def gap(self, words: str) -> None:
+        self._console.print()
+        self._console.print(Beside("", "faint", Text(words, "faint")))
 
 
 def body(passage: Passage) -> RenderableType:
@@ -260,12 +271,19 @@ class Beside:
     """A label in the gutter with something beside it."""
 
     def __init__(
-        self, label: str, style: str, body: RenderableType, *, gutter: int = GUTTER
+        self,
+        label: str,
+        style: str,
+        body: RenderableType,
+        *,
+        gutter: int = GUTTER,
+        marked: bool = False,
     ) -> None:
         self._label = label
         self._style = style
         self._body = body
         self._gutter = gutter
+        self._marked = marked
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = max(20, min(options.max_width, MAX_WIDTH) - self._gutter)
@@ -273,7 +291,7 @@ class Beside:
         label = self._label
         for line in lines:
             yield Segment(f"{label:>{self._gutter - 2}}", console.get_style(self._style))
-            yield Segment("  ")
+            yield Segment(f"{MARK} ", console.get_style("found")) if self._marked else Segment("  ")
             yield from line
             yield Segment.line()
             label = ""

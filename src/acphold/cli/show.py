@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import entries, opened
+from acphold.cli.journals import entries, opened, place, place_name
 from acphold.cli.terminal_text import (
     age,
     console,
@@ -21,12 +22,19 @@ from acphold.journal import Entry, Journal, SessionRow
 from acphold.journal.entries import PROMPT
 from acphold.journal.session_rows import now_ms
 
+AROUND = 4
+"""Scenes that are shown on either side of the one that was asked for, in its turn."""
+
 
 def parser() -> Parser:
     """The arguments of `show`."""
     made = Parser(show, "show", "[OPTIONS] ID")
-    made.add_argument("session_id", metavar="ID", help="the session's id, or its beginning")
-    made.add_argument("--full", action="store_true", help="all that tools produced, however long")
+    made.add_argument(
+        "session_id", metavar="ID", help="the session's id, or its beginning; with @SEQ, a place"
+    )
+    made.add_argument(
+        "--full", action="store_true", help="all that tools produced; of a place, its whole turn"
+    )
     made.add_argument(
         "--json", dest="as_json", action="store_true", help="one JSON object for each journal entry"
     )
@@ -35,9 +43,10 @@ def parser() -> Parser:
 
 
 def show(*, session_id: str, full: bool, as_json: bool, journal: str | None) -> int:
-    """Show the transcript of a session.
+    """Show the transcript of a session, or what stands at a place in it.
 
-    ID may be any prefix of a session's id that fits only one.
+    ID may be any prefix of a session's id that fits only one. ID@SEQ, as `search` prints it, is
+    the place of one entry: of its turn you see the prompt and what stands around that entry.
 
     With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object
     as it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or how a turn
@@ -47,13 +56,51 @@ def show(*, session_id: str, full: bool, as_json: bool, journal: str | None) -> 
     return Exit.OK
 
 
-async def _show(location: str | None, session_id: str, *, full: bool, as_json: bool) -> None:
+async def _show(location: str | None, given: str, *, full: bool, as_json: bool) -> None:
     async with opened(location) as journal:
-        row = await journal.resolve(session_id)
-        if as_json:
+        row, seq = await place(journal, given)
+        if seq is not None:
+            await _show_place(journal, row, seq, full=full, as_json=as_json)
+        elif as_json:
             await _print_json(journal, row)
         else:
             await _print_transcript(journal, row, full=full)
+
+
+async def _show_place(
+    journal: Journal, row: SessionRow, seq: int, *, full: bool, as_json: bool
+) -> None:
+    from acphold.journal.transcript import entries_by_turn
+
+    number, turn = 0, list[Entry]()
+    async for turn in entries_by_turn(entries(journal, row.session_id)):
+        number += any(entry.kind == PROMPT for entry in turn)
+        if turn[-1].seq >= seq:
+            break
+    if as_json:
+        sys.stdout.buffer.writelines(map(json_line, turn))
+    else:
+        _print_place(row, turn, number, seq, full=full)
+
+
+def _print_place(
+    row: SessionRow, turn: Sequence[Entry], number: int, seq: int, *, full: bool
+) -> None:
+    from acphold.cli.layout import Gutter, Plain, passage
+    from acphold.journal.transcript import scene_at, turn_scenes
+
+    layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
+    where = place_name(on_one_line(row.session_id), seq)
+    layout.head(_title(row), [*_facts(row), f"turn {number}, around {where}"])
+    scenes = turn_scenes(turn)
+    found = scene_at(turn, seq)
+    shown = [
+        here for here in range(len(scenes)) if full or here == 0 or abs(here - found) <= AROUND
+    ]
+    for here, next_one in zip(shown, [*shown[1:], len(scenes)], strict=True):
+        layout.put(passage(scenes[here], full=full or here == found), marked=here == found)
+        if left_out := next_one - here - 1:
+            layout.gap(f"… {left_out} more in this turn; --full shows them")
 
 
 async def _print_json(journal: Journal, row: SessionRow) -> None:

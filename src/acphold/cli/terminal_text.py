@@ -154,6 +154,7 @@ STYLES = {
     "added": "green",
     "removed": "red",
     "command": "bold",
+    "found": "bold yellow",
 }
 """One name for each meaning; NO_COLOR turns them all off."""
 

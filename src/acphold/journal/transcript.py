@@ -59,21 +59,27 @@ class ToldTurn(Struct, frozen=True):
 
 async def turns(entries: AsyncIterable[Entry]) -> AsyncIterator[ToldTurn]:
     """The turns of a whole session; only one of them is in memory at a time."""
-    turn: list[Entry] = []
-    async for entry in entries:
-        turn.append(entry)
-        if entry.kind == TURN_END:
-            yield ToldTurn(turn[0].seq, turn[0].at, turn_scenes(turn))
-            turn = []
-    if turn:
+    async for turn in entries_by_turn(entries):
         yield ToldTurn(turn[0].seq, turn[0].at, turn_scenes(turn))
 
 
 async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
     """The scenes of a whole session; only one turn of it is in memory at a time."""
-    async for turn in turns(entries):
-        for scene in turn.scenes:
+    async for turn in entries_by_turn(entries):
+        for scene in turn_scenes(turn):
             yield scene
+
+
+async def entries_by_turn(entries: AsyncIterable[Entry]) -> AsyncIterator[list[Entry]]:
+    """The entries of each turn, with what happened since the one before."""
+    turn: list[Entry] = []
+    async for entry in entries:
+        turn.append(entry)
+        if entry.kind == TURN_END:
+            yield turn
+            turn = []
+    if turn:
+        yield turn
 
 
 def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
@@ -82,6 +88,20 @@ def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
     for entry in turn:
         telling.add(entry)
     return telling.scenes()
+
+
+def scene_at(turn: Sequence[Entry], seq: int) -> int:
+    """Which of the scenes of a turn the entry `seq` has a part in.
+
+    An entry that shows nothing, such as a list of commands, stands by the scene before it.
+    """
+    with_it = sum(entry.seq < seq for entry in turn) + 1
+    before, after = turn_scenes(turn[: with_it - 1]), turn_scenes(turn[:with_it])
+    told = [scene for scene in after if not isinstance(scene, TurnOpen)]
+    for place, scene in enumerate(told):
+        if place >= len(before) or before[place] != scene:
+            return place
+    return max(0, len(told) - 1)
 
 
 class _Telling:
