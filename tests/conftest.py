@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
+os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not those of who runs the tests
+
 Until = Callable[..., None]
 Agent = Callable[[str], list[str]]
 TypeChecker = Callable[[Path], tuple[str, int]]

@@ -12,10 +12,11 @@ import sys
 def main() -> None:
     """Run the command line; the exit code says how it went (docs/operations.md)."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["wrap"] and "--" in arguments:
-        from acphold.cli.start import start_wrap
+    if arguments[:1] == ["wrap"] and len(arguments) > 1:
+        from acphold.cli.start import start_named, start_wrap
 
-        sys.exit(start_wrap(arguments[1:]))
+        start = start_wrap if "--" in arguments else start_named
+        sys.exit(start(arguments[1:]))
     from acphold.cli import main as command_line
 
     sys.exit(command_line.main(arguments))

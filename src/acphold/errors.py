@@ -11,6 +11,7 @@
     ├── TooManyRequestsError       more than may wait for its answer
     ├── ConnectionLostError        the other side went away
     ├── DeclarationError           an agent's author declared what cannot be
+    ├── SettingsError              the settings file cannot be used, or has no such agent
     ├── AuthRequiredError          the person has to sign in first                   -32000
     ├── IncidentError              an author's code failed; only the log says how
     ├── CapabilityError            asked for what the other side did not advertise
@@ -157,6 +158,10 @@ class ConnectionLostError(AcpholdError):
 
 class DeclarationError(AcpholdError):
     """An agent's author declared, or asked for, what cannot be; raised at the line that did."""
+
+
+class SettingsError(AcpholdError):
+    """The settings file cannot be used, or has no agent of that name; says which line or key."""
 
 
 class AuthRequiredError(AcpholdError):

@@ -15,6 +15,7 @@ from acphold.cli.command_line import MEANINGS
 from acphold.cli.import_command import Tally
 from acphold.cli.list import json_line as listed
 from acphold.cli.main import COMMANDS, parser_of
+from acphold.cli.settings import OWN_KEYS
 from acphold.cli.show import json_line as shown
 from acphold.journal import KINDS, Entry, SessionRow
 
@@ -44,6 +45,13 @@ def test_no_option_is_in_the_page_that_no_command_has() -> None:
         for flag in action.option_strings
     }
     assert set(re.findall(r"`(--[a-z-]+)", PAGE.split("## JSON")[0])) <= {*flags, "--acp"}
+
+
+def test_every_key_of_an_agent_is_in_the_section_on_the_settings_file() -> None:
+    flags = {flag for action in parser_of("wrap").actions for flag in action.option_strings}
+    options = {flag[2:].replace("-", "_") for flag in flags if flag.startswith("--")}
+    page = section("The settings file")
+    assert {key for key in (*OWN_KEYS, *options - {"help"}) if f"`{key}`" not in page} == set()
 
 
 def test_every_environment_variable_of_the_code_is_in_the_page() -> None:

@@ -30,7 +30,7 @@ class Exit(IntEnum):
 MEANINGS = {
     Exit.OK: "done",
     Exit.ERROR: "something is wrong; `doctor` and `demo` say what",
-    Exit.USAGE: "a command line that cannot be used",
+    Exit.USAGE: "a command line or a settings file that cannot be used",
     Exit.NO_SESSION: "no session has that id, or several do",
     Exit.JOURNAL: "the journal cannot be opened, read or written",
     Exit.AGENT: "the agent cannot be started, or ended while it was needed",
@@ -50,7 +50,8 @@ class Parser(argparse.ArgumentParser):
     """Reads the arguments of one command; `execute` is called with them, by name.
 
     The docstring of `execute` is the help. With `runs_program` the words behind `--` are not
-    ours: `execute` gets them as `program`.
+    ours: `execute` gets them as `program`. With `takes_agent`, too, the name of an agent of the
+    settings file may stand in their place: `execute` gets it as `agent`, or None.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Parser(argparse.ArgumentParser):
         *,
         epilog: str | None = None,
         runs_program: bool = False,
+        takes_agent: bool = False,
     ) -> None:
         prog = f"acphold {name}".rstrip()
         super().__init__(
@@ -73,6 +75,11 @@ class Parser(argparse.ArgumentParser):
         )
         self.execute = execute
         self._runs_program = runs_program
+        self._takes_agent = takes_agent
+        if takes_agent:
+            self.add_argument(
+                "agent", metavar="AGENT", nargs="?", help="an agent of the settings file"
+            )
 
     def run(self, arguments: Sequence[str]) -> int:
         """Do what the arguments say; the exit code. Raises UsageError."""
@@ -84,11 +91,16 @@ class Parser(argparse.ArgumentParser):
             return vars(self.parse_args(arguments))
         own, program = parted(arguments)
         found, stray = self.parse_known_args(own)
-        if stray and stray[0].startswith("-"):
+        named = found.agent if self._takes_agent else None
+        if stray and stray[0].startswith("-") and named is None:
             self.error(f"unrecognized arguments: {stray[0]}")
-        if stray:
-            words = " ".join([*own[own.index(stray[0]) :], *program])
-            raise UsageError(f"the agent's command goes behind `--`: {self.prog} -- {words}")
+        if stray or (named is not None and program):
+            first = stray[0] if named is None else named
+            words = " ".join([*own[own.index(first) :], *program])
+            unknown = f"unrecognized arguments: {stray[0]}; " if named and stray else ""
+            raise UsageError(
+                f"{unknown}the agent's command goes behind `--`: {self.prog} -- {words}"
+            )
         return {**vars(found), "program": tuple(program)}
 
     @property

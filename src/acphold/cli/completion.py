@@ -11,6 +11,7 @@ from typing import NamedTuple
 from acphold.cli.command_line import LEVELS, Exit, Parser
 from acphold.cli.journals import exists, opened, sessions
 from acphold.cli.main import COMMANDS, parser_of
+from acphold.cli.settings import agent_names
 from acphold.cli.terminal_text import cut, on_one_line
 from acphold.errors import AcpholdError
 from acphold.journal import ListFilter
@@ -112,12 +113,18 @@ def _arguments(parser: Parser, last: str, begun: str) -> Iterator[Candidate]:
         for action in parser.actions:
             yield from map(Candidate, action.choices or ())
             yield from _session_ids() if action.metavar == "ID" else ()
+            yield from _agents() if action.metavar == "AGENT" else ()
 
 
 def _options(parser: Parser) -> Iterator[Candidate]:
     for action in parser.actions:
         if action.option_strings:
             yield Candidate(action.option_strings[0], on_one_line(action.help or ""))
+
+
+def _agents() -> Iterator[Candidate]:
+    """The agents of the settings file; none whose name a shell would have to quote."""
+    return (Candidate(name) for name in agent_names() if set(name) <= SAFE)
 
 
 def _session_ids() -> Iterator[Candidate]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -27,8 +28,18 @@ from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
 from acphold.cli.journals import opened, path_of, sessions
 from acphold.cli.layout import Beside
+from acphold.cli.settings import (
+    NamedAgent,
+    chosen_agent,
+    named_agents,
+    read_settings,
+    settings_path,
+    unknown_tables,
+    wrap_arguments,
+)
 from acphold.cli.terminal_text import console, counted, folder, local, on_one_line, size, visible
-from acphold.errors import AcpholdError, MethodNotFoundError, RemoteError
+from acphold.cli.wrap import parser as wrap_parser
+from acphold.errors import AcpholdError, MethodNotFoundError, RemoteError, SettingsError
 from acphold.imports import Home, deletions
 from acphold.journal import Journal, ListFilter
 from acphold.schema import (
@@ -51,21 +62,27 @@ LITTLE_SPACE = 64 << 20
 
 def parser() -> Parser:
     """The arguments of `doctor`."""
-    made = Parser(doctor, "doctor", "[OPTIONS] [-- CMD...]", runs_program=True)
+    usage = "[OPTIONS] [AGENT | -- CMD...]"
+    made = Parser(doctor, "doctor", usage, runs_program=True, takes_agent=True)
     add_start_timeout(made)
     add_journal(made)
     return made
 
 
-def doctor(*, start_timeout: float, journal: str | None, program: tuple[str, ...]) -> int:
-    """Check this installation, the journal and an agent.
+def doctor(
+    *, start_timeout: float, journal: str | None, agent: str | None, program: tuple[str, ...]
+) -> int:
+    """Check this installation, the settings, the journal and an agent.
 
-    With `-- CMD` the agent is started as `acphold wrap -- CMD` would start it, and asked what
-    it can do. The exit code is 1 when something is wrong; each problem says what to do.
+    With AGENT, a name of the settings file, or `-- CMD` the agent is started as `acphold wrap`
+    would start it, and asked what it can do. The exit code is 1 when something is wrong; each
+    problem says what to do.
     """
+    program = chosen_agent(agent, program).command
     report = Report()
     with _ctrl_c_leaves_at_once():
         report.section("Installation", checked_installation())
+        report.section("Settings", checked_settings())
         report.wait("reading every page and every history of the journal")
         report.section("Journal", checked_journal(journal))
         if found := checked_transcripts():
@@ -176,6 +193,48 @@ def _on_path() -> Finding:
     return Finding(
         f"`acphold` is not on PATH: in an editor's settings write {sys.executable} -m acphold"
     )
+
+
+# -- the settings file ----------------------------------------------------------------------
+
+
+def checked_settings() -> list[Finding]:
+    """Where the file is, what in it means nothing, and whether its agents can be started."""
+    path = settings_path()
+    try:
+        settings = read_settings(path)
+        if settings is None:
+            return [Finding(f"no {folder(path)}: it is where agents get names, if you want any")]
+        agents = named_agents(settings, path)
+    except SettingsError as error:
+        return [Finding(str(error), _MEND)]
+    reading = wrap_parser()
+    return [
+        Finding(f"{folder(path)}, {counted(len(agents), 'agent')}"),
+        *(Finding(sentence, _MEND) for sentence in unknown_tables(settings, path)),
+        *(_named(agent, reading) for agent in agents),
+    ]
+
+
+_MEND = "mend the file; docs/operations.md has all of its keys"
+
+
+def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Finding:
+    """Whether `wrap` can start an agent of the file, and takes its options."""
+    if isinstance(agent, SettingsError):
+        return Finding(str(agent), _MEND)
+    try:
+        wrap_arguments(agent, reading)
+    except SettingsError as error:
+        return Finding(str(error), _MEND)
+    program = agent.command[0]
+    path = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
+    if shutil.which(program, path=path) is None:
+        return Finding(
+            f"{agent.name}: there is no program {program!r}",
+            "install it, or write its full path into the settings file",
+        )
+    return Finding(f"{agent.name}: {on_one_line(shlex.join(agent.command))}")
 
 
 # -- what other agents keep -------------------------------------------------------------------

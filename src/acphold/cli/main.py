@@ -20,6 +20,7 @@ from acphold.errors import (
     AgentError,
     AmbiguousIdError,
     JournalError,
+    SettingsError,
     UnknownSessionError,
 )
 
@@ -38,7 +39,7 @@ COMMANDS = {
     "show": Entry("show", "Show the transcript of a session."),
     "import": Entry("import_command", "Take in the conversations that other agents keep on disk."),
     "delete": Entry("delete", "Delete sessions for good."),
-    "doctor": Entry("doctor", "Check this installation, the journal and an agent."),
+    "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),
     "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),
     "demo-agent": Entry("demo_agent", "A scripted agent to try acphold with, offline."),
     "completion": Entry("completion", "Print what makes your shell complete our commands."),
@@ -138,6 +139,8 @@ def exit_code(error: AcpholdError) -> Exit:
             return Exit.JOURNAL
         case AgentError():
             return Exit.AGENT
+        case SettingsError():
+            return Exit.USAGE
     return Exit.ERROR
 
 

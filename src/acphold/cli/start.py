@@ -9,24 +9,74 @@ from __future__ import annotations
 import os
 import sys
 
-from acphold.errors import AgentStartError
+from acphold.errors import AgentStartError, SettingsError
 from acphold.processes.program import Program, launch
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from acphold.cli.settings import NamedAgent
+
+    Wrap = Callable[[list[str], list[str], Program | None, tuple[int, int], NamedAgent | None], int]
+
 
 def start_wrap(arguments: list[str]) -> int:
     """Start the command behind `--` and then import the rest; `arguments` follow `wrap`."""
     place = arguments.index("--")
     options, command = arguments[:place], arguments[place + 1 :]
-    if command and not options and sys.stdin is not None and sys.stdin.isatty():
+    if command and not options and _on_terminal():
         _become(command)
     if "--help" in options or "-h" in options:
-        from acphold.cli.main import main
+        return _other(["--help"])
+    return _start(options, command)
 
-        return main(["wrap", "--help"])
+
+def start_named(arguments: list[str]) -> int:
+    """Start an agent of the settings file: its name, or options and it, follow `wrap`."""
+    name, options = arguments[0], arguments[1:]
+    if name.startswith("-"):
+        from acphold.cli.wrap import parted_name
+
+        name, options = parted_name(arguments)
+    if not name or "--help" in options or "-h" in options:
+        return _other(arguments)
+    from acphold.cli.settings import agent_command
+
+    try:
+        agent = agent_command(name)
+    except SettingsError:
+        return _other(arguments)  # which finds the same, and says so
+    agent.enter()
+    if _on_terminal() and not _are_ours(options):
+        _become([*agent.command, *options])
+    return _start(options, [*agent.command], agent)
+
+
+def _other(arguments: list[str]) -> int:
+    """What is not to serve anybody: help, and a command line that cannot be used."""
+    from acphold.cli.main import main
+
+    return main(["wrap", *arguments])
+
+
+def _on_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _are_ours(words: list[str]) -> bool:
+    """Whether these are options of `wrap`; for signing in, a client adds the agent's own."""
+    from acphold.cli.command_line import UsageError
+    from acphold.cli.wrap import parser
+
+    try:
+        parser().read([*words, "--"])
+    except UsageError:
+        return False
+    return bool(words)
+
+
+def _start(options: list[str], command: list[str], agent: NamedAgent | None = None) -> int:
     launched: Program | None = None
     if command:
         try:
@@ -36,10 +86,10 @@ def start_wrap(arguments: list[str]) -> int:
     from acphold.transports.stdio import claim_stdio
 
     streams = claim_stdio()  # from here on nothing that prints disturbs the protocol
-    return _load()(options, command, launched, streams)
+    return _load()(options, command, launched, streams, agent)
 
 
-def _load() -> Callable[[list[str], list[str], Program | None, tuple[int, int]], int]:
+def _load() -> Wrap:
     """Import the rest, while the agent does the same."""
     import gc
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert
 
@@ -20,10 +21,14 @@ from acphold.cli.command_line import (
 from acphold.cli.companion import AgentWithImport
 from acphold.cli.log import start_log
 from acphold.cli.terminal_text import visible
+from acphold.errors import SettingsError
 from acphold.journal import Journal, default_location
 from acphold.processes.program import Program
 from acphold.server.service import serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
+
+if TYPE_CHECKING:
+    from acphold.cli.settings import NamedAgent
 
 
 class WrapSettings(Struct, frozen=True):
@@ -42,7 +47,8 @@ class WrapSettings(Struct, frozen=True):
 
 def parser() -> Parser:
     """The arguments of `wrap`."""
-    made = Parser(_without_program, "wrap", "[OPTIONS] -- CMD...", runs_program=True)
+    usage = "[OPTIONS] {AGENT | -- CMD...}"
+    made = Parser(_without_program, "wrap", usage, runs_program=True, takes_agent=True)
     made.add_argument(
         "--name",
         metavar="NAME",
@@ -59,7 +65,23 @@ def parser() -> Parser:
     return made
 
 
-def _without_program(**_: object) -> int:
+def parted_name(arguments: list[str]) -> tuple[str, list[str]]:
+    """The name among the options of `wrap`, which stands behind some, and the options.
+
+    The name is "" where there is none.
+    """
+    takes_value = {
+        flag: action.nargs is None for action in parser().actions for flag in action.option_strings
+    }
+    is_value = False
+    for place, word in enumerate(arguments):
+        if not is_value and not word.startswith("-"):
+            return word, arguments[:place] + arguments[place + 1 :]
+        is_value = not is_value and takes_value.get(word, False)
+    return "", arguments
+
+
+def _without_program(*, agent: str | None = None, **_: object) -> int:
     """Speak ACP on stdio for an editor, in front of an agent.
 
     CMD starts the agent as your editor would start it; everything behind `--` is passed on
@@ -70,24 +92,36 @@ def _without_program(**_: object) -> int:
     The editor sees that agent, and besides it session/list, session/load, session/resume,
     session/close and session/delete. What is shown to the editor has been written to the
     journal before. The log file gets what the agent writes to stderr, too.
+
+    AGENT is a name of the settings file, which has the command and options for it.
     """
     # A usable command line was taken by `acphold.cli.start` before anything was imported.
+    if agent is not None:
+        from acphold.cli.settings import agent_command
+
+        agent_command(agent)  # which says that there is none
     raise UsageError("no agent command behind `--`, as in `acphold wrap -- CMD`")
 
 
 def wrap(
-    arguments: list[str], program: list[str], launched: Program | None, streams: tuple[int, int]
+    arguments: list[str],
+    program: list[str],
+    launched: Program | None,
+    streams: tuple[int, int],
+    agent: NamedAgent | None = None,
 ) -> int:
     """Serve until the editor leaves; the exit code: 0, or 2 for arguments that cannot be used.
 
     `launched` is the agent if it could be started; `streams` are the descriptors to read from the
-    editor and to write to it.
+    editor and to write to it. `agent` has the options that the settings file gives it.
     """
     try:
         if not program:
             _without_program()
-        settings = convert(parser().read([*arguments, "--", *program]), WrapSettings)
-    except UsageError as exc:
+        given = [] if agent is None else _given(agent)
+        read = parser().read([*given, *arguments, "--", *program])
+        settings = convert(read, WrapSettings)
+    except (UsageError, SettingsError) as exc:
         print(visible(f"acphold wrap: {exc}"), file=sys.stderr)
         if launched is not None:
             launched.abandon()
@@ -96,6 +130,13 @@ def wrap(
         print("acphold wrap: waits for an editor on stdin, because it got options", file=sys.stderr)
     asyncio.run(_serve(settings, launched, streams))
     return Exit.OK
+
+
+def _given(agent: NamedAgent) -> list[str]:
+    """Its options, before those of the command line, which go over them."""
+    from acphold.cli.settings import wrap_arguments
+
+    return wrap_arguments(agent, parser())
 
 
 async def _serve(

@@ -1,0 +1,266 @@
+"""The settings file: agents that have a name there, and how `wrap` serves them.
+
+    [defaults]                       for all agents of the file: options of `wrap`, and `env`
+    start_timeout = 120
+
+    [agents.claude]
+    command = ["npx", "-y", "@agentclientprotocol/claude-agent-acp"]
+    env = { ANTHROPIC_MODEL = "opus" }
+    log_level = "info"
+
+A key of an agent is an option of `wrap`, with `_` for `-`: what `wrap` takes may be set here, and
+is checked by what reads its command line. An editor waits for `wrap NAME`, so nothing is imported
+here but what reading TOML takes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from acphold.errors import SettingsError
+
+if TYPE_CHECKING:
+    from acphold.cli.command_line import Parser
+
+VARIABLE: Final = "ACPHOLD_SETTINGS"
+"""The environment variable that names the file."""
+
+TABLES: Final = ("agents", "defaults")
+"""What may stand at the top of the file."""
+
+OWN_KEYS: Final = ("command", "env")
+"""Keys of an agent that are no options of `wrap`."""
+
+
+class NamedAgent(NamedTuple):
+    """What starts an agent, and how it is served.
+
+    `name` is "" for one that was given as a command line; `env` are variables beyond ours. `own`
+    are its options of `wrap`, by key, as the file has them; `defaults` are those of all agents.
+    """
+
+    command: tuple[str, ...]
+    name: str = ""
+    env: Mapping[str, str] = {}
+    own: Mapping[str, object] = {}
+    defaults: Mapping[str, object] = {}
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Its options of `wrap`, with the defaults for those it does not name."""
+        return {**self.defaults, **self.own}
+
+    def table_of(self, key: str) -> str:
+        """The table of the file in which an option stands."""
+        return f"agents.{self.name}" if key in self.own else "defaults"
+
+    def enter(self) -> None:
+        """Take its variables into the environment of this process, for all that it starts."""
+        os.environ.update(self.env)
+
+
+def settings_path() -> str:
+    """Where the file is, or would be; an absolute path."""
+    if named := os.environ.get(VARIABLE):
+        return os.path.abspath(os.path.expanduser(named))
+    return os.path.join(_config_folder(), "acphold", "settings.toml")
+
+
+def _config_folder() -> str:
+    # The XDG base directory specification says to ignore a relative path.
+    if os.path.isabs(folder := os.environ.get("XDG_CONFIG_HOME", "")):
+        return folder
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support")
+    return os.path.expanduser("~/.config")
+
+
+def read_settings(path: str) -> dict[str, object] | None:
+    """What the file says, by table; None when there is no file. Raises SettingsError."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SettingsError(f"{path} is not TOML: {error or 'nested too deep'}") from None
+
+
+# -- one agent ------------------------------------------------------------------------------
+
+
+def chosen_agent(agent: str | None, program: Sequence[str]) -> NamedAgent:
+    """The agent of a command that takes `AGENT` or `-- CMD`; its variables are ours from now on.
+
+    The command is empty when neither was given. Raises SettingsError.
+    """
+    if agent is None:
+        return NamedAgent(tuple(program))
+    found = agent_command(agent)
+    found.enter()
+    return found
+
+
+def agent_command(name: str) -> NamedAgent:
+    """The agent that the settings file has under `name`; raises SettingsError."""
+    path = settings_path()
+    settings = read_settings(path)
+    if settings is None:
+        raise SettingsError(
+            f"there is no agent {name!r}, because there is no settings file {path}; "
+            f"{_elsewhere(name)}"
+        )
+    agents = _table(settings, "agents", path)
+    if name not in agents:
+        raise SettingsError(
+            f"{path} has no agent {name!r}{_meant(name, agents)}; {_elsewhere(name)}"
+        )
+    return _agent(name, agents, _table(settings, "defaults", path), path)
+
+
+def named_agents(settings: Mapping[str, object], path: str) -> list[NamedAgent | SettingsError]:
+    """Each agent of the file in its order; for one that cannot be used, the error."""
+    found: list[NamedAgent | SettingsError] = []
+    agents = _table(settings, "agents", path)
+    defaults = _table(settings, "defaults", path)
+    for name in agents:
+        try:
+            found.append(_agent(name, agents, defaults, path))
+        except SettingsError as error:
+            found.append(error)
+    return found
+
+
+def agent_names() -> list[str]:
+    """The names that the file has, for completion; none when it cannot be read."""
+    try:
+        path = settings_path()
+        return [*_table(read_settings(path) or {}, "agents", path)]
+    except SettingsError:
+        return []
+
+
+def _agent(
+    name: str, agents: Mapping[str, object], defaults: Mapping[str, object], path: str
+) -> NamedAgent:
+    place = f"{path}: [agents.{name}]"
+    table = agents[name]
+    if not isinstance(table, dict):
+        raise SettingsError(f"{place} has to be a table")
+    _refuse_unfit_defaults(defaults, path)
+    env = {
+        **_variables(defaults.get("env", {}), f"{path}: [defaults]"),
+        **_variables(table.get("env", {}), place),
+    }
+    command = _command(table.get("command"), place)
+    return NamedAgent(command, name, env, _options(table), _options(defaults))
+
+
+def _options(table: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in table.items() if key not in OWN_KEYS}
+
+
+def _refuse_unfit_defaults(defaults: Mapping[str, object], path: str) -> None:
+    for key in ("command", "name"):
+        if key in defaults:
+            raise SettingsError(f"{path}: [defaults] {key}: this is for one agent; move it there")
+
+
+def _command(value: object, place: str) -> tuple[str, ...]:
+    """The words of a command; one that begins with `~/` begins with the home folder."""
+    if isinstance(value, str):
+        words = ", ".join(f'"{word}"' for word in value.split())
+        raise SettingsError(f"{place} command: write it as a list of words: [{words}]")
+    if not isinstance(value, list) or not value or not all(_is_word(word) for word in value):
+        raise SettingsError(
+            f'{place} command: a list of words that starts the agent is required: ["gemini", '
+            '"--acp"]'
+        )
+    return tuple(os.path.expanduser(word) if word.startswith("~/") else word for word in value)
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _variables(value: object, place: str) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise SettingsError(f'{place} env: a table is required: env = {{ KEY = "value" }}')
+    for key, text in value.items():
+        if not key or "=" in key or "\0" in key or not _is_word(text):
+            # Not the value: it may be a secret.
+            raise SettingsError(f'{place} env: {key!r} has to be a name, and its value a "text"')
+    return value
+
+
+def _table(settings: Mapping[str, object], key: str, path: str) -> dict[str, object]:
+    value = settings.get(key, {})
+    if not isinstance(value, dict):
+        raise SettingsError(f"{path}: [{key}] has to be a table")
+    return value
+
+
+def _elsewhere(name: str) -> str:
+    return f"an agent's command goes behind `--`, as in `acphold wrap -- {name}`"
+
+
+def _meant(word: str, words: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    return "".join(f" (`{near}`?)" for near in get_close_matches(word, [*words], 1))
+
+
+# -- options of `wrap` ----------------------------------------------------------------------
+
+
+def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
+    """The options of an agent as arguments of `wrap`, whose parser this is; SettingsError."""
+    path = settings_path()
+    words = (
+        _argument(key, value, parser, f"{path}: [{agent.table_of(key)}]")
+        for key, value in agent.options.items()
+    )
+    return [word for word in words if word is not None]
+
+
+def _argument(key: str, value: object, parser: Parser, place: str) -> str | None:
+    """One word of a command line; None for an option that is switched off."""
+    from acphold.cli.command_line import UsageError
+
+    flag = f"--{key.replace('_', '-')}"
+    flags = {name: action for action in parser.actions for name in action.option_strings}
+    keys = [name[2:].replace("-", "_") for name in flags if name.startswith("--")]
+    keys = [name for name in keys if name != "help"]
+    if key not in keys:
+        raise SettingsError(f"{place} has an unknown key {key!r}{_meant(key, [*keys, *OWN_KEYS])}")
+    if flags[flag].nargs == 0:
+        if not isinstance(value, bool):
+            raise SettingsError(f"{place} {key}: true or false is required")
+        no = f"--no-{flag[2:]}"
+        return flag if value else no if no in flags else None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise SettingsError(f"{place} {key}: a text or a number is required")
+    word = f"{flag}={value}"
+    try:
+        parser.read([word])
+    except UsageError as error:
+        told = str(error).removeprefix(f"{flag}: ").partition("; see `")[0]
+        raise SettingsError(f"{place} {key}: {told}") from None
+    return word
+
+
+def unknown_tables(settings: Mapping[str, object], path: str) -> list[str]:
+    """A sentence for each thing at the top of the file that means nothing there."""
+    return [
+        f"{path} has an unknown table [{key}]{_meant(key, TABLES)}"
+        for key in settings
+        if key not in TABLES
+    ]

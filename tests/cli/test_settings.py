@@ -1,0 +1,360 @@
+"""The settings file: agents by name, what in it cannot be used, and who takes a name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acphold.cli.command_line import Exit
+from acphold.cli.completion import Candidate, candidates
+from acphold.cli.main import main
+from acphold.cli.settings import (
+    NamedAgent,
+    agent_command,
+    chosen_agent,
+    settings_path,
+    wrap_arguments,
+)
+from acphold.cli.wrap import parser, parted_name
+from acphold.errors import SettingsError
+from tests.cli.command_line import CommandLine
+from tests.editor import editor, scripted_agent
+from tests.failures.processes import folder_contents
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """`write(text)`: the settings file of the test, which is its path."""
+    path = tmp_path / "settings.toml"
+    monkeypatch.setenv("ACPHOLD_SETTINGS", str(path))
+
+    def settings(text: str) -> Path:
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return settings
+
+
+def refusal(name: str) -> str:
+    """What is told of an agent that cannot be used."""
+    with pytest.raises(SettingsError) as caught:
+        wrap_arguments(agent_command(name), parser())
+    return str(caught.value)
+
+
+def table(name: str, command: list[str], *lines: str) -> str:
+    """An agent as the file has it."""
+    return "\n".join([f"[agents.{name}]", f"command = {json.dumps(command)}", *lines, ""])
+
+
+# -- where it is ----------------------------------------------------------------------------
+
+
+def test_the_variable_names_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ACPHOLD_SETTINGS", "~/mine.toml")
+    assert settings_path() == str(tmp_path / "mine.toml")
+
+
+@pytest.mark.parametrize(
+    ("platform", "config", "place"),
+    [
+        ("linux", "", ".config/acphold/settings.toml"),
+        ("linux", "relative", ".config/acphold/settings.toml"),
+        ("linux", "/elsewhere", "/elsewhere/acphold/settings.toml"),
+        ("darwin", "", "Library/Application Support/acphold/settings.toml"),
+        ("darwin", "/elsewhere", "/elsewhere/acphold/settings.toml"),
+    ],
+)
+def test_it_is_in_the_folder_for_settings(
+    monkeypatch: pytest.MonkeyPatch, platform: str, config: str, place: str
+) -> None:
+    monkeypatch.delenv("ACPHOLD_SETTINGS")
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("XDG_CONFIG_HOME", config)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert settings_path() == os.path.join("/home/me", place)
+
+
+# -- what an agent of it is -----------------------------------------------------------------
+
+
+def test_an_agent_has_a_command_variables_and_options(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    write("""
+        [defaults]
+        log_level = "info"
+        start_timeout = 120
+        no_import = true
+        env = { SHARED = "1", MODEL = "small" }
+
+        [agents.claude]
+        command = ["~/bin/claude", "~/x", "~", "--acp"]
+        log_level = "debug"
+        no_import = false
+        name = "Claude"
+        env = { MODEL = "large" }
+
+        [agents.other]
+        command = ["other"]
+        """)
+    found = agent_command("claude")
+    assert found.command == ("/home/me/bin/claude", "/home/me/x", "~", "--acp")
+    assert found.env == {"SHARED": "1", "MODEL": "large"}
+    assert set(wrap_arguments(found, parser())) == {
+        "--log-level=debug",
+        "--start-timeout=120",
+        "--name=Claude",
+    }
+    assert "--no-import" in wrap_arguments(agent_command("other"), parser())
+
+
+def test_a_value_may_begin_like_an_option(write: Write) -> None:
+    write(table("a", ["x"], 'name = "--name"'))
+    read = parser().read([*wrap_arguments(agent_command("a"), parser()), "--", "x"])
+    assert read["name"] == "--name"
+
+
+def test_a_name_may_be_any_key(write: Write) -> None:
+    write('[agents."my agent.2"]\ncommand = ["x"]')
+    assert agent_command("my agent.2").command == ("x",)
+
+
+# -- what cannot be used --------------------------------------------------------------------
+
+
+def test_without_a_file_it_says_where_it_would_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ACPHOLD_SETTINGS", str(tmp_path / "none.toml"))
+    told = refusal("gemini")
+    assert f"no settings file {tmp_path / 'none.toml'}" in told
+    assert "acphold wrap -- gemini" in told
+
+
+def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
+    path = write(table("claude", ["x"]))
+    told = refusal("claud")
+    assert told.startswith(f"{path} has no agent 'claud' (`claude`?); ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("agents = 3", ["[agents] has to be a table"]),
+        ("[agents]\na = 3", ["[agents.a] has to be a table"]),
+        ("[agents.a]", ["[agents.a] command", "list of words"]),
+        ('[agents.a]\ncommand = "gemini --acp"', ['["gemini", "--acp"]']),
+        ("[agents.a]\ncommand = []", ["[agents.a] command", "list of words"]),
+        ("[agents.a]\ncommand = [1]", ["[agents.a] command", "list of words"]),
+        (table("a", ["x"], "env = 3"), ["[agents.a] env", "a table"]),
+        (table("a", ["x"], "env = { KEY = 3 }"), ["[agents.a] env", "'KEY'"]),
+        (table("a", ["x"], 'env = { "A=B" = "c" }'), ["[agents.a] env", "'A=B'"]),
+        (table("a", ["x"], "comand = 3"), ["[agents.a]", "'comand'", "`command`?"]),
+        (table("a", ["x"], "log-level = 3"), ["[agents.a]", "'log-level'", "`log_level`?"]),
+        (table("a", ["x"], "help = true"), ["[agents.a]", "'help'"]),
+        (table("a", ["x"], "no_import = 1"), ["[agents.a] no_import", "true or false"]),
+        (table("a", ["x"], "start_timeout = true"), ["start_timeout", "a text or a number"]),
+        (table("a", ["x"], "start_timeout = []"), ["start_timeout", "a text or a number"]),
+        (table("a", ["x"], "start_timeout = 0"), ["[agents.a] start_timeout: '0'", "above 0"]),
+        (table("a", ["x"], 'log_level = "loud"'), ["[agents.a] log_level: 'loud'", "warning"]),
+        ("[defaults]\nlog_leve = 1\n" + table("a", ["x"]), ["[defaults]", "`log_level`?"]),
+        ("[defaults]\nname = 'b'\n" + table("a", ["x"]), ["[defaults] name", "one agent"]),
+        ("[defaults]\ncommand = ['b']\n" + table("a", ["x"]), ["[defaults] command"]),
+        ("defaults = 3\n" + table("a", ["x"]), ["[defaults] has to be a table"]),
+        ("a = 1\nb = \n", ["is not TOML", "line 2"]),
+        ("a = " + "[" * 9000, ["is not TOML"]),
+    ],
+)
+def test_a_mistake_is_told_with_the_file_and_the_line_or_the_key(
+    write: Write, text: str, words: list[str]
+) -> None:
+    path = write(text)
+    told = refusal("a")
+    assert told.startswith(str(path))
+    assert all(word in told for word in words), told
+    assert "\n" not in told
+
+
+def test_the_value_of_a_variable_is_never_quoted(write: Write) -> None:
+    write(table("a", ["x"], 'env = { KEY = ["hush-hush"] }'))
+    assert "hush" not in refusal("a")
+
+
+def test_a_file_that_is_no_text_or_cannot_be_read_is_told(write: Write) -> None:
+    path = write("")
+    path.write_bytes(b"a = '\xff'")
+    assert refusal("a") == f"{path} is not UTF-8 text: byte 5"
+    path.unlink()
+    path.mkdir()
+    assert refusal("a").startswith(f"{path} cannot be read: ")
+
+
+# -- wrap -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--log-level", "info"]])
+async def test_wrap_serves_an_agent_by_its_name_with_its_variables(
+    write: Write, journal: Path, tmp_path: Path, options: list[str]
+) -> None:
+    log = tmp_path / "log"
+    guarded = ["sh", "-c", '[ "$GREETING" = "from the file" ] && exec "$0" "$@"']
+    write(
+        table(
+            "mine",
+            [*guarded, *scripted_agent()],
+            f"log_file = {json.dumps(str(log))}",
+            "name = 'Mine'",
+            "env = { GREETING = 'from the file' }",
+        )
+    )
+    command = [sys.executable, "-m", "acphold", "wrap", *options, "mine"]
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.prompt(session, {"say": "hi"}, {"stderr": "said the agent"})
+        assert await client.leave() == 0
+    assert "said the agent" in log.read_text()
+    listed = CommandLine(journal).run_as_process("list", "--json", "--agent", "Mine")
+    assert json.loads(listed.out)["sessionId"] == session
+
+
+async def test_an_option_of_the_command_line_goes_over_that_of_the_file(
+    write: Write, journal: Path, tmp_path: Path
+) -> None:
+    write(table("mine", scripted_agent(), f"log_file = {json.dumps(str(tmp_path / 'of-file'))}"))
+    ours = tmp_path / "ours"
+    command = [sys.executable, "-m", "acphold", "wrap", "mine", "--log-file", str(ours)]
+    async with editor(command, journal=journal) as client:
+        await client.initialize()
+        assert await client.leave() == 0
+    assert {"ours"} <= folder_contents(tmp_path).keys()
+    assert "of-file" not in folder_contents(tmp_path)
+
+
+def test_what_cannot_be_used_is_one_sentence_and_leaves_no_agent(
+    write: Write, acphold: CommandLine
+) -> None:
+    path = write(table("mine", scripted_agent(deaf=True), "log_level = 'loud'"))
+    environment = {"ACPHOLD_SETTINGS": str(path)}
+    done = acphold.run_as_process("wrap", "mine", **environment)
+    assert (done.code, done.out) == (Exit.USAGE, "")
+    assert done.err.startswith(f"acphold wrap: {path}: [agents.mine] log_level: 'loud'")
+    assert done.err.count("\n") == 1
+    done = acphold.run_as_process("wrap", "yours", "--log-level", "info", **environment)
+    assert (done.code, "no agent 'yours'" in done.err) == (Exit.USAGE, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "options"),
+    [
+        (["--no-import", "a"], "a", ["--no-import"]),
+        (["--name", "n", "a", "--no-import"], "a", ["--name", "n", "--no-import"]),
+        (["--name=n", "a"], "a", ["--name=n"]),
+        (["--name", "n"], "", ["--name", "n"]),
+        (["--help"], "", ["--help"]),
+    ],
+)
+def test_the_name_may_stand_behind_options(
+    arguments: list[str], name: str, options: list[str]
+) -> None:
+    assert parted_name(arguments) == (name, options)
+
+
+def test_on_a_terminal_the_agent_itself_runs_with_what_a_client_adds_for_signing_in(
+    write: Write, acphold: CommandLine
+) -> None:
+    code = "import os, sys; print(sys.stdin.isatty(), os.environ['KEY'], sys.argv[1:])"
+    write(table("mine", [sys.executable, "-c", code], "env = { KEY = 'k' }", "no_import = true"))
+    shown = acphold.on_terminal("wrap", "mine", "--login", "now")
+    assert (shown.code, "True k ['--login', 'now']" in shown.out) == (0, True)
+    shown = acphold.on_terminal("wrap", "mine", "--log-level", "info", typed=b"\x04")
+    assert "waits for an editor on stdin" in shown.out
+
+
+def test_wrap_of_a_command_reads_no_settings(write: Write, journal: Path) -> None:
+    write("this is no TOML")
+    code = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print('tomllib' in sys.modules, file=sys.stderr))\n"
+        "sys.argv = ['acphold', 'wrap', '--', 'true']\n"
+        "from acphold.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ACPHOLD_JOURNAL": str(journal)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "False\n")
+
+
+# -- other commands -------------------------------------------------------------------------
+
+
+def test_a_command_takes_a_name_or_a_command_line(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(table("a", ["x", "y"], "env = { OF_THE_FILE = '1' }"))
+    monkeypatch.setenv("OF_THE_FILE", "0")
+    assert chosen_agent(None, ["p", "q"]) == NamedAgent(("p", "q"))
+    assert os.environ["OF_THE_FILE"] == "0"
+    assert chosen_agent("a", []).command == ("x", "y")
+    assert os.environ["OF_THE_FILE"] == "1"
+
+
+def test_doctor_says_what_is_wrong_with_the_file(write: Write, acphold: CommandLine) -> None:
+    path = write(
+        table("good", [sys.executable, "a b"])
+        + table("gone", ["no-such-program"])
+        + table("odd", ["true"], "nam = 'x'")
+        + "[agnets.x]\n"
+    )
+    done = acphold.run("doctor")
+    assert done.code == Exit.ERROR
+    found = "".join(done.out.split())  # the report is wrapped at its width
+    for words in (
+        f"{path}, 3 agents",
+        f"✓  good: {sys.executable} 'a b'",
+        "✗  gone: there is no program 'no-such-program'",
+        f"✗  {path}: [agents.odd] has an unknown key 'nam' (`name`?)",
+        f"✗  {path} has an unknown table [agnets] (`agents`?)",
+    ):
+        assert "".join(words.split()) in found, words
+
+
+def test_doctor_starts_an_agent_by_its_name(write: Write, acphold: CommandLine) -> None:
+    write(table("mine", scripted_agent()))
+    done = acphold.run("doctor", "mine")
+    assert "answered in" in done.out
+    assert acphold.run("doctor", "yours").code == Exit.USAGE
+
+
+def test_names_complete_where_a_command_takes_one(write: Write) -> None:
+    write(table("claude", ["x"]) + '[agents."no shell takes this"]\ncommand = ["x"]')
+    assert Candidate("claude") in candidates(["wrap", "cl"])
+    assert all("shell" not in found.word for found in candidates(["wrap", ""]))
+    write("broken")
+    assert candidates(["wrap", "cl"]) == []
+
+
+def test_a_command_line_and_a_name_are_told_apart(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(table("claude", ["x"]))
+    assert main(["doctor", "claude", "--acp"]) == Exit.USAGE
+    assert "unrecognized arguments: --acp; " in capsys.readouterr().err
+    assert main(["doctor", "claude", "--", "x"]) == Exit.USAGE
+    assert "behind `--`: acphold doctor -- claude x" in capsys.readouterr().err
