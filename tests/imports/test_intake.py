@@ -311,6 +311,21 @@ async def test_a_name_that_a_person_gave_here_stays(opened: SqliteJournal, tmp_p
     assert (await opened.session(SESSION)).title == "My own name"
 
 
+async def test_a_conversation_that_goes_on_outside_is_archived_no_longer(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = conversation(1)
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    await opened.set_archived(SESSION, True)
+    assert await take(opened, tmp_path) == "same"
+    assert (await opened.session(SESSION)).archived
+    say(transcript, 2)
+    transcript.write(tmp_path)
+    assert await take(opened, tmp_path) == "grown"
+    assert not (await opened.session(SESSION)).archived
+
+
 async def test_words_of_an_imported_conversation_are_found(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acphold.errors import CursorError, UnknownSessionError
 from acphold.journal import (
     ListFilter,
     ListKey,
@@ -89,7 +90,11 @@ async def test_pages_stay_whole_while_the_list_changes(journal: SqliteJournal) -
 
 SESSIONS = st.lists(
     st.tuples(
-        st.integers(0, 3), st.sampled_from("ab"), st.sampled_from(["/x", "/y"]), st.booleans()
+        st.integers(0, 3),
+        st.sampled_from("ab"),
+        st.sampled_from(["/x", "/y"]),
+        st.booleans(),
+        st.booleans(),
     ),
     max_size=20,
 )
@@ -99,20 +104,22 @@ FILTERS = st.builds(
     cwd=st.sampled_from([None, "/x"]),
     held=st.frozensets(st.sampled_from(["0", "3", "7"])),
     include_unprompted=st.booleans(),
+    archived=st.sampled_from(["exclude", "include", "only"]),
 )
+SHELVES = {"exclude": {False}, "include": {False, True}, "only": {True}}
 
 
 @given(SESSIONS, FILTERS, st.integers(1, 5))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_all_pages_together_are_the_whole_list(
-    path: Path, sessions: list[tuple[int, str, str, bool]], filter: ListFilter, limit: int
+    path: Path, sessions: list[tuple[int, str, str, bool, bool]], filter: ListFilter, limit: int
 ) -> None:
     database = JournalFile.open(str(path), create=True, busy_seconds=1).connection
     with_ids = [(str(n), *session) for n, session in enumerate(sessions)]
     database.execute("BEGIN")
     database.executemany(
-        "INSERT INTO sessions (session_id, updated_at, agent, cwd, folder, prompted,"
-        " additional_directories, created_at) VALUES (?1, ?2, ?3, ?4, ?4, ?5, '[]', 0)",
+        "INSERT INTO sessions (session_id, updated_at, agent, cwd, folder, prompted, archived,"
+        " additional_directories, created_at) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, '[]', 0)",
         with_ids,
     )
     listed: list[SessionRow] = []
@@ -122,8 +129,9 @@ def test_all_pages_together_are_the_whole_list(
     database.close()
     expected = [
         (at, session_id)
-        for session_id, at, agent, cwd, prompted in with_ids
-        if filter.agent in (None, agent)
+        for session_id, at, agent, cwd, prompted, archived in with_ids
+        if archived in SHELVES[filter.archived]
+        and filter.agent in (None, agent)
         and filter.cwd in (None, cwd)
         and (prompted or filter.include_unprompted or session_id in filter.held)
     ]
@@ -149,6 +157,29 @@ async def test_a_page_is_one_walk_along_an_index(
     assert "SCAN" not in plan
     if after is not None:
         assert "updated_at,session_id)<" in plan
+
+
+async def test_archived_sessions_are_left_out_or_in_or_alone(journal: SqliteJournal) -> None:
+    for number in range(4):
+        await put(journal, f"s{number}", number)
+    await journal.set_archived("s1", True)
+    await journal.set_archived("s2", True)
+    assert await ids(journal, ListFilter()) == ["s3", "s0"]
+    assert await ids(journal, ListFilter(archived="include")) == ["s3", "s2", "s1", "s0"]
+    assert await ids(journal, ListFilter(archived="only")) == ["s2", "s1"]
+    await journal.set_archived("s2", False)
+    assert await ids(journal, ListFilter()) == ["s3", "s2", "s0"]
+    assert [row.archived for row in await journal.page(ListFilter(archived="only"))] == [True]
+    with pytest.raises(UnknownSessionError):
+        await journal.set_archived("nobody", True)
+
+
+async def test_the_cursor_of_a_list_is_none_of_another_archive_filters(
+    journal: SqliteJournal,
+) -> None:
+    text = cursor.encode(ListKey(1, "s"), ListFilter(), journal.cursor_secret)
+    with pytest.raises(CursorError, match="another filter"):
+        cursor.decode(text, ListFilter(archived="include"), journal.cursor_secret)
 
 
 async def test_a_folder_is_the_same_by_whatever_name(

@@ -22,6 +22,7 @@ from acphold.journal import (
     Lease,
     ListFilter,
     NewSession,
+    Origin,
     RowChange,
     Segment,
     SqliteJournal,
@@ -147,6 +148,32 @@ async def test_a_session_can_be_renamed_from_outside(journal: SqliteJournal) -> 
     assert (await journal.session("s1")).title == "half a smile: ?"
     with pytest.raises(UnknownSessionError):
         await journal.set_title("s2", "T")
+
+
+async def test_a_title_that_a_person_gave_is_changed_by_a_person_alone(
+    journal: SqliteJournal,
+) -> None:
+    lease = await begun(journal)
+    await journal.set_title("s1", "Mine")
+    await journal.touch(lease, RowChange(title="The agent's", updated_at=99))
+    await journal.append(lease, "update", [b"{}"], RowChange(title=None))
+    row = await journal.session("s1")
+    assert (row.title, row.renamed, row.updated_at) == ("Mine", True, 99)
+    await journal.set_title("s1", "Another of mine")
+    assert (await journal.session("s1")).title == "Another of mine"
+    await journal.set_title("s1", None)
+    await journal.touch(lease, RowChange(title="The agent's"))
+    row = await journal.session("s1")
+    assert (row.title, row.renamed) == ("The agent's", False)
+
+
+async def test_a_session_remembers_where_it_came_from(journal: SqliteJournal) -> None:
+    first, second = Origin("s0", "a", 7), Origin("s1", "b", 9)
+    lease = await journal.create(NewSession("s1", "b", "/", renamed=True, origins=(first,)), "me")
+    assert (await journal.session("s1")).origins == (first,)
+    await journal.touch(lease, RowChange(agent="c", origins=(first, second)))
+    row = await journal.session("s1")
+    assert (row.agent, row.origins, row.renamed) == ("c", (first, second), True)
 
 
 async def test_an_id_may_be_given_as_any_prefix_that_fits_one_session(

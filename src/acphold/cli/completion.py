@@ -141,7 +141,7 @@ async def _newest() -> list[Candidate]:
     async with opened(None) as journal:
         return [
             Candidate(row.session_id, cut(on_one_line(row.title or ""), 60))
-            async for row in sessions(journal, ListFilter(), MOST)
+            async for row in sessions(journal, ListFilter(archived="include"), MOST)
             if set(row.session_id) <= SAFE
         ]
 

@@ -293,7 +293,7 @@ def _sizes(path: Path) -> str:
 
 async def _contents(journal: Journal) -> str:
     prompted = unprompted = 0
-    async for row in sessions(journal, ListFilter(include_unprompted=True)):
+    async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
         prompted += row.prompted
         unprompted += not row.prompted
     rest = f", {unprompted} more without a prompt" if unprompted else ""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, above_zero, add_journal
 from acphold.cli.journals import exists, opened, path_of, sessions
@@ -80,6 +81,9 @@ def parser() -> Parser:
     made.add_argument(
         "--all", dest="unprompted", action="store_true", help="also those that were never prompted"
     )
+    made.add_argument(
+        "--archived", action="store_true", help="also those that were archived, and marked so"
+    )
     made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
     add_journal(made)
     return made
@@ -91,6 +95,7 @@ def list_sessions(
     agent: str | None,
     limit: int | None,
     unprompted: bool,
+    archived: bool,
     as_json: bool,
     journal: str | None,
 ) -> int:
@@ -101,12 +106,13 @@ def list_sessions(
     session's id as `show` and `delete` need.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt
-    (ISO 8601, UTC) and messageCount.
+    (ISO 8601, UTC), messageCount, archived and origins.
     """
     wanted = ListFilter(
         agent=agent,
         cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
         include_unprompted=unprompted,
+        archived="include" if archived else "exclude",
     )
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
@@ -135,6 +141,8 @@ def json_line(row: SessionRow) -> str:
         "createdAt": iso(row.created_at),
         "updatedAt": iso(row.updated_at),
         "messageCount": row.message_count,
+        "archived": row.archived,
+        "origins": row.origins,
     }
     return visible_json(msgspec.json.encode(facts).decode()) + "\n"
 
@@ -149,7 +157,12 @@ async def _print_table(location: str | None, wanted: ListFilter, limit: int | No
             cells(row, await short_id(journal, row.session_id), now, whole_folder=not on_terminal)
             for row in found[:limit]
         ]
-    if not rows:
+        put_away = (
+            [] if found else [row async for row in sessions(journal, _with_archived(wanted), 1)]
+        )
+    if put_away:
+        print("All of these are archived; `--archived` shows them.", file=sys.stderr)
+    elif not rows:
         print(visible(_none(wanted)), file=sys.stderr)
     elif on_terminal:
         _print_coloured(rows)
@@ -184,7 +197,7 @@ async def _fits_only(journal: Journal, prefix: str, session_id: str) -> bool:
 def cells(row: SessionRow, short: str, now: int, *, whole_folder: bool) -> list[str]:
     """The line of a session, by COLUMNS."""
     return [
-        on_one_line(row.title or "(no title)"),
+        ("(archived) " if row.archived else "") + on_one_line(row.title or "(no title)"),
         on_one_line(short),
         short_age(row.updated_at, now),
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
@@ -236,6 +249,10 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     from rich.cells import cell_len
 
     return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+
+
+def _with_archived(wanted: ListFilter) -> ListFilter:
+    return replace(wanted, archived="include")
 
 
 def _none(wanted: ListFilter) -> str:

@@ -31,6 +31,7 @@ from acphold.hub.choices import (
     options_update,
     with_all_options,
 )
+from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import is_context
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
 from acphold.hub.questions import CANCELLED, Audience, Questions
@@ -93,6 +94,7 @@ class Conversation:
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
+        self.title = GivenTitle(session, journal)
         self.turns = Turns(
             session,
             self.side,
@@ -128,6 +130,7 @@ class Conversation:
         before = self.session.standing
         if kind == "update":
             raws = [self._without_foreign_title(raw) for raw in raws if not self._is_old(raw)]
+            raws = [await self.title.wins_over(raw) for raw in raws]
         if any(b'"user_message_chunk"' in raw for raw in raws):
             await self._publish_user_messages(kind, raws)
         elif raws:
@@ -137,6 +140,8 @@ class Conversation:
                 self.terminals.see(update_in(raw) if kind == "params" else raw)
         if self.session.standing is not before:
             await self._publish_if_any(in_step(before, self.session.standing))
+            if self.session.standing.title != before.title:
+                await self.title.look()  # it may have come in what is passed on whole
 
     def _is_old(self, raw: bytes) -> bool:
         """Whether an update says what everybody knows: some agents send all of it at every load."""

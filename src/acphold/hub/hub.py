@@ -90,6 +90,7 @@ class Hub:
             for conversation in tuple(self._live.values()):
                 try:
                     await conversation.session.renew()
+                    await conversation.title.look()
                 except LeaseLostError as exc:
                     log.warning("%s", exc)  # the session has left already
                 except AcpholdError as exc:
@@ -135,6 +136,12 @@ class Hub:
     def holds(self, session_id: str) -> bool:
         """Whether a session is live, and whole."""
         return session_id in self._live and session_id not in self._adopting
+
+    async def look_at(self, session_id: str) -> None:
+        """Somebody says that the row of a session has changed; raises JournalError."""
+        conversation = self._live.get(session_id)
+        if conversation is not None:
+            await conversation.title.look()
 
     def leave(self, client: Client) -> None:
         """Take a client that has gone off every session."""
@@ -391,6 +398,7 @@ class Hub:
         )
         if summary.turn == "running":
             await conversation.close_interrupted_turn()
+        await conversation.title.look()
         self._live[session.id] = conversation
         return conversation
 

@@ -168,7 +168,7 @@ class Session:
             return NO_CHANGE
         self._touched = self._active
         shown = UNSET if title is None or not self.untitled else title
-        return RowChange(title=shown, updated_at=self._active, prompted=True)
+        return RowChange(title=shown, updated_at=self._active, prompted=True, archived=False)
 
     def turn_over(self) -> None:
         """The last turn of the queue has ended."""

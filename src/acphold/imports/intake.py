@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.imports.pieces import NOTHING, Known, Piece, pieces, squeezed
@@ -265,7 +265,7 @@ class _Writing:
         is_news = bool(piece.entries) or (piece.is_last and renamed)
         past = [*piece.entries, *piece.closing] if is_news else []
         past.append(PastEntry(IMPORTED, 0, msgspec.json.encode(marker)))
-        change = self._change(piece.facts, marker.title)
+        change = self._change(piece.facts, marker.title, goes_on=bool(piece.entries))
         await self._journal.take_in(self.lease, self._timed(past, piece.facts), change, self._link)
         self._link = None
         return is_news
@@ -276,13 +276,16 @@ class _Writing:
         title = piece.facts.title or piece.first_prompt
         return _Marker(source.reader, source.place, *seen, piece.taken, piece.digest, title)
 
-    def _change(self, facts: Facts, title: str | None) -> RowChange:
+    def _change(self, facts: Facts, title: str | None, *, goes_on: bool) -> RowChange:
         row, before = self._row, self._before
         if row is not None and row.title not in (None, before and before.title):
             title = row.title  # a person has named it
         told = facts.updated_at or self._source.changed_at // 1_000_000
         return RowChange(
-            title=title, updated_at=max(told, row.updated_at if row else 0), prompted=True
+            title=title,
+            updated_at=max(told, row.updated_at if row else 0),
+            prompted=True,
+            archived=False if goes_on else UNSET,
         )
 
     def _timed(self, past: list[PastEntry], facts: Facts) -> list[PastEntry]:

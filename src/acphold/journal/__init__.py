@@ -6,12 +6,14 @@ from acphold.journal.entries import KINDS, Entry, PastEntry, Segment
 from acphold.journal.fold import SessionState, Summary
 from acphold.journal.journal import (
     LEASE_SECONDS,
+    Archived,
     Holder,
     Journal,
     Lease,
     ListFilter,
     ListKey,
     NewSession,
+    Origin,
     RowChange,
     SearchHit,
     SessionRow,
@@ -26,6 +28,7 @@ from acphold.journal.timeline import Message, ToolCall
 __all__ = [
     "KINDS",
     "LEASE_SECONDS",
+    "Archived",
     "Entry",
     "Holder",
     "Journal",
@@ -34,6 +37,7 @@ __all__ = [
     "ListKey",
     "Message",
     "NewSession",
+    "Origin",
     "PastEntry",
     "Replayed",
     "RowChange",

@@ -25,7 +25,10 @@ _decode_place = msgspec.json.Decoder(_Place).decode
 
 
 def encode(key: ListKey, filter: ListFilter, secret: bytes) -> str:
-    """The cursor for what follows `key` in a list by this filter's agent and cwd: base64url."""
+    """The cursor for what follows `key` in a list by this filter: base64url.
+
+    Of the filter counts which sessions there are to be listed, not which of them are held.
+    """
     from base64 import urlsafe_b64encode
 
     place = msgspec.json.encode(_Place(key.updated_at, key.session_id, _tag(filter, secret)))
@@ -36,7 +39,7 @@ def decode(text: str, filter: ListFilter, secret: bytes) -> ListKey:
     """The place a cursor stands for.
 
     Raises CursorError when it was altered, comes from another journal, or from a list by another
-    agent or cwd.
+    agent, cwd or archive.
     """
     from hmac import compare_digest
 
@@ -71,5 +74,5 @@ def _tag(filter: ListFilter, secret: bytes) -> bytes:
     from hmac import digest
 
     folder = None if filter.cwd is None else resolved_folder(filter.cwd)
-    fingerprint = msgspec.json.encode((filter.agent, folder))
+    fingerprint = msgspec.json.encode((filter.agent, folder, filter.archived))
     return digest(secret, b"filter" + fingerprint, "sha256")[:_TAG_BYTES]

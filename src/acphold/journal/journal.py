@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -18,10 +18,21 @@ READ_BYTES: Final = 1 << 20
 """How much of a session's history one `read` brings at most, beyond its first segment."""
 
 
+class Origin(Struct, frozen=True, rename="camel"):
+    """Where a conversation came from: from a session, up to entry `seq`, held with `agent`.
+
+    A session that went over to another agent itself has its own id here.
+    """
+
+    session_id: str
+    agent: str
+    seq: int
+
+
 class NewSession(Struct, frozen=True):
     """A session about to be created; `agent` says which agent it belongs to.
 
-    `created_at` is ms since the epoch; None means now.
+    `created_at` is ms since the epoch; None means now. `renamed` and `origins` as in SessionRow.
     """
 
     session_id: str
@@ -30,16 +41,24 @@ class NewSession(Struct, frozen=True):
     additional_directories: tuple[str, ...] = ()
     title: str | None = None
     created_at: int | None = None
+    renamed: bool = False
+    origins: tuple[Origin, ...] = ()
 
 
 class RowChange(Struct, frozen=True):
-    """New values for the row of a session; what is UNSET stays as it is."""
+    """New values for the row of a session; what is UNSET stays as it is.
+
+    So does a title that a person gave: see `Journal.set_title`.
+    """
 
     title: str | UnsetType | None = UNSET
     updated_at: int | UnsetType = UNSET
     prompted: bool | UnsetType = UNSET
     cwd: str | UnsetType = UNSET
     additional_directories: tuple[str, ...] | UnsetType = UNSET
+    archived: bool | UnsetType = UNSET
+    agent: str | UnsetType = UNSET
+    origins: tuple[Origin, ...] | UnsetType = UNSET
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -61,7 +80,8 @@ class SessionRow(Struct, frozen=True):
     """What the list shows of a session; times are ms since the epoch.
 
     `prompted` is False until the first prompt; `message_count` counts prompts and agent
-    messages; `last_seq` is 0 in a session without entries.
+    messages; `last_seq` is 0 in a session without entries. `renamed` says that a person gave the
+    title; `origins` where the conversation came from, oldest first.
     """
 
     session_id: str
@@ -74,11 +94,18 @@ class SessionRow(Struct, frozen=True):
     message_count: int
     prompted: bool
     last_seq: int
+    archived: bool = False
+    renamed: bool = False
+    origins: tuple[Origin, ...] = ()
 
     @property
     def key(self) -> ListKey:
         """Where this session stands in the list."""
         return ListKey(self.updated_at, self.session_id)
+
+
+Archived = Literal["exclude", "include", "only"]
+"""What a list has of archived sessions (unstable v1 schema, SessionArchiveFilter)."""
 
 
 class ListFilter(Struct, frozen=True):
@@ -92,6 +119,7 @@ class ListFilter(Struct, frozen=True):
     cwd: str | None = None
     held: frozenset[str] = frozenset()
     include_unprompted: bool = False
+    archived: Archived = "exclude"
 
 
 class Lease(Struct):
@@ -258,7 +286,13 @@ class Journal(Protocol):
     # -- a person's wishes, whoever holds the session -------------------------------------
 
     async def set_title(self, session_id: str, title: str | None) -> None:
-        """Rename a session; raises UnknownSessionError."""
+        """Rename a session; from now on no RowChange changes its title. UnknownSessionError.
+
+        None takes that back: it has no title until the agent gives one.
+        """
+
+    async def set_archived(self, session_id: str, archived: bool) -> None:
+        """Hide a session from lists, or show it again; raises UnknownSessionError."""
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session, its entries and its lease; False when there was none.

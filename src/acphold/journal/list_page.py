@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from acphold.journal.journal import ListFilter, ListKey, SessionRow
+from acphold.journal.journal import Archived, ListFilter, ListKey, SessionRow
 from acphold.journal.location import resolved_folder
 from acphold.journal.session_rows import SELECT_ROW, session_row
 
@@ -17,6 +17,13 @@ _INDEXES: Final = {
 }
 """The index to walk, by whether the filter names an agent and a folder."""
 
+_SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {
+    "exclude": (False,),
+    "include": (False, True),
+    "only": (True,),
+}
+"""The values of `archived` in the rows of a list: a walk for each."""
+
 
 def page(
     connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, limit: int
@@ -26,13 +33,16 @@ def page(
     One walk along one index, whatever the place and the filter: rows far down the list cost no
     more than the first.
     """
-    rows = _walk(connection, filter, after, limit, prompted=True)
-    if filter.include_unprompted:
-        rows += _walk(connection, filter, after, limit, prompted=False)
-    elif filter.held:
-        rows += _held(connection, filter, after)
-    else:
-        return rows
+    shelves = _SHELVES[filter.archived]
+    if len(shelves) == 1 and not filter.include_unprompted and not filter.held:
+        return _walk(connection, filter, after, limit, prompted=True, archived=shelves[0])
+    rows: list[SessionRow] = []
+    for archived in shelves:
+        rows += _walk(connection, filter, after, limit, prompted=True, archived=archived)
+        if filter.include_unprompted:
+            rows += _walk(connection, filter, after, limit, prompted=False, archived=archived)
+        elif filter.held:
+            rows += _held(connection, filter, after, archived=archived)
     rows.sort(key=lambda row: (row.updated_at, row.session_id), reverse=True)
     return rows[:limit]
 
@@ -44,28 +54,30 @@ def _walk(
     limit: int,
     *,
     prompted: bool,
+    archived: bool,
 ) -> list[SessionRow]:
     index = _INDEXES[filter.agent is not None, filter.cwd is not None]
     conditions, values = _conditions(filter, after)
     rows = connection.execute(
         # Named, because without statistics the planner may take another index and sort.
-        f"{SELECT_ROW} INDEXED BY {index} WHERE prompted = ?{conditions}"
+        f"{SELECT_ROW} INDEXED BY {index} WHERE prompted = ? AND archived = ?{conditions}"
         " ORDER BY updated_at DESC, session_id DESC LIMIT ?",
-        (int(prompted), *values, limit),
+        (prompted, archived, *values, limit),
     )
     return [session_row(connection, row) for row in rows.fetchall()]
 
 
 def _held(
-    connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None
+    connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, *, archived: bool
 ) -> list[SessionRow]:
     """The sessions somebody has open though they were never prompted: few, so found by id."""
     conditions, values = _conditions(filter, after)
     marks = ", ".join("?" * len(filter.held))
     rows = connection.execute(
-        # The plus keeps SQLite from walking all that were never prompted.
-        f"{SELECT_ROW} WHERE +prompted = 0 AND session_id IN ({marks}){conditions}",
-        (*filter.held, *values),
+        # The pluses keep SQLite from walking all that were never prompted.
+        f"{SELECT_ROW} WHERE +prompted = 0 AND +archived = ? AND session_id IN ({marks})"
+        f"{conditions}",
+        (archived, *filter.held, *values),
     )
     return [session_row(connection, row) for row in rows.fetchall()]
 

@@ -81,7 +81,27 @@ _TABLES: Final = (
     "CREATE VIRTUAL TABLE words USING fts5 (text, content = '')",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES,)
+_ORDER: Final = (
+    # Hidden from the list until somebody asks for what is archived, or prompts it.
+    "ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0",
+    # Whether a person gave the title: then no agent and no import replaces it.
+    "ALTER TABLE sessions ADD COLUMN renamed INTEGER NOT NULL DEFAULT 0",
+    # Where the conversation came from, oldest first: an array of `Origin`.
+    "ALTER TABLE sessions ADD COLUMN origins TEXT NOT NULL DEFAULT '[]'",
+    # `archived` stands behind what an older release asks for: one that runs beside this one can
+    # still use these, for its names and for the columns it knows.
+    "DROP INDEX listed",
+    "DROP INDEX listed_agent",
+    "DROP INDEX listed_folder",
+    "DROP INDEX listed_both",
+    "CREATE INDEX listed ON sessions (prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_agent ON sessions (agent, prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_folder ON sessions (folder, prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_both"
+    " ON sessions (agent, folder, prompted, archived, updated_at, session_id)",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _ORDER)
 
 VERSION: Final = len(MIGRATIONS)
 """The version of the journals that this release writes."""

@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from acphold.errors import AmbiguousIdError, SessionExistsError, UnknownSessionError
 from acphold.journal import segments
 from acphold.journal.fold import SessionState, fold
-from acphold.journal.journal import NewSession, RowChange, SessionRow
+from acphold.journal.journal import NewSession, Origin, RowChange, SessionRow
 from acphold.journal.location import resolved_folder
 from acphold.journal.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.raw_update import storable
@@ -42,13 +42,14 @@ _LAST_KEY: Final = (
 SELECT_ROW: Final = (
     "SELECT session_id, agent, cwd, additional_directories, title, created_at, updated_at,"
     f" message_count, prompted, coalesce({_LAST_KEY} & 4294967295, 0),"
-    " number, settled_through FROM sessions"
+    " number, settled_through, archived, renamed, origins FROM sessions"
 )
 """The columns `session_row` reads."""
 
-Row = tuple[str, str, str, str, str | None, int, int, int, int, int, int, int]
+Row = tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
 
 
 def now_ms() -> int:
@@ -59,7 +60,7 @@ def now_ms() -> int:
 def session_row(connection: sqlite3.Connection, row: Row) -> SessionRow:
     """What a row of SELECT_ROW says."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
-    prompted, last, number, settled = row[8:]
+    prompted, last, number, settled, archived, renamed, origins = row[8:]
     if last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
@@ -73,6 +74,9 @@ def session_row(connection: sqlite3.Connection, row: Row) -> SessionRow:
         messages,
         bool(prompted),
         last,
+        bool(archived),
+        bool(renamed),
+        () if origins == "[]" else _decode_origins(origins),
     )
 
 
@@ -121,14 +125,17 @@ def number_of(connection: sqlite3.Connection, session_id: str) -> int:
 def create(connection: sqlite3.Connection, new: NewSession) -> int:
     """Insert a session; its number. Raises SessionExistsError."""
     created = now_ms() if new.created_at is None else new.created_at
-    directories = msgspec.json.encode(new.additional_directories).decode()
+    directories = _json(new.additional_directories)
     title = None if new.title is None else storable(new.title)
     folder = resolved_folder(new.cwd)
     try:
         number = connection.execute(
             "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
-            " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (new.session_id, new.agent, new.cwd, folder, directories, title, created, created),
+            " created_at, updated_at, renamed, origins) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(new.session_id, new.agent, new.cwd, folder, directories, title),
+                *(created, created, new.renamed, _json(new.origins)),
+            ),
         ).lastrowid
     except sqlite3.IntegrityError as error:
         raise SessionExistsError(f"there is a session {new.session_id!r} already") from error
@@ -137,7 +144,7 @@ def create(connection: sqlite3.Connection, new: NewSession) -> int:
 
 
 def change_row(connection: sqlite3.Connection, number: int, change: RowChange) -> None:
-    """Write what is set in `change`."""
+    """Write what is set in `change`; the title only where no person gave one."""
     columns = {name: value for name, value in asdict(change).items() if value is not UNSET}
     if not columns:
         return
@@ -145,12 +152,18 @@ def change_row(connection: sqlite3.Connection, number: int, change: RowChange) -
         columns["title"] = storable(title)
     if "cwd" in columns:
         columns["folder"] = resolved_folder(columns["cwd"])
-    if "additional_directories" in columns:
-        columns["additional_directories"] = msgspec.json.encode(
-            columns["additional_directories"]
-        ).decode()
-    names = ", ".join(f"{name} = ?" for name in columns)
+    for name in ("additional_directories", "origins"):
+        if name in columns:
+            columns[name] = _json(columns[name])
+    names = ", ".join(_ASSIGNMENTS.get(name, f"{name} = ?") for name in columns)
     connection.execute(f"UPDATE sessions SET {names} WHERE number = ?", (*columns.values(), number))
+
+
+_ASSIGNMENTS: Final = {"title": "title = CASE WHEN renamed THEN title ELSE ? END"}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
@@ -169,10 +182,19 @@ def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
 
 
 def rename(connection: sqlite3.Connection, session_id: str, title: str | None) -> None:
-    """Set the title; raises UnknownSessionError."""
+    """Set the title that a person gives, None for none; raises UnknownSessionError."""
     done = connection.execute(
-        "UPDATE sessions SET title = ? WHERE session_id = ?",
-        (None if title is None else storable(title), session_id),
+        "UPDATE sessions SET title = ?, renamed = ? WHERE session_id = ?",
+        (None if title is None else storable(title), title is not None, session_id),
+    )
+    if not done.rowcount:
+        raise UnknownSessionError(session_id)
+
+
+def archive(connection: sqlite3.Connection, session_id: str, *, archived: bool) -> None:
+    """Hide a session from lists, or show it again; raises UnknownSessionError."""
+    done = connection.execute(
+        "UPDATE sessions SET archived = ? WHERE session_id = ?", (archived, session_id)
     )
     if not done.rowcount:
         raise UnknownSessionError(session_id)

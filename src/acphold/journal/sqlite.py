@@ -300,6 +300,10 @@ class SqliteJournal:
         with self._transaction() as db:
             session_rows.rename(db, session_id, title)
 
+    async def set_archived(self, session_id: str, archived: bool) -> None:
+        with self._transaction() as db:
+            session_rows.archive(db, session_id, archived=archived)
+
     async def delete(self, session_id: str) -> bool:
         return await self._background.run(lambda db: upkeep.delete(db, session_id, self._writing))
 

@@ -1,0 +1,45 @@
+"""`acphold archive` and `acphold unarchive`: sessions out of the list, and in it again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.journals import opened
+from acphold.cli.terminal_text import counted
+
+
+def parser() -> Parser:
+    """The arguments of `archive`."""
+    return taking_ids(Parser(archive, "archive", "[OPTIONS] ID..."))
+
+
+def taking_ids(made: Parser) -> Parser:
+    """A parser with what `archive` and `unarchive` take."""
+    made.add_argument(
+        "session_ids", metavar="ID", nargs="+", help="a session's id, or its beginning"
+    )
+    add_journal(made)
+    return made
+
+
+def archive(*, session_ids: list[str], journal: str | None) -> int:
+    """Take sessions out of the list.
+
+    An archived session is in no list, neither here nor in an editor, until `unarchive` or the
+    next prompt in it brings it back. Nothing of it is lost: `list --archived` has it, and `show`,
+    `search` and an editor that knows its id find it. If one of the IDs fits no session or several,
+    nothing is archived.
+    """
+    changed = asyncio.run(put(journal, session_ids, archived=True))
+    print(f"Archived {counted(changed, 'session')}.")
+    return Exit.OK
+
+
+async def put(location: str | None, session_ids: list[str], *, archived: bool) -> int:
+    """Archive all of these sessions, or none of them; or bring them back. How many they are."""
+    async with opened(location) as journal:
+        found = {(await journal.resolve(given)).session_id for given in session_ids}
+        for session_id in found:
+            await journal.set_archived(session_id, archived)
+    return len(found)

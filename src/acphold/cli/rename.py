@@ -1,0 +1,42 @@
+"""`acphold rename`: a title that a person gives, which no agent replaces."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.journals import opened
+from acphold.cli.terminal_text import on_one_line
+from acphold.hub.given_titles import given_title
+
+
+def parser() -> Parser:
+    """The arguments of `rename`."""
+    made = Parser(rename, "rename", "[OPTIONS] ID TITLE...")
+    made.add_argument("session_id", metavar="ID", help="the session's id, or its beginning")
+    made.add_argument("words", metavar="TITLE", nargs="+", help="its new title, in quotes or not")
+    add_journal(made)
+    return made
+
+
+def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
+    """Give a session another title.
+
+    Your title stays, whatever the agent calls the session later. ID may be any prefix of a
+    session's id that fits only one. A session that is open keeps going; who has it open is told
+    within seconds.
+    """
+    title = given_title(" ".join(words))
+    if title is None:
+        raise UsageError("a title needs a letter or a digit at least")
+    before = asyncio.run(_rename(journal, session_id, title))
+    print(f"{on_one_line(before or '(no title)')}\n  is now {on_one_line(title)}")
+    return Exit.OK
+
+
+async def _rename(location: str | None, session_id: str, title: str) -> str | None:
+    """The title before."""
+    async with opened(location) as journal:
+        row = await journal.resolve(session_id)
+        await journal.set_title(row.session_id, title)
+        return row.title

@@ -1,0 +1,67 @@
+"""Titles that persons give: they win over the agent's own, whoever gave them, and wherever.
+
+A title is given in the row of the session, which takes no lease: with the command line, say, while
+the session is live in another process. Where it is live, the row is looked at
+
+- when the session is taken from the journal,
+- when the agent names it,
+- with every renewal of its lease, and
+- when somebody says that it has changed (`Hub.look_at`).
+
+What is new is published as an update, so that clients are told and replays have it. An agent's
+title is taken out of its updates before they are published.
+"""
+
+from __future__ import annotations
+
+from msgspec import json
+
+from acphold.errors import UnknownSessionError
+from acphold.hub.annotations import TITLE
+from acphold.hub.session import Session
+from acphold.journal import Journal
+from acphold.journal.raw_update import storable, update_kind
+from acphold.schema.splice import splice
+
+GIVEN_LENGTH = 200
+"""Characters of a title that is given: one line in whatever shows it."""
+
+
+def given_title(text: str) -> str | None:
+    """`text` as a title, on one line and cut to GIVEN_LENGTH; None when it has no word in it."""
+    line = " ".join(storable(text).split())
+    if not any(map(str.isalnum, line)):
+        return None
+    return line if len(line) <= GIVEN_LENGTH else line[: GIVEN_LENGTH - 1].rstrip() + "…"
+
+
+class GivenTitle:
+    """The title that a person gave a live session, if one did; see the module."""
+
+    def __init__(self, session: Session, journal: Journal) -> None:
+        self._session = session
+        self._journal = journal
+
+    async def look(self) -> None:
+        """Publish the title that was given, if clients do not have it; raises JournalError."""
+        given = await self._given()
+        if given is not None and given != self._session.standing.title:
+            await self._session.publish("update", [_title_update(given)])
+
+    async def wins_over(self, raw: bytes) -> bytes:
+        """An update of the agent, without its title where a person has given one."""
+        if b'"title"' not in raw or update_kind(raw) != "session_info_update":
+            return raw
+        return raw if await self._given() is None else splice(raw, {"title": None})
+
+    async def _given(self) -> str | None:
+        try:
+            row = await self._journal.session(self._session.id)
+        except UnknownSessionError:
+            return None  # deleted: what is published next says so
+        return row.title if row.renamed else None
+
+
+def _title_update(title: str) -> bytes:
+    meta = {TITLE: "person"}
+    return json.encode({"sessionUpdate": "session_info_update", "title": title, "_meta": meta})

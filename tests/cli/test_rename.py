@@ -1,0 +1,89 @@
+"""`acphold rename`, `archive` and `unarchive`: the list as a person wants it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION, remember
+
+YEAR_2026 = 1_767_225_600_000
+
+
+@pytest.fixture
+def three(journal: Path) -> Path:
+    """A journal with three sessions."""
+    for number, name in enumerate(("aa-1", "bb-2", "cc-3")):
+        remember(journal, name, *CONVERSATION, title=f"Title {name}", at=YEAR_2026 + number)
+    return journal
+
+
+def listed(acphold: CommandLine, *options: str) -> dict[str, Any]:
+    lines = map(json.loads, acphold.run("list", "--json", *options).out.splitlines())
+    return {line["sessionId"]: line for line in lines}
+
+
+@pytest.mark.usefixtures("three")
+def test_a_session_has_the_title_that_it_was_given_and_stands_where_it_stood(
+    acphold: CommandLine,
+) -> None:
+    done = acphold.run("rename", "aa", "Mend", "the", "gate")
+    assert (done.code, done.out) == (0, "Title aa-1\n  is now Mend the gate\n")
+    assert listed(acphold)["aa-1"]["title"] == "Mend the gate"
+    assert list(listed(acphold)) == ["cc-3", "bb-2", "aa-1"]
+    assert acphold.run("show", "aa").out.splitlines()[0] == "Mend the gate"
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("words", [(" ",), ("…", "?!")])
+def test_a_title_without_a_word_is_refused(acphold: CommandLine, words: tuple[str, ...]) -> None:
+    done = acphold.run("rename", "aa", *words)
+    assert (done.code, done.out) == (2, "")
+    assert "letter" in done.err
+    assert listed(acphold)["aa-1"]["title"] == "Title aa-1"
+
+
+@pytest.mark.usefixtures("three")
+def test_a_title_cannot_play_tricks_when_it_is_told(acphold: CommandLine) -> None:
+    done = acphold.run("rename", "aa", "\x1b[31mred")
+    assert "\x1b" not in done.out
+
+
+@pytest.mark.usefixtures("three")
+def test_an_archived_session_is_listed_on_demand_and_shown_as_ever(acphold: CommandLine) -> None:
+    assert acphold.run("archive", "aa", "cc").out == "Archived 2 sessions.\n"
+    assert list(listed(acphold)) == ["bb-2"]
+    everything = listed(acphold, "--archived")
+    assert [line["archived"] for line in everything.values()] == [True, False, True]
+    assert "(archived) Title cc-3" in acphold.run("list", "--archived").out
+    assert acphold.run("show", "aa").code == 0
+    assert acphold.run("unarchive", "aa").out == "1 session back in the list.\n"
+    assert list(listed(acphold)) == ["bb-2", "aa-1"]
+
+
+@pytest.mark.usefixtures("three")
+def test_archiving_what_is_archived_is_no_error(acphold: CommandLine) -> None:
+    for command in ("archive", "archive", "unarchive", "unarchive"):
+        assert acphold.run(command, "aa").code == 0
+    assert len(listed(acphold)) == 3
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("command", ["archive", "unarchive"])
+def test_one_id_that_fits_nothing_leaves_them_all(acphold: CommandLine, command: str) -> None:
+    assert acphold.run(command, "aa", "zz").code == 3
+    assert len(listed(acphold)) == 3
+    assert acphold.run("rename", "zz", "Title").code == 3
+
+
+@pytest.mark.usefixtures("three")
+def test_a_list_in_which_all_is_archived_says_so(acphold: CommandLine) -> None:
+    acphold.run("archive", "aa", "bb", "cc")
+    done = acphold.run("list")
+    assert (done.code, done.out) == (0, "")
+    assert "`--archived` shows them" in done.err
+    assert "No sessions in" in acphold.run("list", "--cwd", "/nowhere").err

@@ -1,0 +1,150 @@
+"""A title that a person gave wins over the agent's, also when it was given in another process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.agents import Updates
+from acphold.hub import hub
+from acphold.hub.given_titles import GIVEN_LENGTH, given_title
+from acphold.journal import SqliteJournal
+from tests.hub.shared import Onlooker, Shared, shared
+
+
+def told(client: Onlooker) -> list[str | None]:
+    """The titles that a client was told, in order."""
+    return [
+        update["title"]
+        for update in client.updates()
+        if update["sessionUpdate"] == "session_info_update" and "title" in update
+    ]
+
+
+async def name(house: Shared, session: str, title: str, **beside: Any) -> None:
+    """The agent calls the session so."""
+    update = {"sessionUpdate": "session_info_update", "title": title}
+    raw = json.dumps({"update": update, **beside} if beside else update).encode()
+    kind = "params" if beside else "update"
+    await house.agent.listener.hear(Updates(session, kind, [raw]))
+
+
+async def rename(journal: Path, session: str, title: str) -> None:
+    """As another process does it: in the journal alone."""
+    other = SqliteJournal.open(journal)
+    await other.set_title(session, title)
+    await other.aclose()
+
+
+async def titles(client: Onlooker) -> list[str | None]:
+    return [listed.get("title") for listed in await client.sessions()]
+
+
+async def test_an_agent_does_not_rename_what_a_person_has_named(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await name(house, session, "The agent's")
+        await rename(journal, session, "Mine")
+        await name(house, session, "The agent's second")
+        assert await titles(client) == ["Mine"]
+        await house.hub.look_at(session)
+        await client.until(lambda: told(client) == ["The agent's", "Mine"])
+
+
+async def test_nor_with_a_title_that_is_passed_on_whole(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await rename(journal, session, "Mine")
+        await name(house, session, "The agent's", _meta={"x": 1})
+        await client.until(lambda: told(client)[-1:] == ["Mine"])
+        assert await titles(client) == ["Mine"]
+
+
+async def test_clients_are_told_of_it_when_the_lease_is_renewed(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "LEASE_SECONDS", 0.03)
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await rename(journal, session, "Mine")
+        await client.until(lambda: told(client) == ["Mine"])
+
+
+async def test_who_loads_it_later_is_told_it_last(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        turn = client.begin_prompt(session, "Hello")
+        await house.agent.prompted(session)
+        await name(house, session, "The agent's")
+        await house.agent.end(session)
+        await turn
+    await rename(journal, session, "Mine")
+    async with shared(journal) as house:
+        client = await house.client()
+        await client.load(session)
+        assert told(client)[-1] == "Mine"
+        assert (await house.journal.state(session)).standing.title == "Mine"
+
+
+async def test_it_is_not_told_twice_and_does_not_move_the_session(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        before = await house.journal.session(session)
+        await rename(journal, session, "Mine")
+        for _ in range(3):
+            await house.hub.look_at(session)
+        row = await house.journal.session(session)
+        assert row.last_seq == before.last_seq + 1
+        assert row.updated_at == before.updated_at
+
+
+async def test_a_session_that_is_not_live_here_is_nothing_to_look_at(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        await house.hub.look_at("nobody")
+        assert client.updates() == []
+
+
+async def test_a_session_that_was_deleted_has_no_title_to_be_told(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await house.journal.delete(session)
+        await house.hub.look_at(session)
+        assert told(client) == []
+
+
+async def test_the_next_prompt_brings_an_archived_session_back(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await house.journal.set_archived(session, True)
+        assert await client.sessions() == []
+        turn = client.begin_prompt(session, "Once more")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        await turn
+        assert [listed["sessionId"] for listed in await client.sessions()] == [session]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("  Mend\tthe \n gate ", "Mend the gate"),
+        ("水", "水"),
+        ("half a smile \ud83d", "half a smile ?"),
+        ("", None),
+        (" …?! ", None),
+        ("x" * 300, "x" * (GIVEN_LENGTH - 1) + "…"),
+    ],
+)
+def test_a_given_title_is_one_line_with_a_word_in_it(given: str, kept: str | None) -> None:
+    assert given_title(given) == kept
