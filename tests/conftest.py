@@ -31,6 +31,16 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "journal.db"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The sockets of these tests lie apart from those of whoever runs them."""
+    folder = tmp_path_factory.mktemp("run")
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def type_checker() -> TypeChecker:
     """`type_checker(folder)`: what mypy says of the Python files in `folder`, and its status.

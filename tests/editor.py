@@ -288,7 +288,8 @@ def received(log: Path, method: str | None = None) -> list[dict[str, Any]]:
     """What a scripted agent with this `log` was sent, of one method or all."""
     if not log.exists():
         return []
-    messages = [json.loads(line) for line in log.read_text().splitlines()]
+    *lines, _ = log.read_text().split("\n")  # the last may be half written
+    messages = [json.loads(line) for line in lines]
     return [message for message in messages if method in (None, message.get("method"))]
 
 

@@ -22,6 +22,9 @@
     │   ├── AgentExitedError       ended while it was needed
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
+    ├── RuntimeFolderError         the folder for sockets cannot be used
+    ├── HeldElsewhereError         another process has the session live
+    ├── OwnerLostError             that process ended while it was needed
     ├── McpError                   an MCP server of the session
     │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
     │   ├── McpLostError           went away in the middle of a call
@@ -252,6 +255,37 @@ class AgentTimeoutError(AgentError):
         super().__init__(f"the agent did not answer {method} within {seconds:g} s")
         self.method = method
         self.seconds = seconds
+
+
+class RuntimeFolderError(AcpholdError):
+    """The folder for the sockets of acphold's processes cannot be made, or not be trusted."""
+
+    def __init__(self, folder: str, why: str) -> None:
+        super().__init__(
+            f"sessions cannot be shared between processes: {folder}: {why}; "
+            "set XDG_RUNTIME_DIR to a folder that is yours alone"
+        )
+        self.folder = folder
+
+
+class HeldElsewhereError(AcpholdError):
+    """Another process has the session live; `owner` and `epoch` are those of its lease."""
+
+    def __init__(self, session_id: str, owner: str, epoch: int) -> None:
+        super().__init__(f"session {session_id!r} is open in another acphold process: {owner}")
+        self.session_id = session_id
+        self.owner = owner
+        self.epoch = epoch
+
+
+class OwnerLostError(AcpholdError):
+    """The process that had the session live ended before it answered."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(
+            f"{method}: the acphold process that had this session open has ended; the session "
+            "goes on here, so send it again"
+        )
 
 
 class TranscriptError(AcpholdError):

@@ -14,14 +14,14 @@ import pytest
 from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
-from acphold.hub.adoption import owner_name
+from acphold.hub.owners import owner_name
 from acphold.journal import SqliteJournal
 from acphold.rpc import MAX_MESSAGE
 from acphold.rpc.peer import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.server import Connection
 from acphold.transports.memory import MemoryTransport, memory_pair
-from tests.editor import Talker
+from tests.editor import DEADLINE, Talker
 
 OWNER = owner_name()
 """Who holds the leases of a hub of these tests: this process, which lives."""
@@ -85,14 +85,14 @@ class PuppetAgent:
 
     async def prompted(self, session: str) -> None:
         """Wait until a turn runs in this session."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             while session not in self._turns:
                 self._news.clear()
                 await self._news.wait()
 
     async def was_asked(self, method: str) -> None:
         """Wait until this has been sent to it."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             while method not in [asked for asked, _ in self.asked]:
                 self._news.clear()
                 await self._news.wait()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.hub import adoption
-from acphold.hub.adoption import lives, owner_name
+from acphold.hub.owners import lives, owner_name
 from acphold.journal import NewSession
 from tests.editor import open_params
 from tests.hub.shared import OWNER, Shared, said, shared

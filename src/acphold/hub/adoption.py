@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 from collections.abc import Awaitable, Callable
 
 from msgspec import UNSET
@@ -27,6 +25,7 @@ from acphold.hub.agent_session import Setup
 from acphold.hub.annotations import first_words, without_context
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
+from acphold.hub.owners import lives
 from acphold.hub.session import now
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.journal import Journal, Lease, NewSession, RowChange
@@ -176,22 +175,3 @@ class Adoption:
             await self._journal.abandon(lease)
         except LeaseLostError:
             log.info("session %s: another process adopts it", conversation.id)
-
-
-def owner_name() -> str:
-    """How this process is named in a lease."""
-    return f"{socket.gethostname()}:{os.getpid()}"
-
-
-def lives(owner: str) -> bool:
-    """Whether the process of this name may still be there; True for one on another machine."""
-    host, _, pid = owner.rpartition(":")
-    if host != socket.gethostname() or not pid.isdigit():
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -13,6 +13,7 @@ from acphold.agents import Agent, Exchange, Listener, ask
 from acphold.errors import (
     AUTH_REQUIRED,
     AcpholdError,
+    HeldElsewhereError,
     LeaseLostError,
     RemoteError,
     SessionExistsError,
@@ -24,6 +25,7 @@ from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.outside_turns import MARGIN_MS
+from acphold.hub.owners import reachable_at
 from acphold.hub.router import Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
@@ -200,6 +202,18 @@ class Hub:
         """The ids of the sessions that a client has open here."""
         return frozenset(key for key, item in self._live.items() if item.session.attachments)
 
+    def presence(self) -> list[dict[str, object]]:
+        """What goes on in each live session: `sessionId`, `clients`, `running`, `waiting`."""
+        return [
+            {
+                "sessionId": conversation.id,
+                "clients": len(conversation.session.attachments),
+                "running": conversation.turns.running is not None,
+                "waiting": conversation.questions.are_open,
+            }
+            for conversation in self._live.values()
+        ]
+
     # -- opening --------------------------------------------------------------------------
 
     async def new(self, setup: Setup) -> tuple[Conversation, bytes]:
@@ -242,15 +256,16 @@ class Hub:
         return await self._enter(await self._journal.create(new, self._owner), setup)
 
     async def load(
-        self, client: Client, session_id: str, setup: Setup
+        self, client: Client, session_id: str, setup: Setup, dead: int | None = None
     ) -> tuple[Conversation, Attachment]:
         """Replay a session to `client` and restore the agent's side meanwhile.
 
         The attachment is held: it is opened with `open_to` when the client has its answer. Raises
-        UnknownSessionError, InvalidParamsError for another working directory, and RemoteError
-        when the agent wants the person to sign in.
+        UnknownSessionError, InvalidParamsError for another working directory, RemoteError
+        when the agent wants the person to sign in, and HeldElsewhereError when another process
+        that may be reached has it live, unless `dead` is the epoch of that one's lease.
         """
-        conversation = await self._opened(session_id, setup)
+        conversation = await self._opened(session_id, setup, dead)
         session = conversation.session
         end = session.last_seq
         restoring = asyncio.create_task(self._restored(conversation), name="load waits")
@@ -278,10 +293,10 @@ class Hub:
             restoring.result()
 
     async def resume(
-        self, client: Client, session_id: str, setup: Setup
+        self, client: Client, session_id: str, setup: Setup, dead: int | None = None
     ) -> tuple[Conversation, Attachment]:
-        """Restore a session without a replay; the attachment is held as that of `load`."""
-        conversation = await self._opened(session_id, setup)
+        """Restore a session without a replay; as `load` in all else."""
+        conversation = await self._opened(session_id, setup, dead)
         # What the agent tells while it is restored is new, and comes behind the answer.
         end = conversation.session.last_seq
         attachment = conversation.session.attach(client, after=end, news_after=end)
@@ -325,12 +340,12 @@ class Hub:
         [last] = await session.read(session.last_seq - 1, 1)
         restoration.went_on = listed.updated_at > last.at + MARGIN_MS
 
-    async def _opened(self, session_id: str, setup: Setup) -> Conversation:
+    async def _opened(self, session_id: str, setup: Setup, dead: int | None) -> Conversation:
         """The session, live here: it was, or is taken from the journal, or from the agent."""
         if session_id not in self._adopting:
             async with self._waking:
                 if session_id in self._live or await self._adoption.is_known(session_id):
-                    return await self._wake(session_id, setup)
+                    return await self._wake(session_id, setup, dead)
         adopting = self._adopting.get(session_id)
         if adopting is None:
             adopting = asyncio.create_task(
@@ -342,14 +357,14 @@ class Hub:
             await asyncio.shield(adopting)
         async with self._waking:
             # It was adopted as whoever came first has asked; the others may ask for something else.
-            return await self._wake(session_id, setup)
+            return await self._wake(session_id, setup, dead)
 
     def _adopted(self, session_id: str, task: asyncio.Task[Conversation]) -> None:
         del self._adopting[session_id]
         if not task.cancelled():
             task.exception()  # seen, also when nobody waits any more
 
-    async def _wake(self, session_id: str, setup: Setup) -> Conversation:
+    async def _wake(self, session_id: str, setup: Setup, dead: int | None) -> Conversation:
         """A session of the journal, live and owned; what a crash left open in it is closed."""
         conversation = self._live.get(session_id)
         if conversation is not None:
@@ -359,15 +374,21 @@ class Hub:
             row = await self._journal.session(session_id)
             if not await self._adoption.may_correct_folder(session_id):
                 check_folder(row.cwd, setup.cwd)
-            conversation = await self._enter(
-                await self._journal.acquire(session_id, self._owner), setup
-            )
+            conversation = await self._enter(await self._acquire(session_id, dead), setup)
         else:
             check_folder(conversation.session.cwd, setup.cwd)
             await self._tidy(conversation)
             conversation.side.open_with(setup)
         await conversation.session.open_in(setup.cwd, setup.additional_directories)
         return conversation
+
+    async def _acquire(self, session_id: str, dead: int | None) -> Lease:
+        """Own a session that nobody has live, or whose owner is `dead` or cannot be reached."""
+        holder = await self._journal.holder(session_id)
+        path = "" if holder.is_released else reachable_at(holder.owner)
+        if path and path != reachable_at(self._owner) and holder.epoch != dead:
+            raise HeldElsewhereError(session_id, holder.owner, holder.epoch)
+        return await self._journal.acquire(session_id, self._owner, seen=holder.epoch)
 
     async def _still_ours(self, conversation: Conversation) -> None:
         """Hold on to it, or let it leave: then it is taken back like any other."""

@@ -83,6 +83,11 @@ class Questions:
     def __init__(self) -> None:
         self._open: list[Question] = []
 
+    @property
+    def are_open(self) -> bool:
+        """Whether the agent waits for an answer."""
+        return bool(self._open)
+
     async def ask(
         self,
         method: str,

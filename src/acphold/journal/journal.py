@@ -143,6 +143,11 @@ class Holder(Struct, frozen=True):
     epoch: int
     expires_at: int
 
+    @property
+    def is_released(self) -> bool:
+        """Whether the owner has let go of the session."""
+        return self.expires_at == 0
+
 
 class SearchHit(Struct, frozen=True):
     """An entry that holds the words; `excerpt` is the text around the first of them, one line."""
@@ -171,8 +176,12 @@ class Journal(Protocol):
     async def create(self, new: NewSession, owner: str) -> Lease:
         """Make a session and own it; raises SessionExistsError."""
 
-    async def acquire(self, session_id: str, owner: str) -> Lease:
-        """Take the session over, from whoever holds it; raises UnknownSessionError."""
+    async def acquire(self, session_id: str, owner: str, seen: int | None = None) -> Lease:
+        """Take the session over, from whoever holds it; raises UnknownSessionError.
+
+        With `seen`, the epoch of the lease that was looked at before: HeldElsewhereError when
+        there is another one by now, so that of two who try at once only one succeeds.
+        """
 
     async def holder(self, session_id: str) -> Holder:
         """Who holds the session now; raises UnknownSessionError."""

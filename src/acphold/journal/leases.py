@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from acphold.errors import LeaseLostError, UnknownSessionError
+from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.journal.journal import LEASE_SECONDS, Holder, Lease
 from acphold.journal.session_rows import now_ms, number_of, updated_by_last_entry
 
@@ -29,9 +29,18 @@ def grant(connection: sqlite3.Connection, session_id: str, number: int, owner: s
     return Lease(session_id, number, owner, epoch, updated_by_last_entry(connection, number) + 1)
 
 
-def acquire(connection: sqlite3.Connection, session_id: str, owner: str) -> Lease:
-    """Take the session over; raises UnknownSessionError."""
-    return grant(connection, session_id, number_of(connection, session_id), owner)
+def acquire(
+    connection: sqlite3.Connection, session_id: str, owner: str, seen: int | None = None
+) -> Lease:
+    """Take the session over; raises UnknownSessionError.
+
+    HeldElsewhereError when `seen` is given and not the epoch of the lease any more: somebody was
+    quicker.
+    """
+    number = number_of(connection, session_id)
+    if seen is not None and (now := holder(connection, session_id)).epoch != seen:
+        raise HeldElsewhereError(session_id, now.owner, now.epoch)
+    return grant(connection, session_id, number, owner)
 
 
 def holder(connection: sqlite3.Connection, session_id: str) -> Holder:

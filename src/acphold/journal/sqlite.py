@@ -139,10 +139,10 @@ class SqliteJournal:
             number = session_rows.create(db, new)
             return leases.grant(db, new.session_id, number, owner)
 
-    async def acquire(self, session_id: str, owner: str) -> Lease:
+    async def acquire(self, session_id: str, owner: str, seen: int | None = None) -> Lease:
         self._verified.clear()  # one of them may have been for this session
         with self._transaction() as db:
-            return leases.acquire(db, session_id, owner)
+            return leases.acquire(db, session_id, owner, seen)
 
     async def holder(self, session_id: str) -> Holder:
         return self._look(lambda db: leases.holder(db, session_id))

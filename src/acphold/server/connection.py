@@ -16,9 +16,9 @@ from acphold.errors import (
     InvalidRequestError,
     JournalError,
 )
-from acphold.hub import Attachment, Conversation, Hub, Setup
+from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
-from acphold.hub.turns import Turn
+from acphold.hub.turns import CANCELLED, Turn
 from acphold.mcp.servers import provided_ids
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer, Request
@@ -45,9 +45,12 @@ from acphold.schema import (
     NewSessionRequest,
     ResumeSessionRequest,
     decode,
+    encode,
 )
 from acphold.schema.splice import items, members
+from acphold.server.elsewhere import Elsewhere
 from acphold.server.initialization import with_ours
+from acphold.server.owner_line import OwnerLine
 from acphold.server.session_setup import OpenRequest, checked_setup
 
 log = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ class Connection:
         self._hub = hub
         self._initialized = False
         self._opening: dict[str, Opening] = {}
+        self._elsewhere = Elsewhere(self, limit, self._reopen)
         self._handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
             NEW_SESSION.name: self._new,
             LOAD_SESSION.name: self._load,
@@ -76,6 +80,7 @@ class Connection:
             DELETE_SESSION.name: self._delete,
             SET_SESSION_MODE.name: self._set_mode,
             SET_SESSION_CONFIG_OPTION.name: self._set_config_option,
+            PRESENCE: self._presence,
         }
 
     # -- as the hub sees it ---------------------------------------------------------------
@@ -130,6 +135,7 @@ class Connection:
             raise
         if not self._initialized:
             self._initialized = True
+            self._elsewhere.introduction = params
             self._hub.router.clients.append(self)
         return with_ours(answer)
 
@@ -150,17 +156,32 @@ class Connection:
         setup = self._setup(ResumeSessionRequest, request.params)
         await self._open(request, setup, self._hub.resume)
 
-    async def _open(
-        self,
-        request: Request,
-        setup: Setup,
-        open_: Callable[[Connection, str, Setup], Awaitable[tuple[Conversation, Attachment]]],
-    ) -> None:
+    async def _open(self, request: Request, setup: Setup, open_: OpenSession) -> None:
         session_id = _session_id(request.params)
-        with self._waiting_for(session_id):
-            conversation, attachment = await open_(self, session_id, setup)
+
+        async def here(dead: int | None) -> None:
+            conversation, attachment = await open_(self, session_id, setup, dead)
             request.answer(self._shown(conversation.opened_result))
             conversation.open_to(attachment)
+
+        async def there(line: OwnerLine) -> None:
+            await self._elsewhere.forward_opening(line, request, session_id, setup)
+
+        with self._waiting_for(session_id):
+            await self._elsewhere.open(here, there)
+
+    async def _reopen(self, session_id: str, setup: Setup) -> None:
+        """A session whose owner has ended: the client has it open, and is asked nothing."""
+
+        async def here(dead: int | None) -> None:
+            conversation, attachment = await self._hub.resume(self, session_id, setup, dead)
+            conversation.open_to(attachment)
+
+        async def there(line: OwnerLine) -> None:
+            await self._elsewhere.resume(line, session_id, setup)
+
+        with self._waiting_for(session_id):
+            await self._elsewhere.open(here, there)
 
     @contextmanager
     def _waiting_for(self, session_id: str) -> Iterator[None]:
@@ -186,6 +207,9 @@ class Connection:
         prompt, session_id = _checked_prompt(parts), _session_id_in(parts)
         opening = self._opening.get(session_id)
         cancelled = False if opening is None else await opening.over(request)
+        if (line := self._elsewhere.line(session_id)) is not None:
+            await (_cancelled(request) if cancelled else line.forward(request))
+            return
         conversation = self._hub.held(session_id)
         author = conversation.session.attachment_of(self)
 
@@ -204,29 +228,40 @@ class Connection:
             opening = self._opening.get(session_id)
             if opening is not None:
                 opening.cancel()
-            if opening is None or self._hub.holds(session_id):
+            if (line := self._elsewhere.line(session_id)) is not None:
+                line.peer.tell(CANCEL.name, params)
+            elif opening is None or self._hub.holds(session_id):
                 await self._hub.held(session_id).turns.cancel()
         except AcpholdError as exc:
             log.warning("session/cancel was ignored: %s", exc)
 
     async def _set_mode(self, request: Request) -> None:
-        conversation = await self._held(request)
+        if await self._is_forwarded(request):
+            return
+        conversation = self._hub.held(_session_id(request.params))
         author = conversation.session.attachment_of(self)
         await conversation.set_mode(request.params, author, request.answer)
 
     async def _set_config_option(self, request: Request) -> None:
-        conversation = await self._held(request)
+        if await self._is_forwarded(request):
+            return
+        conversation = self._hub.held(_session_id(request.params))
         author = conversation.session.attachment_of(self)
         await conversation.set_config_option(
             request.params, author, lambda answer: request.answer(self._shown(answer))
         )
 
-    async def _held(self, request: Request) -> Conversation:
-        """The open session of a request that may have come right behind the one that opens it."""
-        session_id = _session_id(request.params)
+    async def _is_forwarded(self, request: Request) -> bool:
+        """Hand a request on if its session is open elsewhere; waits until it is open at all."""
+        session_id = _about(request.params)
+        if session_id is None:
+            return False
         if (opening := self._opening.get(session_id)) is not None:
             await opening.done.wait()
-        return self._hub.held(session_id)
+        line = self._elsewhere.line(session_id)
+        if line is not None:
+            await line.forward(request)
+        return line is not None
 
     # -- others ---------------------------------------------------------------------------
 
@@ -236,15 +271,29 @@ class Connection:
             raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
         return await self._hub.sessions.page(asked.cwd, asked.cursor, self._hub.held_ids)
 
-    async def _close(self, request: Request) -> bytes:
-        await self._hub.close(decode(CloseSessionRequest, request.params).value.session_id)
+    async def _close(self, request: Request) -> bytes | None:
+        session_id = decode(CloseSessionRequest, request.params).value.session_id
+        if (line := self._elsewhere.line(session_id)) is not None:
+            await line.forward(request, lambda: self._elsewhere.left(line, session_id))
+            return None
+        await self._hub.close(session_id)
         return b"{}"
 
-    async def _delete(self, request: Request) -> bytes:
-        await self._hub.delete(decode(DeleteSessionRequest, request.params).value.session_id)
+    async def _delete(self, request: Request) -> bytes | None:
+        session_id = decode(DeleteSessionRequest, request.params).value.session_id
+        if (line := self._elsewhere.line(session_id)) is not None:
+            await line.forward(request, lambda: self._elsewhere.left(line, session_id))
+            return None
+        await self._hub.delete(session_id)
         return b"{}"
+
+    async def _presence(self, request: Request) -> bytes:
+        return encode({"sessions": self._hub.presence()})
 
     async def _tell(self, method: str, params: bytes) -> None:
+        if (line := self._elsewhere.line(_about(params) or "")) is not None:
+            line.peer.tell(method, params)
+            return
         try:
             await self._hub.tell(method, params, _about(params), self)
         except JournalError as exc:
@@ -253,6 +302,8 @@ class Connection:
     async def _relay(self, request: Request) -> None:
         """An extension's method, or one newer than this release: the agent's own business."""
         method = request.method
+        if await self._is_forwarded(request):
+            return
 
         def reply(result: bytes) -> None:
             if method in SIGN_IN:
@@ -272,8 +323,13 @@ class Connection:
             return result
         return without_booleans(result)
 
+    async def aclose(self) -> None:
+        """The client is gone: it is attached to nothing any more, here and elsewhere."""
+        self.leave()
+        await self._elsewhere.aclose()
+
     def leave(self) -> None:
-        """The client is gone: it is attached to nothing any more."""
+        """The client is attached to nothing here any more."""
         router = self._hub.router
         if self in router.clients:
             router.clients.remove(self)
@@ -307,6 +363,17 @@ class Opening:
         if self._before is not None:
             self._before.cancel()
 
+
+async def _cancelled(request: Request) -> None:
+    """A prompt that was cancelled before its session was open."""
+    request.answer(CANCELLED)
+
+
+OpenSession = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
+"""`Hub.load` or `Hub.resume`."""
+
+PRESENCE = "_acphold/presence"
+"""Our own method between processes: which sessions are live, and what goes on in them."""
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""

@@ -1,17 +1,17 @@
-"""One client on one transport, from its first byte to its last: what `wrap` and `run` share."""
+"""A hub and the clients that are connected to it: what `wrap` and `run` share."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from acphold.errors import AcpholdError, JournalBusyError
+from acphold.errors import AcpholdError, JournalBusyError, RuntimeFolderError
 from acphold.hub import CANCEL_GRACE, Hub
-from acphold.hub.adoption import owner_name
+from acphold.hub.owners import owner_name
 from acphold.journal import SqliteJournal
 from acphold.rpc import (
     MAX_MESSAGE,
@@ -23,6 +23,8 @@ from acphold.rpc import (
 from acphold.rpc.peer import Request
 from acphold.schema import PROMPT
 from acphold.server.connection import Connection
+from acphold.transports.runtime_folder import own_socket
+from acphold.transports.unix import listening
 
 if TYPE_CHECKING:
     from acphold.agents import Agent, Listener
@@ -50,36 +52,76 @@ async def serve(
 ) -> None:
     """Serve until the client leaves or `stop` is set; then end the agent and all turns.
 
-    Without a journal every request is refused with the reason, and `give_up` is awaited, which
-    ends an agent that was started already; while another program holds it, what needs it is
-    refused. `limit` is bytes in one message.
+    Other clients of this user may attach to the sessions meanwhile, over a socket. Without a
+    journal every request is refused with the reason, and `give_up` is awaited, which ends an agent
+    that was started already; while another program holds it, what needs it is refused. `limit` is
+    bytes in one message.
     """
     try:
-        journal = SqliteJournal(location)
-        with suppress(JournalBusyError):  # whatever needs it tries again
-            journal.connect()
+        journal = open_journal(location)
     except AcpholdError as exc:
         await _refuse(transport, exc, stop, give_up)
         return
+    path = _socket_path()
     try:
         hub = Hub(
             journal,
             lambda listener: make_agent(listener, journal),
-            owner=owner_name(),
+            owner=owner_name(path),
             cancel_grace=cancel_grace,
         )
-        async with hub.open():
-            connection = Connection(hub, transport, limit=limit)
-            async with connected(connection.peer) as pump:
-                await _first(pump, stop)
-                if not stop.is_set():
-                    answering = asyncio.create_task(
-                        connection.peer.finish(LAST_ANSWERS_SECONDS, but=PROMPT.name),
-                        name="last answers",
-                    )
-                    await _first(answering, stop)
+        async with hub.open(), _reachable(hub, path, limit):
+            await attend(hub, transport, limit, stop)
     finally:
         await journal.aclose()
+
+
+def open_journal(location: str) -> SqliteJournal:
+    """The journal at `location`; one that another program holds right now is tried again later."""
+    journal = SqliteJournal(location)
+    with suppress(JournalBusyError):  # whatever needs it tries again
+        journal.connect()
+    return journal
+
+
+async def attend(
+    hub: Hub, transport: Transport, limit: int, stop: asyncio.Event | None = None
+) -> None:
+    """Serve one client until it leaves, or `stop` is set; what it asked last is answered."""
+    connection = Connection(hub, transport, limit=limit)
+    try:
+        async with connected(connection.peer) as pump:
+            await _first(pump, stop)
+            if stop is None or not stop.is_set():
+                answering = asyncio.create_task(
+                    connection.peer.finish(LAST_ANSWERS_SECONDS, but=PROMPT.name),
+                    name="last answers",
+                )
+                await _first(answering, stop)
+    finally:
+        await connection.aclose()
+
+
+def _socket_path() -> str:
+    """Where this process can be reached; "" when it cannot: its sessions are then not shared."""
+    try:
+        return own_socket()
+    except (RuntimeFolderError, OSError) as exc:
+        log.warning("%s", exc)
+        return ""
+
+
+@asynccontextmanager
+async def _reachable(hub: Hub, path: str, limit: int) -> AsyncIterator[None]:
+    """Let other processes of this user attach to the sessions of `hub` for the block."""
+    async with AsyncExitStack() as stack:
+        if path:
+            try:
+                attending = listening(path, lambda transport: attend(hub, transport, limit))
+                await stack.enter_async_context(attending)
+            except OSError as exc:
+                log.warning("sessions cannot be shared: %s: %s", path, exc)
+        yield
 
 
 def stop_at_signals() -> asyncio.Event:
@@ -116,8 +158,11 @@ class _Refusal:
         return None
 
 
-async def _first(task: asyncio.Task[None], stop: asyncio.Event) -> None:
+async def _first(task: asyncio.Task[None], stop: asyncio.Event | None) -> None:
     """Wait for the end of a task, or of us."""
+    if stop is None:
+        await asyncio.wait({task})
+        return
     stopped = asyncio.create_task(stop.wait(), name="signal")
     await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()

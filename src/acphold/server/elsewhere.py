@@ -1,0 +1,144 @@
+"""The sessions that a client of this process has open in other processes, their owners.
+
+A session has one owner. A client that opens it in another process is attached there: what it asks
+goes over a line to the owner. When the owner ends, the session is opened here, or at whoever was
+quicker; the client keeps it and does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from acphold.errors import AcpholdError, ConnectionLostError, HeldElsewhereError
+from acphold.hub import Client, Setup
+from acphold.hub.owners import reachable_at
+from acphold.rpc.peer import Answer, Request
+from acphold.schema import RESUME_SESSION, encode
+from acphold.schema.splice import splice
+from acphold.server.owner_line import OwnerLine, line_to
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 5
+"""How often an owner is looked for that changes while we look: each time another was quicker."""
+
+OpenHere = Callable[[int | None], Awaitable[None]]
+"""Opens a session in this process, given the epoch of a lease whose owner is dead."""
+
+OpenThere = Callable[[OwnerLine], Awaitable[None]]
+"""Opens it at its owner."""
+
+
+class Elsewhere:
+    """See the module. `reopen` is called for each session whose owner has ended."""
+
+    def __init__(
+        self,
+        client: Client,
+        limit: int,
+        reopen: Callable[[str, Setup], Awaitable[None]],
+    ) -> None:
+        self.introduction = b"{}"
+        self._client = client
+        self._limit = limit
+        self._reopen = reopen
+        self._lines: dict[str, OwnerLine] = {}
+        self._reaching = asyncio.Lock()
+        self._reopening: set[asyncio.Task[None]] = set()
+
+    def line(self, session_id: str) -> OwnerLine | None:
+        """The line to the owner of a session that the client has open there."""
+        if not self._lines:
+            return None  # nearly always
+        found = (line for line in self._lines.values() if session_id in line.opened)
+        return next(found, None)
+
+    # -- opening --------------------------------------------------------------------------
+
+    async def open(self, here: OpenHere, there: OpenThere) -> None:
+        """Open a session where it is live; here, when it is live nowhere or its owner is dead."""
+        dead: int | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                await here(dead)
+            except HeldElsewhereError as held:
+                try:
+                    line = await self._reach(reachable_at(held.owner))
+                except ConnectionLostError as exc:
+                    log.info("session %s is taken over: %s", held.session_id, exc)
+                    dead = held.epoch
+                else:
+                    await there(line)
+                    return
+            else:
+                return
+        raise ConnectionLostError("the session changes hands all the time; try again")
+
+    async def _reach(self, path: str) -> OwnerLine:
+        async with self._reaching:
+            line = self._lines.get(path)
+            if line is None or line.peer.is_lost:
+                line = await line_to(path, self.introduction, self._client, self._limit, self._lost)
+                self._lines[path] = line
+            return line
+
+    async def forward_opening(
+        self, line: OwnerLine, request: Request, session_id: str, setup: Setup
+    ) -> None:
+        """Hand on the request that opens a session there."""
+
+        def opened() -> None:
+            line.opened[session_id] = setup
+
+        await line.forward(request, opened)
+
+    async def resume(self, line: OwnerLine, session_id: str, setup: Setup) -> None:
+        """Open a session there that the client has open already; raises as the owner does."""
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def take(answer: Answer) -> None:
+            if isinstance(answer, bytes):
+                line.opened[session_id] = setup
+            if not answered.done():
+                answered.set_result(answer)
+
+        params = splice(setup.params, {"sessionId": encode(session_id)})
+        line.ask(RESUME_SESSION.name, params, take)
+        if not isinstance(answer := await answered, bytes):
+            raise answer
+
+    # -- leaving --------------------------------------------------------------------------
+
+    def left(self, line: OwnerLine, session_id: str) -> None:
+        """The client has closed or deleted a session there."""
+        line.opened.pop(session_id, None)
+
+    def _lost(self, line: OwnerLine) -> None:
+        for path, known in tuple(self._lines.items()):
+            if known is line:
+                del self._lines[path]
+        for session_id, setup in line.opened.items():
+            task = asyncio.create_task(self._take_back(session_id, setup), name="reopen session")
+            self._reopening.add(task)
+            task.add_done_callback(self._reopening.discard)
+        ending = asyncio.create_task(line.peer.aclose(), name="end line")
+        self._reopening.add(ending)
+        ending.add_done_callback(self._reopening.discard)
+
+    async def _take_back(self, session_id: str, setup: Setup) -> None:
+        try:
+            await self._reopen(session_id, setup)
+        except AcpholdError as exc:  # the next request is refused, and says what to do
+            log.warning("session %s is not open any more: %s", session_id, exc)
+
+    async def aclose(self) -> None:
+        """Leave every owner."""
+        for task in tuple(self._reopening):
+            task.cancel()
+            await asyncio.wait([task])
+        lines = tuple(self._lines.values())
+        self._lines.clear()
+        for line in lines:
+            await line.aclose()

@@ -1,0 +1,142 @@
+"""The line of one client to another process, in which sessions are live that it has opened.
+
+ACP goes over it as over any connection: this process is a client there, with the capabilities of
+the client here, and hands on what is asked and told in both directions. It knows nothing of the
+sessions but how they were opened, so that they can be opened here once the owner is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from acphold.errors import (
+    ConnectionLostError,
+    OwnerLostError,
+)
+from acphold.hub import Client, Setup
+from acphold.hub.attachment import LAG
+from acphold.rpc import NotificationReceived, Peer, Transport
+from acphold.rpc.peer import Answer, Request
+from acphold.schema import INITIALIZE
+from acphold.transports.unix import connect
+
+log = logging.getLogger(__name__)
+
+REACH_SECONDS = 10.0
+"""What an owner has to answer `initialize`, which it does at once. One that was stopped, or hangs,
+loses its sessions; long enough for a machine under heavy load."""
+
+Reply = Callable[[Answer], None]
+
+
+class OwnerLine:
+    """See the module. `opened` has the sessions that the client has open there."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        client: Client,
+        limit: int,
+        on_lost: Callable[[OwnerLine], None],
+    ) -> None:
+        self.opened: dict[str, Setup] = {}
+        self.peer = Peer(transport, self, name="owner", limit=limit)
+        self._client = client
+        self._on_lost = on_lost
+        self._pump: asyncio.Task[None] | None = None
+
+    async def start(self, introduction: bytes) -> None:
+        """Introduce the client; raises ConnectionLostError when the owner does not answer."""
+        self._pump = asyncio.create_task(self._run(), name="owner pump")
+        try:
+            async with asyncio.timeout(REACH_SECONDS):
+                await self.peer.call_raw(INITIALIZE.name, introduction)
+        except TimeoutError:
+            raise ConnectionLostError("the process that has the session does not answer") from None
+
+    async def _run(self) -> None:
+        await self.peer.pump()
+        self._on_lost(self)
+
+    def ask(self, method: str, params: bytes, reply: Reply) -> int:
+        """Send a request; `reply` is called once, before anything that comes behind the answer.
+
+        Raises OwnerLostError when the owner has gone already.
+        """
+
+        async def take(answer: Answer) -> None:
+            lost = isinstance(answer, ConnectionLostError)
+            reply(OwnerLostError(method) if lost else answer)
+
+        try:
+            return self.peer.begin(method, params, take)
+        except ConnectionLostError:
+            raise OwnerLostError(method) from None
+
+    async def forward(self, request: Request, on_result: Callable[[], None] | None = None) -> None:
+        """Hand a request of the client on, and the answer back; until it has been answered."""
+        answered = asyncio.Event()
+
+        def reply(answer: Answer) -> None:
+            if isinstance(answer, bytes):
+                if on_result is not None:
+                    on_result()
+                request.answer(answer)
+            else:
+                request.refuse(answer)
+            answered.set()
+
+        id_ = self.ask(request.method, request.params, reply)
+        try:
+            await answered.wait()
+        except asyncio.CancelledError:
+            self.peer.withdraw(id_)
+            raise
+
+    # -- what the owner asks and tells --------------------------------------------------------
+
+    async def on_request(self, request: Request) -> bytes:
+        return await self._client.ask(request.method, request.params)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        for notification in batch:
+            self._client.tell(notification.method, notification.params)
+        if self._client.buffered > LAG:
+            # While we do not read, the owner feeds this client from the journal.
+            with suppress(ConnectionLostError):
+                await self._client.drain()
+
+    async def aclose(self) -> None:
+        """Leave the owner, and every session there."""
+        self._on_lost = _ignore
+        if self._pump is not None:
+            self._pump.cancel()
+            await asyncio.wait([self._pump])
+        await self.peer.aclose()
+
+
+def _ignore(_: OwnerLine) -> None:
+    """We have left by ourselves."""
+
+
+async def line_to(
+    path: str,
+    introduction: bytes,
+    client: Client,
+    limit: int,
+    on_lost: Callable[[OwnerLine], None],
+) -> OwnerLine:
+    """A line to the owner that listens at `path`; ConnectionLostError when it is dead or deaf.
+
+    Raises RemoteError when it refuses the client.
+    """
+    line = OwnerLine(await connect(path, REACH_SECONDS), client, limit, on_lost)
+    try:
+        await line.start(introduction)
+    except BaseException:
+        await line.aclose()
+        raise
+    return line

@@ -1,0 +1,217 @@
+"""The transport between processes of one user on one machine: a Unix socket.
+
+Who is at the other end is the kernel's word: a process of another user is refused, whatever the
+modes of files say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import struct
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
+
+from acphold.errors import ConnectionLostError, RuntimeFolderError
+from acphold.transports.pipes import PipeTransport
+from acphold.transports.runtime_folder import runtime_folder, sweep
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 64
+"""Connections that may wait to be taken."""
+
+REBIND_SECONDS = 10.0
+"""How often is looked whether the socket still has its name: systemd removes a user's runtime
+folder at the last logout, and makes it anew at the next login."""
+
+PAUSE_SECONDS = 1.0
+"""How long nobody is let in when the system has no descriptor left for us."""
+
+ROOM_SECONDS = 0.02
+"""How long to wait when the backlog is full, before it is tried again."""
+
+
+class Credentials(NamedTuple):
+    """Who is at the other end; `pid` is None where the system does not tell."""
+
+    uid: int
+    pid: int | None
+
+
+def credentials(connection: socket.socket) -> Credentials:
+    """What the kernel says of the other end (Linux: unix(7), SO_PEERCRED; macOS: LOCAL_PEERCRED).
+
+    Raises OSError when it does not tell.
+    """
+    if sys.platform == "linux":
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, _ = struct.unpack("3i", raw)
+        return Credentials(uid, pid)
+    raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
+    return Credentials(struct.unpack_from("2I", raw)[1], None)
+
+
+def socket_transport(connection: socket.socket) -> PipeTransport:
+    """The transport over a connected socket, which it takes and closes."""
+    reads = connection.detach()
+    return PipeTransport(reads, os.dup(reads))
+
+
+async def connect(path: str, seconds: float) -> PipeTransport:
+    """A connection to the process that listens at `path`.
+
+    Raises ConnectionLostError when nobody listens there, or a process of another user, or when it
+    takes no connection within `seconds`.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOEXEC)
+    try:
+        connection.setblocking(False)
+        await _connect(connection, path, seconds)
+        if credentials(connection).uid != os.getuid():
+            raise ConnectionLostError(f"{path} belongs to another user")
+    except OSError as exc:
+        connection.close()
+        raise ConnectionLostError(f"nobody listens at {path}: {exc.strerror}") from None
+    except BaseException:
+        connection.close()
+        raise
+    return socket_transport(connection)
+
+
+async def _connect(connection: socket.socket, path: str, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while (status := connection.connect_ex(path)) == errno.EAGAIN:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(ROOM_SECONDS)
+    except TimeoutError:
+        raise ConnectionLostError(f"{path}: the process there takes no connection") from None
+    if status:
+        raise OSError(status, os.strerror(status))
+
+
+_CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)
+
+Attend = Callable[[PipeTransport], Awaitable[None]]
+"""Serves one connection to its end."""
+
+
+@asynccontextmanager
+async def listening(path: str, attend: Attend) -> AsyncIterator[None]:
+    """Listen at `path` for the block; each connection is a task that ends with it.
+
+    What lies at `path` is replaced: whoever chooses the path sees to it that it is nobody's.
+    Raises OSError.
+    """
+    listener = Listener(path, attend)
+    listener.bind()
+    sweep()
+    looking = asyncio.create_task(listener.keep_name(), name="keep socket")
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.wait([looking])
+        await listener.aclose()
+
+
+class Listener:
+    """A listening socket and the connections that came in by it."""
+
+    def __init__(self, path: str, attend: Attend) -> None:
+        self._path = path
+        self._attend = attend
+        self._socket: socket.socket | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    def bind(self) -> None:
+        """Listen, under the name; raises OSError."""
+        self._close()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOEXEC)
+        listener.setblocking(False)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(self._path)
+            listener.bind(self._path)
+            listener.listen(BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+        self._socket = listener
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    async def keep_name(self) -> None:
+        """Bind anew whenever the name is gone."""
+        while True:
+            await asyncio.sleep(REBIND_SECONDS)
+            try:
+                self.keep_name_once()
+            except (OSError, RuntimeFolderError) as exc:
+                log.warning("no socket at %s: %s", self._path, exc)
+
+    def keep_name_once(self) -> None:
+        """Bind anew if the name is gone; raises OSError, RuntimeFolderError."""
+        if not os.path.exists(self._path):
+            runtime_folder()
+            self.bind()
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError as exc:
+            if exc.errno not in (errno.EAGAIN, errno.ECONNABORTED):
+                log.warning("a connection was not taken: %s", exc)
+                self._pause(listener)
+            return
+        try:
+            stranger = credentials(connection).uid != os.getuid()
+        except OSError:
+            stranger = True
+        if stranger:
+            log.warning("a process of another user was refused")
+            connection.close()
+            return
+        transport = socket_transport(connection)
+        task = asyncio.create_task(self._serve(transport), name="attend connection")
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    def _pause(self, listener: socket.socket) -> None:
+        """No descriptor is free: the one who waits would be reported again at once."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener)
+        loop.call_later(PAUSE_SECONDS, self._resume, listener)
+
+    def _resume(self, listener: socket.socket) -> None:
+        if self._socket is listener:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    async def _serve(self, transport: PipeTransport) -> None:
+        try:
+            await self._attend(transport)
+        except Exception:  # one connection must not end the others; nobody awaits this task
+            log.exception("a connection was given up")
+        finally:
+            await transport.aclose()
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    async def aclose(self) -> None:
+        """Take no more connections, end those there are, remove the name."""
+        self._close()
+        with suppress(OSError):
+            os.unlink(self._path)
+        connections = tuple(self._connections)
+        for task in connections:
+            task.cancel()
+        if connections:
+            await asyncio.wait(connections)

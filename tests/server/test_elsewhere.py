@@ -1,0 +1,346 @@
+"""A session that is live in another process: opening it here attaches there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.journal import SqliteJournal
+from acphold.server import owner_line
+from acphold.transports import unix
+from acphold.transports.runtime_folder import runtime_folder
+from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
+from tests.editor import wrapped as program
+from tests.served import Guest, guest
+
+ASK: dict[str, Any] = {
+    "toolCall": {"toolCallId": "t1", "title": "Run it"},
+    "options": [
+        {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+        {"optionId": "no", "name": "No", "kind": "reject_once"},
+    ],
+}
+
+
+@asynccontextmanager
+async def two(journal: Path, **agent: Any) -> AsyncIterator[tuple[Guest, Guest]]:
+    """Two clients, each with a hub of its own, over one journal."""
+    command = scripted_agent(**agent)
+    async with guest(command, journal) as one, guest(command, journal) as other:
+        await one.initialize()
+        await other.initialize()
+        yield one, other
+
+
+async def test_loading_a_session_in_the_middle_of_a_turn_shows_the_past_and_then_what_comes(
+    journal: Path, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "before"})
+        turn = one.begin_prompt(session, {"say": "half "}, {"until": str(go)}, {"say": "whole"})
+        await one.until_text("half ")
+        await other.load(session)
+        assert other.text() == "beforehalf "
+        go.touch()
+        await other.until_text("half whole")
+        await turn
+        assert other.text() == one.text() == "beforehalf whole"
+
+
+async def test_resuming_it_shows_only_what_comes(journal: Path, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    async with two(journal) as (one, other):
+        session = await one.new()
+        turn = one.begin_prompt(session, {"say": "half "}, {"until": str(go)}, {"say": "whole"})
+        await one.until_text("half ")
+        await other.resume(session)
+        go.touch()
+        await other.until_text("whole")
+        await turn
+        assert other.text() == "whole"
+
+
+async def test_both_may_prompt_and_each_is_shown_what_the_other_said(journal: Path) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "to one"})
+        await other.load(session)
+        await other.prompt(session, {"say": "to other"})
+        await one.until_text("to other")
+        assert '"to other"' in one.text("user_message_chunk")
+        assert '"to other"' not in other.text("user_message_chunk")
+        turns = [
+            one.begin_prompt(session, {"say": "first "}),
+            other.begin_prompt(session, {"say": "second"}),
+        ]
+        assert [await turn for turn in turns] == [{"stopReason": "end_turn"}] * 2
+        for client in (one, other):
+            await client.until_text("second")
+
+
+async def test_an_agent_of_the_second_process_is_never_asked(journal: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with guest(scripted_agent(), journal) as one:
+        await one.initialize()
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        async with guest(scripted_agent(log=str(log)), journal) as other:
+            await other.initialize()
+            await other.load(session)
+            await other.prompt(session, {"say": "again"})
+            await other.call("session/set_mode", {"sessionId": session, "modeId": "x"})
+    methods = [json.loads(line)["method"] for line in log.read_text().splitlines()]
+    assert methods == ["initialize"]
+
+
+async def test_a_cancel_there_ends_the_turn_for_all(journal: Path) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        turn = one.begin_prompt(session, {"say": "on it"}, {"until": "cancel"})
+        await one.until_text("on it")
+        await other.load(session)
+        other.tell("session/cancel", {"sessionId": session})
+        assert await turn == {"stopReason": "cancelled"}
+
+
+async def test_a_question_goes_to_both_and_the_first_answer_counts(journal: Path) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        await other.load(session)
+        asked = asyncio.Event()
+
+        async def never(_: object) -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        async def second(_: object) -> object:
+            await asked.wait()
+            return {"outcome": {"outcome": "selected", "optionId": "no"}}
+
+        one.answers["session/request_permission"] = never
+        other.answers["session/request_permission"] = second
+        await one.prompt(session, {"ask": ["session/request_permission", ASK]})
+        assert '"no"' in one.text()
+        await one.until(
+            lambda: [
+                message for message in one.messages if message.get("method") == "$/cancel_request"
+            ]
+        )
+
+
+async def test_modes_and_titles_reach_all(journal: Path) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        await other.load(session)
+        await other.call("session/set_mode", {"sessionId": session, "modeId": "plan"})
+        await one.until(lambda: "plan" in [it.get("currentModeId") for it in one.updates()])
+        info = {"sessionUpdate": "session_info_update", "title": "A title"}
+        await other.prompt(session, {"update": info})
+        await one.until(lambda: info in one.updates())
+
+
+async def test_closing_it_there_and_loading_it_again_goes_on_as_before(journal: Path) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        await other.load(session)
+        await other.call("session/close", {"sessionId": session})
+        error = await other.refused("session/prompt", {"sessionId": session, "prompt": []})
+        assert error.code == -32002
+        await other.load(session)
+        await other.prompt(session, {"say": "again"})
+        assert other.text().endswith("again")
+
+
+async def test_a_session_deleted_there_is_gone_for_all(journal: Path) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        await other.load(session)
+        await other.call("session/delete", {"sessionId": session})
+        assert await one.sessions() == []
+        assert (await one.refused("session/load", open_params(session, "/"))).code == -32002
+
+
+async def test_requests_right_behind_the_one_that_opens_it_find_it_there(journal: Path) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        loading = other.begin("session/load", open_params(session, "/"))
+        mode = other.begin("session/set_mode", {"sessionId": session, "modeId": "x"})
+        turn = other.begin_prompt(session, {"say": "at once"}, {"until": "cancel"})
+        await loading
+        await mode
+        await other.until_text("at once")
+        other.tell("session/cancel", {"sessionId": session})
+        assert await turn == {"stopReason": "cancelled"}
+
+
+async def test_a_prompt_that_is_cancelled_before_the_session_is_open_there_is_never_sent(
+    journal: Path,
+) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        loading = other.begin("session/load", open_params(session, "/"))
+        turn = other.begin_prompt(session, {"say": "never"})
+        other.tell("session/cancel", {"sessionId": session})
+        await loading
+        assert await turn == {"stopReason": "cancelled"}
+        assert "never" not in one.text()
+
+
+async def test_when_the_owner_leaves_the_client_there_goes_on_and_opens_nothing(
+    journal: Path,
+) -> None:
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize()
+        async with guest(scripted_agent(), journal) as one:
+            await one.initialize()
+            session = await one.new()
+            await one.prompt(session, {"say": "hello"})
+            await other.load(session)
+        await other.prompt(session, {"say": "goodbye"})
+        assert other.text().startswith("hello")
+        assert other.text().endswith("goodbye")
+
+
+async def test_when_the_owner_is_killed_the_turn_there_is_answered_and_the_next_one_runs(
+    journal: Path,
+) -> None:
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize()
+        async with program(journal) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello"})
+            await other.load(session)
+            turn = other.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
+            await other.until_text("cut")
+            await one.kill()
+            with pytest.raises(Refused, match="has ended"):
+                await turn
+        await other.prompt(session, {"say": "whole"})
+        await other.until_text("whole")
+
+
+async def test_two_clients_of_a_dead_owner_meet_again_at_one_of_them(journal: Path) -> None:
+    async with two(journal) as (left, right):
+        async with program(journal) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello"})
+            await asyncio.gather(left.load(session), right.load(session))
+            await one.kill()
+        await asyncio.gather(
+            left.prompt(session, {"say": "from left "}),
+            right.prompt(session, {"say": "from right "}),
+        )
+        for client in (left, right):
+            await client.until_text("from left ")
+            await client.until_text("from right ")
+
+
+async def test_two_that_take_over_a_session_at_once_are_one_owner_and_one_client(
+    journal: Path,
+) -> None:
+    async with program(journal) as one:
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        await one.kill()
+    async with two(journal) as (left, right):
+        await asyncio.gather(left.load(session), right.load(session))
+        await left.prompt(session, {"say": "to both"})
+        await right.until_text("to both")
+        assert left.text() == right.text()
+
+
+async def test_an_owner_that_does_not_answer_loses_the_session_and_cannot_write_any_more(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.3)
+    go = tmp_path / "go"
+    async with program(journal) as one:
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        turn = one.begin_prompt(session, {"until": str(go)}, {"say": "too late"})
+        await until_running(journal, session, 4)
+        os.kill(one.process.pid, signal.SIGSTOP)
+        async with guest(scripted_agent(), journal) as other:
+            await other.initialize()
+            await other.load(session)
+            os.kill(one.process.pid, signal.SIGCONT)
+            go.touch()
+            with pytest.raises(Refused, match="another acphold process"):
+                await turn
+            await other.prompt(session, {"say": "mine"})
+            assert "too late" not in other.text()
+
+
+async def until_running(journal: Path, session: str, seq: int) -> None:
+    """Wait until the journal has this entry."""
+    reader = SqliteJournal.open(journal)
+    async with asyncio.timeout(DEADLINE):
+        while (await reader.session(session)).last_seq < seq:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.01)
+    await reader.aclose()
+
+
+async def test_the_socket_of_a_dead_process_hinders_nobody(journal: Path) -> None:
+    async with program(journal) as one:
+        await one.new()
+        left = str(one.process.pid)
+        assert [name for name in os.listdir(runtime_folder()) if name.startswith(left)]
+        await one.kill()
+    async with program(journal) as next_one:
+        await next_one.new()
+    assert not [name for name in os.listdir(runtime_folder()) if name.startswith(left)]
+
+
+async def test_a_client_of_another_process_that_reads_nothing_slows_nobody_down(
+    journal: Path,
+) -> None:
+    async with program(journal) as one, program(journal) as slow:
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        await slow.load(session)
+        with reading_nothing(slow):
+            await one.prompt(session, {"flood": [3000, 4000]})
+            assert len(one.updates(session)) > 3000
+        await slow.until(lambda: len(slow.updates(session)) > 3000)
+
+
+@contextmanager
+def reading_nothing(client: Editor) -> Iterator[None]:
+    """The pipe fills meanwhile."""
+    assert client.process.stdout is not None
+    pipe = client.process._transport.get_pipe_transport(1)  # type: ignore[attr-defined]
+    pipe.pause_reading()
+    yield
+    pipe.resume_reading()
+
+
+async def test_only_this_users_processes_are_let_in(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        kernel = unix.credentials
+        monkeypatch.setattr(
+            unix, "credentials", lambda socket: kernel(socket)._replace(uid=os.getuid() + 1)
+        )
+        await other.load(session)  # as if the owner could not be reached: it is taken over
+        assert other.text() == "hello"
+        error = await one.refused("session/prompt", {"sessionId": session, "prompt": []})
+        assert "another acphold process" in error.message
