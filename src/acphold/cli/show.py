@@ -13,13 +13,11 @@ from acphold.cli.terminal_text import (
     console,
     counted,
     folder,
-    iso,
     local,
     on_one_line,
-    visible_json,
 )
-from acphold.journal import Entry, Journal, SessionRow
-from acphold.journal.entries import PROMPT
+from acphold.exports.json_lines import entry_line
+from acphold.journal import Journal, SessionRow
 from acphold.journal.session_rows import now_ms
 
 AROUND = 4
@@ -105,23 +103,7 @@ def _print_place(
 
 async def _print_json(journal: Journal, row: SessionRow) -> None:
     async for entry in entries(journal, row.session_id):
-        sys.stdout.buffer.write(json_line(entry))
-
-
-def json_line(entry: Entry) -> bytes:
-    """An entry as `--json` has it.
-
-    The update keeps its bytes, but for what is not UTF-8 and what a terminal obeys.
-    """
-    update = visible_json(entry.raw.decode(errors="replace")).encode()
-    if entry.kind == PROMPT:
-        update = b'{"prompt":%b}' % update
-    return b'{"seq":%d,"kind":"%b","at":"%b","update":%b}\n' % (
-        entry.seq,
-        entry.kind.encode(),
-        iso(entry.at).encode(),
-        update,
-    )
+        sys.stdout.buffer.write(entry_line(entry).encode())
 
 
 async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) -> None:

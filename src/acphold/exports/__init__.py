@@ -1,0 +1,1 @@
+"""Sessions as files: Markdown, lines of JSON, a page of HTML."""

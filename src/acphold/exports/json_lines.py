@@ -1,0 +1,45 @@
+"""A session as lines of JSON: its head, then its entries. `acphold import` reads them again.
+
+Only this form has all that the journal has. The first line is
+`{"session": {"sessionId", "agent", "cwd", "createdAt", "updatedAt", …}}`; the others are as
+`acphold show --json` prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+
+import msgspec
+
+from acphold.exports.session_head import Head
+from acphold.exports.visible_text import iso, visible_json
+from acphold.journal import Entry
+from acphold.journal.entries import PROMPT
+from acphold.journal.raw_update import storable
+
+
+async def json_lines(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
+    """The lines of a session."""
+    yield head_line(head)
+    async for entry in entries:
+        yield entry_line(entry)
+
+
+def head_line(head: Head) -> str:
+    """The line that says what the lines behind it are of."""
+    facts = msgspec.to_builtins(head)
+    facts |= {"createdAt": iso(head.created_at), "updatedAt": iso(head.updated_at)}
+    facts.pop("messageCount", None)
+    return visible_json(msgspec.json.encode({"session": facts}).decode()) + "\n"
+
+
+def entry_line(entry: Entry) -> str:
+    """The line of an entry.
+
+    The update keeps its bytes, but for what is not UTF-8 and what a terminal obeys.
+    """
+    update = visible_json(entry.raw.decode(errors="replace"))
+    if entry.kind == PROMPT:
+        update = f'{{"prompt":{update}}}'
+    kind = msgspec.json.encode(storable(entry.kind)).decode()
+    return f'{{"seq":{entry.seq},"kind":{kind},"at":"{iso(entry.at)}","update":{update}}}\n'

@@ -1,0 +1,215 @@
+"""A session as Markdown: prompts quoted, what the agent wrote as it wrote it, the rest in folds.
+
+The folds are `<details>`, which forges and editors know. No other tag in the file is one: those
+that somebody wrote are escaped, so that nothing in a conversation can close a fold or run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from html import escape
+from typing import assert_never
+
+from acphold.exports.blocks import (
+    ENDINGS,
+    NOT_OVER,
+    SPEAKERS,
+    STATUS_MARKS,
+    blocks_of,
+    described,
+    diff_lines,
+    embedded_text,
+    headline,
+    indented,
+)
+from acphold.exports.session_head import Head
+from acphold.exports.visible_text import local, on_one_line, visible
+from acphold.journal import Entry
+from acphold.journal.timeline import Message, ToolCall, TurnEnd
+from acphold.journal.transcript import (
+    ModeChanged,
+    Noticed,
+    Planned,
+    Scene,
+    ToldTurn,
+    TurnOpen,
+    produced,
+    reason,
+    turns,
+)
+from acphold.schema import Content, Diff, TextContent, ToolCallContent
+
+_TAG = re.compile(r"<(?=[A-Za-z/!?])(?!(?:https?://|mailto:)[^\s<>]*>)")
+_CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+
+_END_OF_LIST = "<!-- -->\n\n"
+"""Between two messages in a row: the second one cannot go on with a list of the first."""
+
+
+async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
+    """The text of a Markdown file, a turn at a time."""
+    yield f"# {_plain(head.name)}\n\n"
+    for name, value in head.facts():
+        yield f"- {name}: {_code(value)}\n"
+    async for turn in turns(entries):
+        yield "".join(_turn(turn))
+    yield "\n"
+
+
+def _turn(turn: ToldTurn) -> Iterator[str]:
+    yield f"\n---\n\n*{local(turn.at)}*\n"
+    before: Scene | None = None
+    speaker = ""
+    for scene in turn.scenes:
+        if isinstance(scene, Message) and scene.role != "thought" and scene.role != speaker:
+            speaker = scene.role
+            yield f"\n**{SPEAKERS[speaker]}**\n"
+        if said := _scene(scene):
+            follows = isinstance(scene, Message) and isinstance(before, Message)
+            yield f"\n{_END_OF_LIST if follows else ''}{said}\n"
+            before = scene
+
+
+def _scene(scene: Scene) -> str:
+    match scene:
+        case Message(role="user"):
+            return _quoted(_message(scene))
+        case Message(role="thought"):
+            return _fold("thought", _quoted(_message(scene)))
+        case Message():
+            return _message(scene)
+        case ToolCall():
+            return _fold(headline(scene), _tool(scene))
+        case Planned():
+            steps = [f"- {STATUS_MARKS.get(s.status, '○')} {_plain(s.text)}" for s in scene.steps]
+            return "**Plan**\n\n" + "\n".join(steps)
+        case Noticed():
+            said = ". ".join(filter(None, (scene.title, scene.description)))
+            return f"*Notice: {_plain(said)}*"
+        case ModeChanged():
+            return f"*Mode: {_plain(scene.mode)}*"
+        case TurnEnd():
+            why = reason(scene)
+            if scene.outcome == "completed" and not why:
+                return ""
+            return f"*Turn {ENDINGS[scene.outcome]}{f': {_plain(why)}' if why else ''}*"
+        case TurnOpen():
+            return f"*Turn {NOT_OVER}*"
+        case _:
+            assert_never(scene)
+
+
+# -- what was said and done -------------------------------------------------------------------
+
+
+def _message(message: Message) -> str:
+    parts: list[str] = []
+    for block in blocks_of(message.content):
+        if isinstance(block, TextContent):
+            parts.append(escaped(visible(block.text)))
+            continue
+        parts.append(_code(on_one_line(described(block))))
+        if (text := embedded_text(block)) is not None:
+            parts.append(_fenced(visible(text)))
+    return "\n\n".join(part.strip("\n") for part in parts)
+
+
+def _tool(call: ToolCall) -> str:
+    parts = [_produced(item) for item in produced(call)]
+    if (given := call.raw_input) not in (None, b"null", b"{}"):
+        parts.insert(0, _fenced(visible(indented(given or b"")), "json"))
+    if not produced(call) and (output := call.raw_output) not in (None, b"null", b"{}"):
+        parts.append(_fenced(visible(indented(output or b""))))
+    return "\n\n".join(parts) or "*no output*"
+
+
+def _produced(item: ToolCallContent) -> str:
+    match item:
+        case Content(content=TextContent(text=text)):
+            return _fenced(visible(text))
+        case Content(content=block):
+            return _code(on_one_line(described(block)))
+        case Diff():
+            path = _code(on_one_line(item.path))
+            return f"{path}\n\n{_fenced(chr(10).join(diff_lines(item)), 'diff')}"
+        case _:
+            return "*shown in a terminal*"
+
+
+# -- Markdown -----------------------------------------------------------------------------------
+
+
+def _fold(summary: str, inside: str) -> str:
+    return f"<details>\n<summary>{escape(summary)}</summary>\n\n{inside}\n\n</details>"
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """Text as it is, in a fence that is longer than any in it."""
+    longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
+
+
+def _code(text: str) -> str:
+    """Text on one line as code."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    ticks = "`" * (longest + 1)
+    space = " " if longest else ""
+    return f"{ticks}{space}{text}{space}{ticks}"
+
+
+def _plain(text: str) -> str:
+    """Text on one line of which nothing is Markdown."""
+    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", on_one_line(text)).replace("\\<", "&lt;")
+
+
+def escaped(text: str) -> str:
+    """Markdown without tags, but for those in code; a fence that was left open is closed."""
+    gentle = _escaped(text, keeps_code=True)
+    if not _TAG.search(gentle) or not _has_tags(gentle):
+        return gentle
+    # Somebody has set backticks so that what looks like code is none.
+    return _escaped(text, keeps_code=False)
+
+
+def _escaped(text: str, *, keeps_code: bool) -> str:
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if fence:
+            lines.append(line if keeps_code else _TAG.sub("&lt;", line))
+            closes = mark and mark[1].startswith(fence) and not line.strip(" `~")
+            fence = "" if closes else fence
+        elif mark and line == line.lstrip() and not (mark[1][0] == "`" and "`" in mark[2]):
+            # An indented one may belong to a list, and end with it.
+            fence = mark[1]
+            lines.append(_TAG.sub("&lt;", line))
+        else:
+            lines.append(_without_tags(line) if keeps_code else _TAG.sub("&lt;", line))
+    return "\n".join([*lines, fence] if fence else lines)
+
+
+def _without_tags(line: str) -> str:
+    if "<" not in line:
+        return line
+    done = ""
+    place = 0
+    for code in _CODE.finditer(line):
+        done += _TAG.sub("&lt;", line[place : code.start()]) + code[0]
+        place = code.end()
+    return done + _TAG.sub("&lt;", line[place:])
+
+
+def _has_tags(text: str) -> bool:
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").parse(text)
+    inside = (child for token in tokens for child in token.children or ())
+    return any(token.type.startswith("html_") for token in (*tokens, *inside))

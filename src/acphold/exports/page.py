@@ -1,0 +1,308 @@
+"""A session as one page of HTML: folds, coloured diffs, a search; nothing from elsewhere.
+
+Whatever somebody wrote is escaped. The page's own policy lets it run its one script, and load
+nothing: even a way past the escaping would find no door. Without the script it can be read and
+folded all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from functools import cache
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from typing import assert_never
+
+from acphold.exports.blocks import (
+    ENDINGS,
+    NOT_OVER,
+    SPEAKERS,
+    STATUS_MARKS,
+    blocks_of,
+    described,
+    diff_lines,
+    embedded_text,
+    indented,
+)
+from acphold.exports.prose import prose
+from acphold.exports.session_head import Head
+from acphold.exports.visible_text import counted, iso, local, on_one_line, visible
+from acphold.journal import Entry
+from acphold.journal.timeline import Message, ToolCall, TurnEnd
+from acphold.journal.transcript import (
+    ModeChanged,
+    Noticed,
+    Planned,
+    Scene,
+    ToldTurn,
+    TurnOpen,
+    produced,
+    reason,
+    turns,
+)
+from acphold.schema import (
+    AudioContent,
+    Content,
+    ContentBlock,
+    Diff,
+    ImageContent,
+    TextContent,
+    ToolCallContent,
+)
+
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+SOUNDS = frozenset({"audio/wav", "audio/mpeg", "audio/ogg", "audio/webm", "audio/mp4"})
+"""What is shown in its place: no kind in which a browser would run anything (SVG)."""
+
+OPEN_LINES = 12
+"""Lines of what a tool produced up to which its fold is open from the start."""
+
+_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
+
+
+async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
+    """The text of the page, a turn at a time."""
+    yield begun(head.name, [f"{_term(name)}<dd>{_text(value)}" for name, value in head.facts()])
+    empty = True
+    async for turn in turns(entries):
+        yield "".join(_turn(turn))
+        empty = False
+    if empty:
+        yield '<p class="beside">Nothing was said in this session.</p>\n'
+    yield ended()
+
+
+def index(heads: Iterable[Head], suffix: str) -> str:
+    """A page that leads to those of several sessions, in the same folder."""
+    rows = [_row(head, suffix) for head in heads]
+    title = counted(len(rows), "session")
+    return f'{begun(title, ())}<ul class="sessions">\n{"".join(rows)}</ul>\n{ended()}'
+
+
+def _row(head: Head, suffix: str) -> str:
+    about = " · ".join(
+        (local(head.updated_at), head.agent, head.cwd, counted(head.message_count, "message"))
+    )
+    return (
+        f'<li class="block"><a href="{_text(head.file_name + suffix)}">{_text(head.name)}</a>'
+        f"<p>{_text(on_one_line(about))}</p></li>\n"
+    )
+
+
+# -- the page around it -------------------------------------------------------------------------
+
+
+@cache
+def _beside(name: str) -> str:
+    """A file that lies beside this module."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _source(text: str) -> str:
+    """A text as the policy of a page names it; W3C, Content Security Policy Level 3, 2.3.1."""
+    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def begun(title: str, facts: Iterable[str]) -> str:
+    """Everything before the conversation."""
+    style, script = _beside("page.css"), _beside("page.js")
+    policy = (
+        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
+        "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
+    )
+    about = "".join(f"<div>{fact}</div>" for fact in facts)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="acphold">
+<title>{_text(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#conversation">Skip to the conversation</a>
+<header>
+<h1>{_text(title)}</h1>
+<dl>{about}</dl>
+</header>
+<search class="bar" hidden>
+<input type="search" id="words" placeholder="Search" aria-label="Search" autocomplete="off">
+<output id="count" for="words" aria-live="polite"></output>
+<button type="button" id="before" title="Previous hit (Shift+Enter)">↑</button>
+<button type="button" id="next" title="Next hit (Enter)">↓</button>
+<button type="button" id="folds" aria-pressed="false">Open all</button>
+</search>
+<main id="conversation">
+"""
+
+
+def ended() -> str:
+    """Everything behind it."""
+    return f"</main>\n<script>{_beside('page.js')}</script>\n</body>\n</html>\n"
+
+
+def _text(text: str) -> str:
+    return escape(visible(text))
+
+
+def _term(name: str) -> str:
+    return f"<dt>{_text(name)}</dt>"
+
+
+# -- scenes -------------------------------------------------------------------------------------
+
+
+def _turn(turn: ToldTurn) -> Iterator[str]:
+    place = f"e{turn.seq}"
+    yield f'<section class="turn" id="{place}">\n<p class="when"><a href="#{place}">'
+    yield f'<time datetime="{iso(turn.at)}">{local(turn.at)}</time></a></p>\n'
+    for scene in turn.scenes:
+        yield _scene(scene)
+    yield "</section>\n"
+
+
+def _scene(scene: Scene) -> str:
+    match scene:
+        case Message(role="thought"):
+            return _thought(scene)
+        case Message():
+            return _message(scene)
+        case ToolCall():
+            return _tool(scene)
+        case Planned():
+            return _plan(scene)
+        case Noticed():
+            said = ". ".join(filter(None, (scene.title, scene.description)))
+            return _aside("notice", f"Notice: {said}")
+        case ModeChanged():
+            return _aside("mode", f"Mode: {scene.mode}")
+        case TurnEnd():
+            why = reason(scene)
+            if scene.outcome == "completed" and not why:
+                return ""
+            words = f"Turn {ENDINGS[scene.outcome]}"
+            return _aside(f"end {scene.outcome}", f"{words}: {why}" if why else words)
+        case TurnOpen():
+            return _aside("end open", f"Turn {NOT_OVER}")
+        case _:
+            assert_never(scene)
+
+
+def _aside(kind: str, text: str) -> str:
+    return f'<p class="block beside {kind}">{_text(text)}</p>\n'
+
+
+def _message(message: Message) -> str:
+    inside = "".join(_block(block, markdown=message.role == "agent") for block in _blocks(message))
+    return (
+        f'<article class="block message {message.role}">'
+        f"<h2>{SPEAKERS[message.role]}</h2>{inside}</article>\n"
+    )
+
+
+def _thought(message: Message) -> str:
+    inside = "".join(_block(block, markdown=False) for block in _blocks(message))
+    first = on_one_line(message.text)[:120]
+    return (
+        f'<details class="block thought"><summary><b>Thought</b> <span>{_text(first)}</span>'
+        f"</summary>{inside}</details>\n"
+    )
+
+
+def _plan(planned: Planned) -> str:
+    steps = "".join(
+        f'<li class="{_text(step.status)}">{STATUS_MARKS.get(step.status, "○")} {_text(step.text)}'
+        for step in planned.steps
+    )
+    return f'<div class="block plan"><h2>Plan</h2><ul>{steps}</ul></div>\n'
+
+
+# -- content ------------------------------------------------------------------------------------
+
+
+def _blocks(message: Message) -> Iterable[ContentBlock]:
+    return blocks_of(message.content)
+
+
+def _block(block: ContentBlock, *, markdown: bool) -> str:
+    match block:
+        case TextContent(text=text):
+            return prose(text) if markdown else f'<div class="text">{_text(text)}</div>'
+        case ImageContent(mime_type=kind, data=data) if kind in PICTURES and _is_base64(data):
+            return f'<img alt="{_text(described(block))}" src="data:{kind};base64,{data}">'
+        case AudioContent(mime_type=kind, data=data) if kind in SOUNDS and _is_base64(data):
+            return f'<audio controls src="data:{kind};base64,{data}"></audio>'
+    inside = embedded_text(block)
+    about = f'<p class="attached">{_text(on_one_line(described(block)))}</p>'
+    return about if inside is None else about + _output(inside)
+
+
+def _is_base64(data: str) -> bool:
+    return data.isascii() and _BASE64.issuperset(data.encode())
+
+
+def _tool(call: ToolCall) -> str:
+    found = [_produced(item) for item in produced(call)]
+    parts = [_raw("Input", call.raw_input)]
+    parts += found or [_raw("Output", call.raw_output, is_open=True)]
+    is_open = bool(found) and sum(part.count("\n") for part in found) <= OPEN_LINES
+    title = on_one_line(call.title or call.tool_call_id)
+    kind, status = _text(call.kind), _text(call.status)
+    return (
+        f'<details class="block tool {status}"{" open" if is_open else ""}><summary>'
+        f'<b class="mark">{STATUS_MARKS.get(call.status, "○")}</b> {_text(title)} '
+        f"<span>{kind} · {status.replace('_', ' ')}</span>{_change(found)}</summary>"
+        f"{''.join(parts)}</details>\n"
+    )
+
+
+def _raw(name: str, raw: bytes | None, *, is_open: bool = False) -> str:
+    if raw in (None, b"null", b"{}", b'""'):
+        return ""
+    text = indented(raw or b"")
+    opened = " open" if is_open else ""
+    return f"<details{opened}><summary>{name}</summary>{_output(text)}</details>"
+
+
+def _output(text: str) -> str:
+    # A browser drops a newline right behind the tag, so it gets one that can be dropped.
+    return f'<pre tabindex="0">\n{_text(text)}</pre>' if text else ""
+
+
+def _produced(item: ToolCallContent) -> str:
+    match item:
+        case Content(content=TextContent(text=text)):
+            return _output(text)
+        case Content(content=block):
+            return _block(block, markdown=False)
+        case Diff():
+            lines = "".join(map(_diff_line, diff_lines(item)))
+            path = f'<p class="path">{_text(on_one_line(item.path))}</p>'
+            return f'{path}<pre class="diff" tabindex="0">\n{lines}</pre>'
+        case _:
+            return '<p class="attached">shown in a terminal</p>'
+
+
+_TAGS = {"+": "ins", "-": "del"}
+
+
+def _diff_line(line: str) -> str:
+    if line.startswith("@@"):
+        return f"<span>{escape(line)}</span>\n"
+    tag = _TAGS.get(line[:1])
+    return f"<{tag}>{escape(line)}</{tag}>\n" if tag else f"{escape(line)}\n"
+
+
+def _change(parts: Iterable[str]) -> str:
+    """How many lines a call added and removed: what somebody wrote has no tags any more."""
+    inside = "".join(parts)
+    added, removed = inside.count("<ins>"), inside.count("<del>")
+    if not added and not removed:
+        return ""
+    return f' <ins class="sum">+{added}</ins> <del class="sum">&minus;{removed}</del>'

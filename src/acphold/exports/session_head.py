@@ -1,0 +1,78 @@
+"""What stands at the head of an exported session: whose it is, where and when it was held."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from hashlib import blake2b
+
+from msgspec import Struct
+
+from acphold.exports.visible_text import counted, local, on_one_line
+from acphold.journal import Entry, SessionRow
+
+FILE_NAME_CHARACTERS = 100
+"""How long the name of a file may get, without its suffix; file systems take 255 bytes."""
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is known of a session beside its entries; times are ms since the epoch.
+
+    `agent_session_id` is the id that its agent knows it by, where that is another one.
+    """
+
+    session_id: str
+    agent: str
+    cwd: str
+    created_at: int
+    updated_at: int
+    title: str | None = None
+    additional_directories: tuple[str, ...] = ()
+    agent_session_id: str | None = None
+    message_count: int = 0
+
+    @classmethod
+    def of(cls, row: SessionRow, downstream_id: str | None = None) -> Head:
+        """The head of a session of the journal, and its agent's id for it."""
+        return cls(
+            row.session_id,
+            row.agent,
+            row.cwd,
+            row.created_at,
+            row.updated_at,
+            row.title,
+            row.additional_directories,
+            None if downstream_id == row.session_id else downstream_id,
+            row.message_count,
+        )
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return on_one_line(self.title or "") or "(no title)"
+
+    @property
+    def file_name(self) -> str:
+        """A name for a file, without a suffix: the id, or where that is none, a digest of it."""
+        fits = len(self.session_id) <= FILE_NAME_CHARACTERS
+        if fits and _SAFE_NAME.fullmatch(self.session_id):
+            return self.session_id
+        return "session-" + blake2b(self.session_id.encode(), digest_size=12).hexdigest()
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values for people, each on one line."""
+        facts = [
+            ("session", self.session_id),
+            ("agent", self.agent),
+            ("folder", self.cwd),
+            *(("folder, too", folder) for folder in self.additional_directories),
+            ("held", f"{local(self.created_at)} to {local(self.updated_at)}"),
+            ("length", counted(self.message_count, "message")),
+        ]
+        return [(name, on_one_line(value)) for name, value in facts]
+
+
+Writer = Callable[[Head, AsyncIterable[Entry]], AsyncIterator[str]]
+"""Makes the text of a file from a session: its head, and its entries, oldest first."""
