@@ -30,6 +30,7 @@
     │   ├── McpLostError           went away in the middle of a call
     │   └── McpAnswerError         answered with an error, or with what is no answer
     ├── TranscriptError            a conversation on disk that our reader of it fails on
+    ├── ExportError                a file of an export that cannot be written
     ├── WorkspaceError             files and terminals of a session
     │   ├── OutsideRootsError      a path that leads out of the session's folders -32602
     │   ├── MissingFileError       there is no such file or folder               -32002
@@ -290,6 +291,10 @@ class OwnerLostError(AcpholdError):
 
 class TranscriptError(AcpholdError):
     """A conversation that another agent keeps on disk, and that our reader of it fails on."""
+
+
+class ExportError(AcpholdError):
+    """A file or folder of an export that cannot be written."""
 
 
 class WorkspaceError(AcpholdError):

@@ -10,6 +10,7 @@ import argparse
 import inspect
 import re
 import textwrap
+import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NoReturn
@@ -242,6 +243,23 @@ def a_name(text: str) -> str:
     if not text.strip():
         raise _refused(text, "a name is required")
     return text.strip()
+
+
+_AGO = re.compile(r"(\d{1,6})([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 24 * 7}
+
+
+def a_moment(text: str) -> float:
+    """The type of an option that takes a time: a date, or so long ago; seconds since the epoch."""
+    if ago := _AGO.fullmatch(text):
+        return time.time() - int(ago[1]) * _HOURS[ago[2]] * 3600
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        why = "give a date (2026-01-31), or 12h, 30d or 8w for so long ago"
+        raise _refused(text, why) from None
 
 
 def _refused(text: str, why: str) -> argparse.ArgumentTypeError:

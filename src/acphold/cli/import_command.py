@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
-import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
-from acphold.cli.command_line import Exit, Parser, UsageError, a_name, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, a_name, add_journal
 from acphold.cli.journals import exists, path_of
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
 from acphold.errors import TranscriptError
@@ -43,9 +39,6 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 5.0
 """Between two looks of `--watch`: agents write several times a second, people read slower."""
-
-_AGO = re.compile(r"(\d+)([hdw])")
-_HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
 def parser() -> Parser:
@@ -72,7 +65,7 @@ def parser() -> Parser:
     made.add_argument(
         "--since",
         metavar="WHEN",
-        type=_since,
+        type=a_moment,
         default=0.0,
         help="only those changed since: 2026-01-31, or 12h, 30d, 8w ago",
     )
@@ -132,18 +125,6 @@ def import_conversations(
     else:
         asyncio.run(run.real(location, as_json=as_json, watch=watch))
     return Exit.OK
-
-
-def _since(value: str) -> float:
-    """A time as seconds since the epoch."""
-    if ago := _AGO.fullmatch(value):
-        return time.time() - int(ago[1]) * _HOURS[ago[2]] * 3600
-    try:
-        return datetime.fromisoformat(value).timestamp()
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{value!r}: give a date (2026-01-31), or 12h, 30d or 8w for so long ago"
-        ) from None
 
 
 class _Run:

@@ -41,6 +41,7 @@ COMMANDS = {
     "rename": Entry("rename", "Give a session another title."),
     "archive": Entry("archive", "Take sessions out of the list."),
     "unarchive": Entry("unarchive", "Put archived sessions back into the list."),
+    "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
     "delete": Entry("delete", "Delete sessions for good."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),
     "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),

@@ -17,7 +17,8 @@ from acphold.cli.terminal_text import (
     on_one_line,
 )
 from acphold.exports.json_lines import entry_line
-from acphold.journal import Journal, SessionRow
+from acphold.journal import Entry, Journal, SessionRow
+from acphold.journal.entries import PROMPT
 from acphold.journal.session_rows import now_ms
 
 AROUND = 4
@@ -76,7 +77,7 @@ async def _show_place(
         if turn[-1].seq >= seq:
             break
     if as_json:
-        sys.stdout.buffer.writelines(map(json_line, turn))
+        sys.stdout.buffer.writelines(entry_line(entry).encode() for entry in turn)
     else:
         _print_place(row, turn, number, seq, full=full)
 

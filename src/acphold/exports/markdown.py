@@ -7,7 +7,7 @@ that somebody wrote are escaped, so that nothing in a conversation can close a f
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from html import escape
 from typing import assert_never
 
@@ -24,7 +24,7 @@ from acphold.exports.blocks import (
     indented,
 )
 from acphold.exports.session_head import Head
-from acphold.exports.visible_text import local, on_one_line, visible
+from acphold.exports.visible_text import counted, local, on_one_line, visible
 from acphold.journal import Entry
 from acphold.journal.timeline import Message, ToolCall, TurnEnd
 from acphold.journal.transcript import (
@@ -58,6 +58,16 @@ async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[s
     yield "\n"
 
 
+def index(heads: Iterable[Head], suffix: str) -> str:
+    """A file that leads to those of several sessions, in the same folder."""
+    rows = [
+        f"- [{_plain(head.name)}]({head.file_name}{suffix}) · {local(head.updated_at)}"
+        f" · {_plain(head.agent)} · {_code(on_one_line(head.cwd))}\n"
+        for head in heads
+    ]
+    return f"# {counted(len(rows), 'session')}\n\n{''.join(rows)}"
+
+
 def _turn(turn: ToldTurn) -> Iterator[str]:
     yield f"\n---\n\n*{local(turn.at)}*\n"
     before: Scene | None = None
@@ -67,9 +77,13 @@ def _turn(turn: ToldTurn) -> Iterator[str]:
             speaker = scene.role
             yield f"\n**{SPEAKERS[speaker]}**\n"
         if said := _scene(scene):
-            follows = isinstance(scene, Message) and isinstance(before, Message)
+            follows = _is_prose(scene) and _is_prose(before)
             yield f"\n{_END_OF_LIST if follows else ''}{said}\n"
             before = scene
+
+
+def _is_prose(scene: Scene | None) -> bool:
+    return isinstance(scene, Message) and scene.role == "agent"
 
 
 def _scene(scene: Scene) -> str:

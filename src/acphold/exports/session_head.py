@@ -14,6 +14,9 @@ from acphold.journal import Entry, SessionRow
 FILE_NAME_CHARACTERS = 100
 """How long the name of a file may get, without its suffix; file systems take 255 bytes."""
 
+INDEX = "index"
+"""The file that leads to the others of a folder, without its suffix."""
+
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -56,7 +59,7 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def file_name(self) -> str:
         """A name for a file, without a suffix: the id, or where that is none, a digest of it."""
-        fits = len(self.session_id) <= FILE_NAME_CHARACTERS
+        fits = len(self.session_id) <= FILE_NAME_CHARACTERS and self.session_id != INDEX
         if fits and _SAFE_NAME.fullmatch(self.session_id):
             return self.session_id
         return "session-" + blake2b(self.session_id.encode(), digest_size=12).hexdigest()

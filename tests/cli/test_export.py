@@ -1,0 +1,124 @@
+"""`acphold export`: where it writes, and what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION, remember
+
+DAY = 24 * 60 * 60 * 1000
+
+
+@pytest.fixture
+def two(journal: Path) -> Path:
+    """A journal with two sessions."""
+    remember(journal, "aa-1", *CONVERSATION, title="Greeting")
+    remember(journal, "bb-2", *CONVERSATION, agent="other", cwd="/home/you")
+    return journal
+
+
+def test_one_session_is_printed_as_markdown(two: Path, acphold: CommandLine) -> None:
+    done = acphold.run("export", "aa")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("# Greeting\n")
+
+
+def test_a_files_name_tells_its_form(two: Path, acphold: CommandLine, tmp_path: Path) -> None:
+    for name, begin in (("x.md", "# "), ("x.jsonl", '{"session"'), ("x.html", "<!DOCTYPE html>")):
+        done = acphold.run("export", "aa", "-o", str(tmp_path / name))
+        assert done.code == 0
+        assert (done.out, done.err.startswith("Wrote 1 session to ")) == ("", True)
+        assert (tmp_path / name).read_text().startswith(begin)
+
+
+def test_nobody_else_can_read_what_is_written(
+    two: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    acphold.run("export", "--all", "--format", "html", "-o", str(tmp_path / "out"))
+    acphold.run("export", "aa", "-o", str(tmp_path / "x.md"))
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
+    files = [*(tmp_path / "out").iterdir(), tmp_path / "x.md"]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
+def test_all_sessions_go_into_a_folder_with_an_index(
+    two: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    done = acphold.run("export", "--all", "--format", "html", "-o", str(tmp_path / "out"))
+    assert done.err == f"Wrote 2 sessions to {tmp_path}/out.\n"
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"aa-1.html", "bb-2.html", "index.html"}
+    assert 'href="bb-2.html"' in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_lines_of_many_sessions_go_into_one_file(
+    two: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    acphold.run("export", "aa", "bb", "aa-1", "-o", str(tmp_path / "x.jsonl"))
+    lines = map(json.loads, (tmp_path / "x.jsonl").read_text().splitlines())
+    heads = [line["session"]["sessionId"] for line in lines if "session" in line]
+    assert heads == ["aa-1", "bb-2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--agent", "other"], ["bb-2"]),
+        (["--cwd", "/home/me"], ["aa-1"]),
+        (["--since", "1d"], ["bb-2", "aa-1"]),
+        (["--since", "2999-01-01"], []),
+    ],
+)
+def test_all_can_be_all_of_some_kind(
+    two: Path, acphold: CommandLine, arguments: list[str], found: list[str]
+) -> None:
+    done = acphold.run("export", "--all", "--format", "jsonl", *arguments)
+    lines = map(json.loads, done.out.splitlines())
+    assert sorted(found) == sorted(x["session"]["sessionId"] for x in lines if "session" in x)
+
+
+def test_lines_are_those_of_show_below_a_head(two: Path, acphold: CommandLine) -> None:
+    head, *lines = acphold.run("export", "aa", "--format", "jsonl").out.splitlines()
+    assert lines == acphold.run("show", "aa", "--json").out.splitlines()
+    about = json.loads(head)["session"]
+    assert (about["agent"], about["cwd"], about["title"]) == ("scripted", "/home/me", "Greeting")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name the sessions, or say --all"),
+        (["aa", "--all"], "name the sessions, or say --all"),
+        (["aa", "--agent", "x"], "--agent, --cwd and --since go with --all"),
+        (["aa", "bb", "--format", "html"], "several pages need a folder: --output FOLDER/"),
+        (["--all", "-o", "x.html"], "several pages need a folder: --output FOLDER/"),
+        (["aa", "--format", "pdf"], "invalid choice: 'pdf'"),
+        (["--all", "--since", "never"], "'never': give a date (2026-01-31), or 12h"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_said(
+    two: Path, acphold: CommandLine, arguments: list[str], said: str
+) -> None:
+    done = acphold.run("export", *arguments)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_session_that_is_not_there_writes_nothing(
+    two: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    done = acphold.run("export", "aa", "cc", "-o", str(tmp_path / "x.md"))
+    assert done.code == 3
+    assert not (tmp_path / "x.md").exists()
+
+
+def test_a_file_that_cannot_be_written_is_named(two: Path, acphold: CommandLine) -> None:
+    done = acphold.run("export", "aa", "-o", "/nowhere/at/all.md")
+    assert done.code == 1
+    assert done.err == (
+        "acphold: cannot write /nowhere/at/all.md: No such file or directory; name another place\n"
+    )

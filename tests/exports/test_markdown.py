@@ -1,0 +1,99 @@
+"""A session as Markdown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from acphold.exports.markdown import escaped, index
+from tests.cli.conversation import CONVERSATION, ended, prompt, said, update
+from tests.exports.sessions import HEAD, HOSTILE, exported
+
+FOLDS = {"<details>", "<summary>", "</details>", "<!-- -->"}
+
+
+def tags(text: str) -> list[str]:
+    """The HTML in a text, as a reader of Markdown finds it."""
+    tokens = MarkdownIt("commonmark").parse(text)
+    inside = [child for token in tokens for child in token.children or ()]
+    return [t.content.strip() for t in (*tokens, *inside) if t.type.startswith("html_")]
+
+
+def test_a_file_has_all_that_was_said_and_done() -> None:
+    text = exported("markdown", *CONVERSATION)
+    assert text.startswith("# Greeting\n\n- session: `s-1`\n- agent: `demo-agent`\n")
+    assert "**You**\n\n> Make it friendlier\n" in text
+    assert "**Agent**\n\nI will change **it**.\n" in text
+    assert "- ● Change the greeting\n" in text
+    assert "<summary>● Edit hello.py — edit, completed</summary>" in text
+    assert "```diff\n@@ -1 +1 @@\n-hi\n+hello\n```" in text
+
+
+def test_what_an_agent_wrote_stays_markdown() -> None:
+    words = "# Head\n\n- a `List<int>`\n\n```html\n<b>x</b>\n```\n<https://example.org>"
+    assert f"\n{words}\n" in exported("markdown", said(words))
+
+
+def test_tags_are_escaped_but_in_code() -> None:
+    assert escaped("a <b>c</b> `<i>` <") == "a &lt;b>c&lt;/b> `<i>` <"
+
+
+def test_a_fence_that_was_left_open_is_closed() -> None:
+    assert escaped("~~~~ py\n<b>\n~~~") == "~~~~ py\n<b>\n~~~\n~~~~"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`a\n`<script>`",
+        "\\`<script>`",
+        "- x\n  ```\n<script>",
+        "```\n```\n<script>",
+        "``` `\n<script>\n```",
+        "    ` a\n    `<script>`",
+        "<!--",
+        "<?php",
+        "<script\n>",
+    ],
+)
+def test_what_only_looks_like_code_is_no_way_out(text: str) -> None:
+    assert tags(escaped(text)) == []
+
+
+@given(st.text(st.sampled_from("<b>/!-`~ \n\\[]()x>"), max_size=40))
+def test_no_text_makes_a_tag(text: str) -> None:
+    assert tags(escaped(text)) == []
+
+
+@given(st.lists(st.text(st.sampled_from("<b>/`~ \n-1.x>"), max_size=12), min_size=2, max_size=3))
+def test_no_messages_in_a_row_make_a_tag(texts: list[str]) -> None:
+    raws = [update("agent_message_chunk", messageId=str(n), content={"type": "text", "text": t})
+            for n, t in enumerate(texts)]  # fmt: skip
+    assert {tag.split("\n")[0] for tag in tags(exported("markdown", *raws))} <= FOLDS
+
+
+def test_hostile_text_closes_no_fold_and_clears_no_screen() -> None:
+    raws = [
+        prompt(HOSTILE),
+        said(HOSTILE),
+        said(HOSTILE, "agent_thought_chunk"),
+        update("tool_call", toolCallId="t", title=HOSTILE, kind=HOSTILE, rawInput=HOSTILE),
+        update("notice", severity="info", title=HOSTILE),
+        ended(error={"code": 1, "message": HOSTILE}),
+    ]
+    text = exported("markdown", *raws)
+    assert "\x1b" not in text
+    assert {tag.split("\n")[0] for tag in tags(text)} <= FOLDS
+    assert text.count("\n</details>") == 2
+
+
+def test_output_with_fences_in_it_stays_in_its_own() -> None:
+    content = [{"type": "content", "content": {"type": "text", "text": "````\n<b>\n````"}}]
+    text = exported("markdown", update("tool_call", toolCallId="t", title="T", content=content))
+    assert "`````\n````\n<b>\n````\n`````" in text
+
+
+def test_an_index_names_every_session() -> None:
+    assert index([HEAD], ".md").startswith("# 1 session\n\n- [Greeting](s-1.md) · 2026-01-0")
