@@ -84,7 +84,9 @@ def export(
     wanted = _Wanted(
         tuple(session_ids),
         ListFilter(
-            agent=agent, cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd))
+            agent=agent,
+            cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
+            archived="include",
         ),
         since or 0.0,
     )
