@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import acphold
+import acphold.client
 import acphold.mcp
 import acphold.testing
 from acphold.errors import AcpholdError
@@ -20,9 +21,9 @@ PAGE = Path(__file__).with_name("api.md")
 HEAD = """\
 # API
 
-Everything an agent's author can call, from the docstrings (`make docs`). For a tour, read
-[Write an agent](library.md). Names are imported from `acphold`, unless said otherwise; types of the
-protocol that are only mentioned here (`ContentBlock`, `ClientCapabilities` …) are in
+Everything that authors of agents and of clients can call, from the docstrings (`make docs`). For a
+tour, read [Write an agent](library.md). Names are imported from `acphold`, unless said otherwise;
+types of the protocol that are only mentioned here (`ContentBlock`, `ClientCapabilities` …) are in
 `acphold.schema`. "Source" names the page of the protocol's specification.
 """
 
@@ -39,6 +40,9 @@ SECTIONS = {
     " mcp.offers.PromptMessage McpServerStdio McpServerHttp McpServerSse EnvVariable HttpHeader",
     "Content of messages": "TextContent ImageContent AudioContent ResourceLink EmbeddedResource"
     " TextResourceContents BlobResourceContents",
+    "A client": "connect connect_over client.Options RemoteAgent RemoteSession RemoteTurn"
+    " client.UpdateStream client.Replay Content Folder PermissionQuestion Policy PermissionAnswer"
+    " AskPermission FormQuestion AskForm Filled PageQuestion AskPage Handler",
     "Tests of an agent": "testing.connect Permission Form Answer testing.Client"
     " testing.ClientSession testing.Received testing.Result",
 }
@@ -53,6 +57,15 @@ ALIASES = {
     "Value": "library/agent.py",
     "Location": "library/tools.py",
     "Outcome": "library/form.py",
+    "Policy": "client/policy.py",
+    "AskPermission": "client/policy.py",
+    "PermissionAnswer": "client/policy.py",
+    "AskForm": "client/form_answers.py",
+    "AskPage": "client/form_answers.py",
+    "Filled": "client/form_answers.py",
+    "Folder": "client/advertised.py",
+    "Content": "client/prompt_content.py",
+    "Handler": "client/duties.py",
     "Permission": "testing/person.py",
     "Form": "testing/person.py",
     "Answer": "testing/person.py",

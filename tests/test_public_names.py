@@ -14,22 +14,29 @@ import acphold
 
 PUBLIC = {
     "acphold": """
-        AcpholdError Agent AudioContent AuthRequiredError BlobResourceContents CapabilityError
-        CommandExit CommandOutput ConnectionLostError Decision DeclarationError EmbeddedResource
-        EnvVariable FileAccessError FileTooLargeError FormAnswer HttpHeader ImageContent
-        InvalidParamsError JournalError MaxTokens MaxTurnRequests McpAnswerError McpConnectError
-        McpError McpLostError McpServerHttp McpServerSse McpServerStdio Message
-        MethodNotFoundError MissingFileError NotTextError OutsideRootsError PastToolCall
-        PendingCommand PermissionOption PlanEntry Refusal RemoteError ResourceLink
-        RunningCommand RunningTool Session SessionFiles SessionState StopReason Store
-        TerminalStartError TextContent TextResourceContents ToolCallLocation Turn TurnEnd
-        TurnServers UnknownSessionError Visit WorkspaceError __version__
+        AcpholdError Agent AgentBusyError AgentError AgentExitedError AgentStartError
+        AgentTimeoutError AudioContent AuthRequiredError BlobResourceContents
+        CapabilityError CommandExit CommandOutput ConnectionLostError Decision
+        DeclarationError EmbeddedResource EnvVariable FileAccessError FileTooLargeError
+        FormAnswer FormQuestion HttpHeader ImageContent InvalidParamsError JournalError
+        MaxTokens MaxTurnRequests McpAnswerError McpConnectError McpError McpLostError
+        McpServerHttp McpServerSse McpServerStdio Message MethodNotFoundError
+        MissingFileError NotTextError OutsideRootsError PageQuestion PastToolCall
+        PendingCommand PermissionOption PermissionQuestion PlanEntry Refusal RemoteAgent
+        RemoteError RemoteSession RemoteTurn ResourceLink RunningCommand RunningTool
+        Session SessionFiles SessionState StopReason Store TerminalStartError TextContent
+        TextResourceContents ToolCallLocation Turn TurnEnd TurnServers UnknownSessionError
+        Visit WorkspaceError __version__ connect connect_over
     """,
     "acphold.testing": """
         Client ClientSession Result Received connect
     """,
     "acphold.agents": """
         Agent Answered Asked Call Event Exchange Listener Notified Updates ask
+    """,
+    "acphold.client": """
+        FormQuestion Options PageQuestion PermissionQuestion RemoteAgent RemoteSession RemoteTurn
+        Replay UpdateStream connect connect_over connected_to
     """,
     "acphold.hub": """
         CANCEL_GRACE Attachment Client Conversation Hub Session Setup

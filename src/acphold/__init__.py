@@ -8,8 +8,23 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
+    from acphold.client import (
+        FormQuestion,
+        PageQuestion,
+        PermissionQuestion,
+        RemoteAgent,
+        RemoteSession,
+        RemoteTurn,
+        connect,
+        connect_over,
+    )
     from acphold.errors import (
         AcpholdError,
+        AgentBusyError,
+        AgentError,
+        AgentExitedError,
+        AgentStartError,
+        AgentTimeoutError,
         AuthRequiredError,
         CapabilityError,
         ConnectionLostError,
@@ -67,6 +82,11 @@ __version__ = "0.1.0"
 __all__ = [
     "AcpholdError",
     "Agent",
+    "AgentBusyError",
+    "AgentError",
+    "AgentExitedError",
+    "AgentStartError",
+    "AgentTimeoutError",
     "AudioContent",
     "AuthRequiredError",
     "BlobResourceContents",
@@ -81,6 +101,7 @@ __all__ = [
     "FileAccessError",
     "FileTooLargeError",
     "FormAnswer",
+    "FormQuestion",
     "HttpHeader",
     "ImageContent",
     "InvalidParamsError",
@@ -99,12 +120,17 @@ __all__ = [
     "MissingFileError",
     "NotTextError",
     "OutsideRootsError",
+    "PageQuestion",
     "PastToolCall",
     "PendingCommand",
     "PermissionOption",
+    "PermissionQuestion",
     "PlanEntry",
     "Refusal",
+    "RemoteAgent",
     "RemoteError",
+    "RemoteSession",
+    "RemoteTurn",
     "ResourceLink",
     "RunningCommand",
     "RunningTool",
@@ -124,13 +150,20 @@ __all__ = [
     "Visit",
     "WorkspaceError",
     "__version__",
+    "connect",
+    "connect_over",
 ]
 
 _RENAMED = {"PastToolCall": "ToolCall"}
 
 _HOMES = {
+    "client": """
+        FormQuestion PageQuestion PermissionQuestion RemoteAgent RemoteSession RemoteTurn connect
+        connect_over
+    """,
     "errors": """
-        AcpholdError AuthRequiredError CapabilityError ConnectionLostError DeclarationError
+        AcpholdError AgentBusyError AgentError AgentExitedError AgentStartError AgentTimeoutError
+        AuthRequiredError CapabilityError ConnectionLostError DeclarationError
         FileAccessError FileTooLargeError InvalidParamsError JournalError McpAnswerError
         McpConnectError McpError McpLostError MethodNotFoundError MissingFileError
         NotTextError OutsideRootsError RemoteError TerminalStartError UnknownSessionError

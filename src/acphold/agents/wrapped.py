@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 
 from acphold.agents.identity import agent_key
 from acphold.agents.interface import Answered, Asked, Call, Listener
+from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
 from acphold.agents.runs import runs
 from acphold.errors import (
     AgentBusyError,
@@ -18,7 +18,6 @@ from acphold.errors import (
     ConnectionLostError,
     InvalidParamsError,
 )
-from acphold.processes.exit_status import describe
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER, Answer, Request
@@ -33,12 +32,6 @@ PROTOCOL_VERSION = 1
 
 START_TIMEOUT = 60.0
 """Seconds for the answer to `initialize`; programs that download themselves first are slow."""
-
-STATUS_TIMEOUT = 2.0
-"""Seconds for a program to end once its stdout has; one that stays is ended."""
-
-LAST_WORDS = 1.0
-"""Seconds for its stdout to end once the program has; a child of its own may hold it open."""
 
 STUCK_SECONDS = 2.0
 """How long a notification waits for a program that reads nothing: clients are behind it."""
@@ -114,10 +107,10 @@ class ProcessAgent:
             process.transport, self, name="agent", limit=self._limit, is_agent=True
         )
         self._pump = asyncio.create_task(peer.pump(), name="agent pump")
-        self._watch = asyncio.create_task(_hang_up_behind(process, self._pump), name="agent exit")
+        self._watch = asyncio.create_task(hang_up_behind(process, self._pump), name="agent exit")
         result = await self._introduce(peer)
         try:
-            answer = self._understood(result)
+            answer = understood(self.command[0], result)
         except AgentStartError:
             await self._stop()
             raise
@@ -129,38 +122,23 @@ class ProcessAgent:
         self._ready = True
         return result
 
-    def _understood(self, result: bytes) -> InitializeResponse:
-        try:
-            answer = decode(InitializeResponse, result).value
-        except InvalidParamsError as exc:
-            raise AgentStartError(
-                f"{self.command[0]} answered `initialize` with what is no answer to it ({exc}); "
-                "is it an ACP agent?"
-            ) from None
-        if answer.protocol_version != PROTOCOL_VERSION:
-            raise AgentStartError(
-                f"{self.command[0]} speaks version {answer.protocol_version} of the protocol, "
-                f"not {PROTOCOL_VERSION}"
-            )
-        return answer
-
     async def _introduce(self, peer: Peer) -> bytes:
         """The answer to `initialize`; whatever goes wrong, no half-started program is left."""
         try:
             async with asyncio.timeout(self._start_timeout):
                 return await peer.call_raw(INITIALIZE.name, self._introduction)
         except TimeoutError:
-            said = self._said()
+            said = last_line(self._process)
             await self._stop()
             raise AgentStartError(
                 f"{self.command[0]} did not answer `initialize` within "
                 f"{self._start_timeout:g} s{said}; is it an ACP agent?"
             ) from None
         except ConnectionLostError:
-            ended = await self._ended()
+            end = await ended(self.command[0], self._process)
             await self._stop()
             raise AgentStartError(
-                f"{self.command[0]} ended before it answered `initialize`: {ended}"
+                f"{self.command[0]} ended before it answered `initialize`: {end}"
             ) from None
         except BaseException:
             await self._stop()
@@ -172,13 +150,13 @@ class ProcessAgent:
         try:
             id_ = self._spoken_to().begin(call.method, call.params, partial(self._answered, call))
         except ConnectionLostError:
-            raise self._how_it_ended() from None
+            raise how_it_ended(self.command[0], self._process) from None
         self._calls[call] = id_
 
     async def _answered(self, call: Call, answer: Answer) -> None:
         self._calls.pop(call, None)
         if isinstance(answer, ConnectionLostError):
-            answer = await self._ended()
+            answer = await ended(self.command[0], self._process)
         await self._listener.hear(Answered(call, answer))
 
     def withdraw(self, call: Call) -> None:
@@ -231,30 +209,6 @@ class ProcessAgent:
 
     # -- ending ---------------------------------------------------------------------------
 
-    async def _ended(self) -> AgentExitedError:
-        """How the program ended, in words a person can use."""
-        if self._process is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STATUS_TIMEOUT):
-                    await self._process.wait()
-        return self._how_it_ended()
-
-    def _how_it_ended(self) -> AgentExitedError:
-        process = self._process
-        if process is None:
-            return AgentExitedError(f"{self.command[0]} was ended", "ended by acphold", "")
-        code = process.returncode
-        status = "it closed its stdout" if code is None else describe(code)
-        return AgentExitedError(
-            f"{self.command[0]} ended ({status}){self._said()}", status, process.stderr_tail()
-        )
-
-    def _said(self) -> str:
-        """The program's last words on stderr, to be put behind a sentence."""
-        tail = self._process.stderr_tail() if self._process is not None else ""
-        last = tail.strip().splitlines()[-1:]
-        return f": {last[0].strip()[:300]}" if last else ""
-
     async def _stop(self) -> None:
         self._ready = self._stuck = False
         peer, process = self._peer, self._process
@@ -279,8 +233,18 @@ class ProcessAgent:
                 await ChildProcess(launched, relay_fd=None).aclose()
 
 
-async def _hang_up_behind(process: ChildProcess, pump: asyncio.Task[None]) -> None:
-    """The end of the program is the end of the connection, whoever still holds its stdout."""
-    await process.wait()
-    await asyncio.wait([pump], timeout=LAST_WORDS)
-    await process.transport.aclose()
+def understood(name: str, result: bytes) -> InitializeResponse:
+    """What a program answered to `initialize`; AgentStartError when we cannot go on from it."""
+    try:
+        answer = decode(InitializeResponse, result).value
+    except InvalidParamsError as exc:
+        raise AgentStartError(
+            f"{name} answered `initialize` with what is no answer to it ({exc}); "
+            "is it an ACP agent?"
+        ) from None
+    if answer.protocol_version != PROTOCOL_VERSION:
+        raise AgentStartError(
+            f"{name} speaks version {answer.protocol_version} of the protocol, "
+            f"not {PROTOCOL_VERSION}"
+        )
+    return answer

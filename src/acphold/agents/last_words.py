@@ -1,0 +1,50 @@
+"""How a program that we talk to came to its end: noticed, and told in words a person can use."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from acphold.errors import AgentExitedError
+from acphold.processes.exit_status import describe
+from acphold.transports.child import ChildProcess
+
+STATUS_TIMEOUT = 2.0
+"""Seconds for a program to end once its stdout has; one that stays is ended."""
+
+LAST_WORDS = 1.0
+"""Seconds for its stdout to end once the program has; a child of its own may hold it open."""
+
+
+async def ended(name: str, process: ChildProcess | None) -> AgentExitedError:
+    """How the program that is called `name` ended, once it has; it gets STATUS_TIMEOUT for it."""
+    if process is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STATUS_TIMEOUT):
+                await process.wait()
+    return how_it_ended(name, process)
+
+
+def how_it_ended(name: str, process: ChildProcess | None) -> AgentExitedError:
+    """The error for it, as far as is known now; None is a program that we have ended ourselves."""
+    if process is None:
+        return AgentExitedError(f"{name} was ended", "ended by acphold", "")
+    code = process.returncode
+    status = "it closed its stdout" if code is None else describe(code)
+    return AgentExitedError(
+        f"{name} ended ({status}){last_line(process)}", status, process.stderr_tail()
+    )
+
+
+def last_line(process: ChildProcess | None) -> str:
+    """The program's last words on stderr, to be put behind a sentence."""
+    tail = process.stderr_tail() if process is not None else ""
+    last = tail.strip().splitlines()[-1:]
+    return f": {last[0].strip()[:300]}" if last else ""
+
+
+async def hang_up_behind(process: ChildProcess, pump: asyncio.Task[None]) -> None:
+    """The end of the program is the end of the connection, whoever still holds its stdout."""
+    await process.wait()
+    await asyncio.wait([pump], timeout=LAST_WORDS)
+    await process.transport.aclose()

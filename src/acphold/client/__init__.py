@@ -1,0 +1,26 @@
+"""The library for talking to agents: connect to one, open its sessions, prompt, read what it says.
+
+`acphold.connect` is the beginning of it.
+"""
+
+from acphold.client.endpoints import Options, connect, connect_over, connected_to
+from acphold.client.form_answers import FormQuestion, PageQuestion
+from acphold.client.policy import PermissionQuestion
+from acphold.client.remote_agent import RemoteAgent
+from acphold.client.remote_session import RemoteSession
+from acphold.client.remote_turn import RemoteTurn, Replay, UpdateStream
+
+__all__ = [
+    "FormQuestion",
+    "Options",
+    "PageQuestion",
+    "PermissionQuestion",
+    "RemoteAgent",
+    "RemoteSession",
+    "RemoteTurn",
+    "Replay",
+    "UpdateStream",
+    "connect",
+    "connect_over",
+    "connected_to",
+]

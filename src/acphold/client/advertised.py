@@ -1,0 +1,93 @@
+"""What an agent must have advertised for what is asked of it; and the params that depend on it.
+
+Source: spec v1, initialization, session setup, session list, session delete, authentication.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
+
+from acphold.errors import CapabilityError
+from acphold.schema import McpServerHttp, McpServerSse, McpServerStdio
+
+if TYPE_CHECKING:
+    from acphold.schema import AgentCapabilities, McpServer
+
+Folder: TypeAlias = str | os.PathLike[str]
+"""A path; a relative one is taken from the folder that this program is in."""
+
+
+def absolute(path: Folder) -> str:
+    """`path` as the protocol wants paths: absolute, from the folder that this program is in."""
+    return os.path.abspath(os.fspath(path))
+
+
+class Advertised:
+    """The capabilities of the agent called `name`, as a gate before each use of one."""
+
+    def __init__(self, capabilities: AgentCapabilities, name: str) -> None:
+        self.capabilities = capabilities
+        self.name = name
+
+    def to_load(self) -> None:
+        """Raises CapabilityError, as all here."""
+        self._require(self.capabilities.load_session, "load sessions", "loadSession")
+
+    def to_resume(self) -> None:
+        self._require_method("resume", "resume sessions")
+
+    def to_list(self) -> None:
+        self._require_method("list", "list sessions")
+
+    def to_close(self) -> None:
+        self._require_method("close", "close sessions")
+
+    def to_delete(self) -> None:
+        self._require_method("delete", "delete sessions")
+
+    def to_log_out(self) -> None:
+        self._require(self.capabilities.auth.logout is not None, "log out", "auth.logout")
+
+    def servers(self, servers: Sequence[McpServer]) -> tuple[McpServer, ...]:
+        """MCP servers as they are to be sent: commands with absolute paths."""
+        takes = self.capabilities.mcp_capabilities
+        for server in servers:
+            match server:
+                case McpServerHttp():
+                    self._require(takes.http, "take MCP servers over HTTP", "mcpCapabilities.http")
+                case McpServerSse():
+                    self._require(takes.sse, "take MCP servers over SSE", "mcpCapabilities.sse")
+        return tuple(map(_with_absolute_command, servers))
+
+    def directories(self, folders: Sequence[Folder]) -> tuple[str, ...]:
+        """Additional directories as they are to be sent: absolute."""
+        if folders:
+            has_them = self.capabilities.session_capabilities.additional_directories is not None
+            capability = "sessionCapabilities.additionalDirectories"
+            self._require(has_them, "take additional directories", capability)
+        return tuple(map(absolute, folders))
+
+    def _require_method(self, capability: str, what: str) -> None:
+        has_it = getattr(self.capabilities.session_capabilities, capability) is not None
+        self._require(has_it, what, f"sessionCapabilities.{capability}")
+
+    def _require(self, has_it: bool, what: str, capability: str) -> None:
+        if not has_it:
+            raise CapabilityError(
+                f"{self.name} cannot {what}: it does not advertise `{capability}`"
+            )
+
+
+def _with_absolute_command(server: McpServer) -> McpServer:
+    """A stdio server by the path of its program, as the protocol has it (session setup)."""
+    if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
+        return server
+    found = shutil.which(server.command)
+    if found is None and "/" not in server.command:
+        return server  # the agent says that there is no such program, and where it has looked
+    return replace(server, command=absolute(found or server.command))

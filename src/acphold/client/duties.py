@@ -1,0 +1,229 @@
+"""What a client owes an agent: answers to what it asks, as long as the connection lasts.
+
+| asked | answered by |
+|---|---|
+| anything in `handlers` | that handler |
+| `session/request_permission` | the policy, or `on_permission` |
+| `elicitation/create` | `on_form`, `on_page`, where they were given |
+| `fs/*`, `terminal/*` | the workspace of the session, where files and terminals were offered |
+| anything else | -32601 |
+
+What waits for a person when their turn is cancelled is answered `cancelled` at once (spec v1,
+prompt turn, "Cancellation").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from acphold.client.form_answers import (
+    DISMISSED,
+    AskForm,
+    AskPage,
+    form_answer,
+    form_question,
+    page_answer,
+    page_question,
+)
+from acphold.client.policy import (
+    AskPermission,
+    PermissionQuestion,
+    Policy,
+    checked_policy,
+    outcome,
+    rule_for,
+)
+from acphold.errors import MethodNotFoundError, UnknownSessionError
+from acphold.journal.timeline import ToolCall, replace_fields
+from acphold.schema import (
+    CREATE_ELICITATION,
+    REQUEST_PERMISSION,
+    BooleanConfigOptionCapabilities,
+    CancelledPermissionOutcome,
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    FileSystemCapabilities,
+    NoticeCapabilities,
+    RequestPermissionResponse,
+    SessionConfigOptionsCapabilities,
+    decode,
+    encode,
+)
+from acphold.schema.initialize import ElicitationUrlCapabilities
+from acphold.schema.splice import members
+
+if TYPE_CHECKING:
+    from acphold.workspace import Workspace
+
+Handler: TypeAlias = Callable[[dict[str, Any]], "object | Awaitable[object]"]
+"""Answers one method of an agent: JSON in, JSON out. What it raises is answered as an error."""
+
+
+class Asking(Protocol):
+    """The session that a question is about."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def roots(self) -> Sequence[str]:
+        """Its folders, absolute, `cwd` first."""
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether its turn was cancelled and is not over yet."""
+
+    def tool(self, tool_call_id: str) -> ToolCall | None:
+        """A tool call as it stands."""
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """Who answers what an agent asks; see `acphold.connect`. Callbacks may be coroutines."""
+
+    permission: Policy | None = None
+    on_permission: AskPermission | None = None
+    on_form: AskForm | None = None
+    on_page: AskPage | None = None
+    files: bool | Sequence[str] = False
+    terminals: bool = False
+    handlers: Mapping[str, Handler] = {}
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """What is offered to the agent."""
+        form, page = self.on_form is not None, self.on_page is not None
+        files = bool(self.files)
+        return ClientCapabilities(
+            fs=FileSystemCapabilities(read_text_file=files, write_text_file=files),
+            terminal=self.terminals,
+            session=ClientSessionCapabilities(
+                config_options=SessionConfigOptionsCapabilities(
+                    boolean=BooleanConfigOptionCapabilities()
+                ),
+                notices=NoticeCapabilities(),
+            ),
+            elicitation=ElicitationCapabilities(
+                form=ElicitationFormCapabilities() if form else None,
+                url=ElicitationUrlCapabilities() if page else None,
+            )
+            if form or page
+            else None,
+        )
+
+
+class Duties:
+    """Answers requests as `answers` says; to be closed, which ends terminals."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._policy = checked_policy(
+            answers.permission, has_callback=answers.on_permission is not None
+        )
+        self._workspaces: dict[str, Workspace] = {}
+        self._open: dict[asyncio.Future[Any], str] = {}  # what a person is asked, by session
+
+    async def answer(self, method: str, params: bytes, session: Asking | None) -> bytes:
+        """The result as JSON; raises AcpholdError with the code for it."""
+        if (handler := self._answers.handlers.get(method)) is not None:
+            said = handler(msgspec.json.decode(params or b"{}"))
+            return encode(await said if isawaitable(said) else said)
+        match method:
+            case REQUEST_PERMISSION.name:
+                return encode(RequestPermissionResponse(await self._permit(params, session)))
+            case CREATE_ELICITATION.name:
+                return encode(await self._elicit(params, session))
+        return await self._served(method, params, session)
+
+    def cancel(self, session_id: str) -> None:
+        """The turn is cancelled: nobody is asked any more what it has asked."""
+        for asked, asker in list(self._open.items()):
+            if asker == session_id:
+                asked.cancel()
+
+    async def forget(self, session_id: str) -> None:
+        """The session is closed: end its terminals."""
+        self.cancel(session_id)
+        if (workspace := self._workspaces.pop(session_id, None)) is not None:
+            await workspace.aclose()
+
+    async def aclose(self) -> None:
+        """End all terminals; may be called again."""
+        for session_id in [*self._open.values(), *self._workspaces]:
+            await self.forget(session_id)
+
+    # -- what a person decides ------------------------------------------------------------
+
+    async def _permit(self, params: bytes, session: Asking | None) -> Any:
+        asked = decode(REQUEST_PERMISSION.params, params).value
+        if session is not None and session.is_cancelling:
+            return CancelledPermissionOutcome()
+        known = None if session is None else session.tool(asked.tool_call.tool_call_id)
+        fields = {} if known is None else dict(known.fields)
+        replace_fields(fields, "tool_call_update", members(members(params)["toolCall"]))
+        tool = ToolCall(asked.tool_call.tool_call_id, fields)
+        rule = rule_for(self._policy, tool.kind)
+        if rule != "ask":
+            return outcome(rule == "allow", asked.options)
+        assert self._answers.on_permission is not None  # the policy was checked
+        question = PermissionQuestion(asked.session_id, tool, asked.options)
+        answer = await self._ask(self._answers.on_permission, question, asked.session_id, None)
+        return outcome(answer, asked.options)
+
+    async def _elicit(self, params: bytes, session: Asking | None) -> object:
+        asked = decode(CREATE_ELICITATION.params, params).value
+        about = asked.session_id if isinstance(asked.session_id, str) else ""
+        if session is not None and session.is_cancelling:
+            return DISMISSED
+        if asked.mode == "form" and self._answers.on_form is not None:
+            form = form_question(asked)
+            return form_answer(
+                await self._ask(self._answers.on_form, form, about, "dismissed"), form.form
+            )
+        if asked.mode == "url" and self._answers.on_page is not None:
+            agrees = await self._ask(self._answers.on_page, page_question(asked), about, None)
+            return page_answer(agrees)
+        raise MethodNotFoundError(CREATE_ELICITATION.name)
+
+    async def _ask(
+        self, callback: Callable[[Any], Any], question: object, session_id: str, cancelled: Any
+    ) -> Any:
+        """What the callback answers; `cancelled` if the turn is cancelled before it does."""
+        said = callback(question)
+        if not isawaitable(said):
+            return said
+        asking = asyncio.ensure_future(said)
+        self._open[asking] = session_id
+        try:
+            await asyncio.wait([asking])
+        finally:
+            del self._open[asking]
+            asking.cancel()  # for who withdraws the question; nothing once there is an answer
+        return cancelled if asking.cancelled() else asking.result()
+
+    # -- what a session's folders are served for ------------------------------------------
+
+    async def _served(self, method: str, params: bytes, session: Asking | None) -> bytes:
+        is_file, is_terminal = method.startswith("fs/"), method.startswith("terminal/")
+        if not (is_file and self._answers.files) and not (is_terminal and self._answers.terminals):
+            raise MethodNotFoundError(method)
+        if session is None:
+            raise UnknownSessionError("", reason=f"{method} names no session that is open here")
+        return await self._workspace(session).answer(method, params)
+
+    def _workspace(self, session: Asking) -> Workspace:
+        if session.id not in self._workspaces:
+            from acphold.workspace import Roots, Workspace  # most programs serve neither
+
+            cwd, *additional = session.roots
+            files = self._answers.files
+            roots = Roots(cwd, additional if isinstance(files, bool) else [*additional, *files])
+            self._workspaces[session.id] = Workspace(roots)
+        return self._workspaces[session.id]

@@ -1,0 +1,148 @@
+"""Questions of an agent to a person beside permission: forms to fill in, pages to open.
+
+Source: spec v1, elicitation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from acphold.errors import DeclarationError
+from acphold.schema import (
+    BooleanPropertySchema,
+    CreateElicitationRequest,
+    CreateElicitationResponse,
+    ElicitationSchema,
+    IntegerPropertySchema,
+    MultiSelectPropertySchema,
+    NumberPropertySchema,
+    StringPropertySchema,
+)
+
+if TYPE_CHECKING:
+    from acphold.schema import ElicitationContentValue, ElicitationPropertySchema
+
+
+class FormQuestion(Struct, frozen=True):
+    """An agent asks for values; `session_id` is None while there is no session yet.
+
+    Whoever shows it says which agent asks, and lets the person change what they entered.
+    """
+
+    message: str
+    form: ElicitationSchema
+    session_id: str | None = None
+    tool_call_id: str | None = None
+
+
+class PageQuestion(Struct, frozen=True):
+    """An agent asks a person to open `url`, for a sign-in or a payment, say.
+
+    Whoever shows it shows all of the URL and its host, and opens it only when they agree.
+    """
+
+    message: str
+    url: str
+    id: str
+    session_id: str | None = None
+
+
+Filled: TypeAlias = "Mapping[str, ElicitationContentValue] | Literal['dismissed'] | None"
+"""The values by field; None for a person who declines, "dismissed" for one who goes away."""
+
+AskForm: TypeAlias = Callable[[FormQuestion], "Filled | Awaitable[Filled]"]
+
+AskPage: TypeAlias = Callable[[PageQuestion], "bool | Awaitable[bool | None] | None"]
+"""True when the person agrees to open it, False when they decline, None when they go away."""
+
+DISMISSED = CreateElicitationResponse(action="cancel")
+DECLINED = CreateElicitationResponse(action="decline")
+
+
+def form_question(asked: CreateElicitationRequest) -> FormQuestion:
+    """A request of mode `form`, as a program sees it."""
+    assert isinstance(asked.requested_schema, ElicitationSchema)  # the type has checked it
+    return FormQuestion(
+        asked.message,
+        asked.requested_schema,
+        None if asked.session_id is UNSET else asked.session_id,
+        asked.tool_call_id,
+    )
+
+
+def page_question(asked: CreateElicitationRequest) -> PageQuestion:
+    """A request of mode `url`, as a program sees it."""
+    assert isinstance(asked.url, str)
+    assert isinstance(asked.elicitation_id, str)
+    session_id = None if asked.session_id is UNSET else asked.session_id
+    return PageQuestion(asked.message, asked.url, asked.elicitation_id, session_id)
+
+
+def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationResponse:
+    """What the agent is told; DeclarationError when the values do not fit the form.
+
+    Fields that were left out get the form's defaults.
+    """
+    if filled is None:
+        return DECLINED
+    if isinstance(filled, str):
+        return DISMISSED
+    values = {**_defaults(form), **filled}
+    missing = [name for name in form.required or () if name not in values]
+    wrong = [
+        name
+        for name, value in values.items()
+        if name not in form.properties or not _fits(value, form.properties[name])
+    ]
+    if missing or wrong:
+        which = ", ".join(sorted({*missing, *wrong}))
+        raise DeclarationError(f"the form was filled in badly: {which}")
+    return CreateElicitationResponse(action="accept", content=values)
+
+
+def page_answer(agrees: bool | None) -> CreateElicitationResponse:
+    """What the agent is told about a page."""
+    if agrees is None:
+        return DISMISSED
+    return CreateElicitationResponse(action="accept") if agrees else DECLINED
+
+
+def _defaults(form: ElicitationSchema) -> dict[str, ElicitationContentValue]:
+    found = {name: getattr(field, "default", None) for name, field in form.properties.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match field:
+        case StringPropertySchema():
+            return isinstance(value, str) and _is_choice(value, field)
+        case BooleanPropertySchema():
+            return isinstance(value, bool)
+        case IntegerPropertySchema():
+            return isinstance(value, int) and is_number and _is_between(value, field)
+        case NumberPropertySchema():
+            return isinstance(value, int | float) and is_number and _is_between(value, field)
+        case MultiSelectPropertySchema():
+            return isinstance(value, tuple | list)
+        case _:
+            return True
+
+
+def _is_choice(text: str, field: StringPropertySchema) -> bool:
+    choices = field.enum
+    if field.one_of is not None:
+        choices = tuple(option.const for option in field.one_of)
+    if choices is not None:
+        return text in choices
+    most = len(text) if field.max_length is None else field.max_length
+    return (field.min_length or 0) <= len(text) <= most
+
+
+def _is_between(number: float, field: IntegerPropertySchema | NumberPropertySchema) -> bool:
+    least = number if field.minimum is None else field.minimum
+    most = number if field.maximum is None else field.maximum
+    return least <= number <= most

@@ -1,0 +1,116 @@
+"""Permission: what a client answers when an agent asks whether it may use a tool.
+
+Source: spec v1, tool calls, "Requesting Permission"; prompt turn, "Cancellation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+from acphold.errors import DeclarationError
+from acphold.schema import (
+    CancelledPermissionOutcome,
+    PermissionOption,
+    SelectedPermissionOutcome,
+)
+
+if TYPE_CHECKING:
+    from acphold.journal.timeline import ToolCall
+    from acphold.schema.tool_calls import RequestPermissionOutcome
+
+Rule: TypeAlias = Literal["allow", "reject", "ask"]
+"""What to do with a request: allow it once, reject it, or ask the callback."""
+
+Policy: TypeAlias = "Rule | Mapping[str, Rule]"
+"""One rule for all, or one for each kind of tool (`read`, `edit`, `execute` …); `*` is the rest."""
+
+SWITCH_MODE = "switch_mode"
+"""The kind of a tool that changes what the agent may do from then on."""
+
+
+class PermissionQuestion(Struct, frozen=True):
+    """An agent asks whether it may go on with a tool call.
+
+    `tool_call` is the call as it stands, with what the request says of it. `options` are the
+    answers that the agent takes, in the order in which it wants them shown.
+    """
+
+    session_id: str
+    tool_call: ToolCall
+    options: tuple[PermissionOption, ...]
+
+
+PermissionAnswer: TypeAlias = PermissionOption | str | bool | None
+"""An option or its id; True and False for the option that allows, or rejects, once; None for a
+person who did not choose, which ends the turn at some agents."""
+
+AskPermission: TypeAlias = Callable[
+    [PermissionQuestion], "PermissionAnswer | Awaitable[PermissionAnswer]"
+]
+
+
+def checked_policy(policy: Policy | None, *, has_callback: bool) -> Policy:
+    """The policy to follow; DeclarationError for one that cannot be followed.
+
+    Without one, a callback is asked; without that, everything is rejected.
+    """
+    if policy is None:
+        return "ask" if has_callback else "reject"
+    for rule in {policy} if isinstance(policy, str) else {*policy.values()}:
+        if rule not in get_args(Rule):
+            raise DeclarationError(f"{rule!r} is no rule for permissions: allow, reject or ask")
+        if rule == "ask" and not has_callback:
+            raise DeclarationError("a policy that asks needs `on_permission`, which is asked")
+    return policy
+
+
+def rule_for(policy: Policy, kind: str) -> Rule:
+    """What the policy says about a kind of tool.
+
+    A change of mode is allowed only by a policy that names that kind: it lets the agent do
+    unasked what the policy may not be meant for.
+    """
+    if isinstance(policy, str):
+        return "reject" if kind == SWITCH_MODE and policy == "allow" else policy
+    if kind in policy:
+        return policy[kind]
+    return rule_for(policy.get("*", "reject"), kind)
+
+
+def chosen(
+    answer: PermissionAnswer, options: Sequence[PermissionOption]
+) -> PermissionOption | None:
+    """The option that an answer means; None if the agent offers none that does.
+
+    True and False never stand for "always". DeclarationError for an option that is not offered.
+    """
+    if answer is None:
+        return None
+    if isinstance(answer, bool):
+        kind = "allow_once" if answer else "reject_once"
+        return next((option for option in options if option.kind == kind), None)
+    wanted = answer if isinstance(answer, str) else answer.option_id
+    for option in options:
+        if option.option_id == wanted:
+            return option
+    offered = ", ".join(option.option_id for option in options)
+    raise DeclarationError(f"the agent offers no option {wanted!r}, but {offered}")
+
+
+def outcome(
+    answer: PermissionAnswer, options: Sequence[PermissionOption]
+) -> RequestPermissionOutcome:
+    """What the agent is answered.
+
+    A "yes" that can only be given for always becomes a "no". A "no" is a reject option where there
+    is one, for "cancelled" ends the whole turn at some agents.
+    """
+    option = chosen(answer, options)
+    if option is None and answer is True:
+        option = chosen(False, options)
+    if option is None:
+        return CancelledPermissionOutcome()
+    return SelectedPermissionOutcome(option_id=option.option_id)

@@ -1,0 +1,123 @@
+"""What a program says in a prompt, as content blocks; and what the agent must take for it.
+
+Source: spec v1, content; initialization, "Prompt capabilities".
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import uuid4
+
+from acphold.errors import CapabilityError, DeclarationError, MissingFileError
+from acphold.schema import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from acphold.schema.content import UnknownContent
+
+if TYPE_CHECKING:
+    from acphold.schema import ContentBlock
+    from acphold.schema.initialize import PromptCapabilities
+
+Content: TypeAlias = "str | os.PathLike[str] | tuple[bytes, str] | ContentBlock"
+"""Text; a file or folder; bytes and their media type (`image/png`); or a content block."""
+
+EMBEDDED_BYTES = 256 * 1024
+"""A text file up to this size is sent with its contents, where the agent takes that; a model's
+context has room for about four of them."""
+
+IMAGE_BYTES = 5 * 1024 * 1024
+"""An image file up to this size is sent as an image; larger ones most models refuse."""
+
+
+def content_blocks(
+    content: Sequence[Content], takes: PromptCapabilities, agent: str
+) -> tuple[ContentBlock, ...]:
+    """The blocks for a prompt.
+
+    A path is sent as the most that the agent takes: an image or a text with its contents, else as
+    a link, which every agent takes. Raises CapabilityError, MissingFileError, DeclarationError.
+    """
+    if not content:
+        raise DeclarationError("a prompt needs something to say")
+    return tuple(_allowed(_block(item, takes), takes, agent) for item in content)
+
+
+def _block(item: Content, takes: PromptCapabilities) -> ContentBlock:
+    if isinstance(item, str):
+        return TextContent(text=item)
+    if isinstance(item, tuple):
+        return _from_bytes(*item)
+    if isinstance(item, os.PathLike):
+        return _from_path(Path(os.path.abspath(item)), takes)
+    return item
+
+
+def _from_bytes(data: bytes, mime_type: str) -> ContentBlock:
+    family = mime_type.partition("/")[0]
+    uri = f"urn:uuid:{uuid4()}"  # a resource needs one, and bytes come from nowhere
+    if family == "image":
+        return ImageContent(data=_base64(data), mime_type=mime_type)
+    if family == "audio":
+        return AudioContent(data=_base64(data), mime_type=mime_type)
+    if family == "text":
+        text = data.decode(errors="replace")
+        resource = TextResourceContents(text=text, uri=uri, mime_type=mime_type)
+        return EmbeddedResource(resource=resource)
+    blob = BlobResourceContents(blob=_base64(data), uri=uri, mime_type=mime_type)
+    return EmbeddedResource(resource=blob)
+
+
+def _from_path(path: Path, takes: PromptCapabilities) -> ContentBlock:
+    try:
+        size = path.stat().st_size
+        mime_type, _ = mimetypes.guess_type(path.name)
+        is_image = mime_type is not None and mime_type.startswith("image/")
+        if path.is_file() and is_image and takes.image and size <= IMAGE_BYTES:
+            data = _base64(path.read_bytes())
+            return ImageContent(data=data, mime_type=mime_type or "", uri=path.as_uri())
+        if path.is_file() and not is_image and takes.embedded_context and size <= EMBEDDED_BYTES:
+            text = path.read_text(encoding="utf-8")
+            resource = TextResourceContents(text=text, uri=path.as_uri(), mime_type=mime_type)
+            return EmbeddedResource(resource=resource)
+    except UnicodeDecodeError:
+        pass  # no text: the agent may know what to do with it
+    except FileNotFoundError:
+        raise MissingFileError(f"there is no file {str(path)!r} to send") from None
+    except OSError as error:
+        raise MissingFileError(f"cannot send {str(path)!r}: {error.strerror}") from error
+    return ResourceLink(
+        name=path.name or str(path), uri=path.as_uri(), mime_type=mime_type, size=size
+    )
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def _allowed(block: ContentBlock, takes: PromptCapabilities, agent: str) -> ContentBlock:
+    """`block`, if the agent takes such; clients must restrict prompts to that (prompt turn)."""
+    match block:
+        case ImageContent() if not takes.image:
+            missing = "image"
+        case AudioContent() if not takes.audio:
+            missing = "audio"
+        case EmbeddedResource() if not takes.embedded_context:
+            missing = "embeddedContext"
+        case UnknownContent(kind=kind):
+            raise CapabilityError(f"nothing says whether {agent} takes content of type {kind!r}")
+        case _:
+            return block
+    raise CapabilityError(
+        f"{agent} takes no such content: it does not advertise `promptCapabilities.{missing}`"
+    )

@@ -1,0 +1,288 @@
+"""An agent as its client has it: who it is, what it can do, and its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from acphold.client.advertised import Advertised, Folder, absolute
+from acphold.client.remote_session import RemoteSession
+from acphold.client.session_feed import SessionFeed
+from acphold.errors import AcpholdError, AgentError, CapabilityError, ConnectionLostError
+from acphold.schema import (
+    AUTHENTICATE,
+    DELETE_SESSION,
+    LIST_SESSIONS,
+    LOAD_SESSION,
+    LOGOUT,
+    NEW_SESSION,
+    RESUME_SESSION,
+    AuthenticateRequest,
+    DeleteSessionRequest,
+    ListSessionsRequest,
+    LoadSessionRequest,
+    LogoutRequest,
+    NewSessionRequest,
+    NewSessionResponse,
+    ResumeSessionRequest,
+    decode,
+    encode,
+)
+from acphold.schema.initialize import AuthMethodTerminal
+
+if TYPE_CHECKING:
+    from acphold.client.uplink import Uplink
+    from acphold.schema import (
+        AgentCapabilities,
+        Implementation,
+        InitializeResponse,
+        McpServer,
+        SessionInfo,
+    )
+    from acphold.schema.initialize import AuthMethod
+    from acphold.schema.methods import Method
+
+
+class RemoteAgent:
+    """An agent that we are connected to; made by `acphold.connect`.
+
+    All methods raise CapabilityError, before anything is sent, for what the agent did not
+    advertise; RemoteError where it refuses, and AuthRequiredError where it wants a sign-in;
+    AgentExitedError or ConnectionLostError when it has gone; AgentTimeoutError when it says
+    nothing at all for two minutes. Paths may be relative to the folder that this program is in.
+    """
+
+    def __init__(self, uplink: Uplink, *, cwd: str, cancel_grace: float) -> None:
+        self._uplink = uplink
+        self._cwd = cwd
+        self._cancel_grace = cancel_grace
+
+    # -- who it is ------------------------------------------------------------------------
+
+    @property
+    def initialized(self) -> InitializeResponse:
+        """All that the agent answered to `initialize`."""
+        return self._uplink.hello
+
+    @property
+    def info(self) -> Implementation | None:
+        """Its name and version, if it tells them."""
+        return self._uplink.hello.agent_info
+
+    @property
+    def name(self) -> str:
+        """What people call it: its title, else its name, else its command."""
+        info = self.info
+        return self._uplink.name if info is None else info.title or info.name
+
+    @property
+    def capabilities(self) -> AgentCapabilities:
+        """What it advertises."""
+        return self._uplink.hello.agent_capabilities
+
+    @property
+    def auth_methods(self) -> tuple[AuthMethod, ...]:
+        """The ways to sign in that it offers."""
+        return self._uplink.hello.auth_methods
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has gone."""
+        return not self._uplink.is_open
+
+    # -- sessions -------------------------------------------------------------------------
+
+    async def new_session(
+        self,
+        cwd: Folder | None = None,
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        additional_directories: Sequence[Folder] = (),
+    ) -> RemoteSession:
+        """Begin a conversation in a folder, by default the one that was given to `connect`."""
+        roots, servers = self._setup(cwd, mcp_servers, additional_directories)
+        request = NewSessionRequest(
+            cwd=roots[0], mcp_servers=servers, additional_directories=roots[1:]
+        )
+        made: list[SessionFeed] = []
+
+        def settle(answer: bytes) -> None:
+            session_id = decode(NewSessionResponse, answer).value.session_id
+            feed = self._feed(session_id, roots, servers)
+            feed.opened(answer)
+            self._uplink.adopt(session_id, feed)
+            made.append(feed)
+
+        with self._uplink.making():
+            await self._uplink.ask_raw(NEW_SESSION.name, encode(request), settle=settle)
+        return self._session(made[0])
+
+    async def load_session(
+        self,
+        session_id: str,
+        cwd: Folder | None = None,
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        additional_directories: Sequence[Folder] = (),
+    ) -> RemoteSession:
+        """Go on with a conversation; what the agent replays of it is in `replay`."""
+        self._advertised().to_load()
+        roots, servers = self._setup(cwd, mcp_servers, additional_directories)
+        feed = self._feed(session_id, roots, servers)
+        await self._open(feed, lambda: self._load(feed, servers))
+        return self._session(feed)
+
+    async def resume_session(
+        self,
+        session_id: str,
+        cwd: Folder | None = None,
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        additional_directories: Sequence[Folder] = (),
+    ) -> RemoteSession:
+        """Go on with a conversation without a replay."""
+        self._advertised().to_resume()
+        roots, servers = self._setup(cwd, mcp_servers, additional_directories)
+        feed = self._feed(session_id, roots, servers)
+        await self._open(feed, lambda: self._resume(feed, servers))
+        return self._session(feed)
+
+    async def sessions(self, cwd: Folder | None = None) -> AsyncIterator[SessionInfo]:
+        """The sessions that the agent knows, all pages; with `cwd` those of that folder."""
+        self._advertised().to_list()
+        folder = None if cwd is None else absolute(cwd)
+        cursor: str | None = None
+        while True:
+            request = ListSessionsRequest(cwd=folder, cursor=cursor)
+            page = await self._uplink.ask(LIST_SESSIONS, request)
+            for info in page.sessions:
+                yield info
+            if page.next_cursor is None or page.next_cursor == cursor:
+                return  # a cursor that leads to itself leads nowhere
+            cursor = page.next_cursor
+
+    async def delete_session(self, session_id: str) -> None:
+        """Have the agent delete a conversation for good."""
+        self._advertised().to_delete()
+        await self._uplink.ask(DELETE_SESSION, DeleteSessionRequest(session_id=session_id))
+
+    # -- signing in -----------------------------------------------------------------------
+
+    async def authenticate(self, method_id: str) -> None:
+        """Sign in by one of `auth_methods`; a person may have to do something meanwhile.
+
+        CapabilityError for a method that is not offered, or is for a terminal: there you run the
+        agent's command yourself, with the method's `args` and `env`, and connect again.
+        """
+        method = next((it for it in self.auth_methods if it.id == method_id), None)
+        if method is None:
+            offered = ", ".join(repr(it.id) for it in self.auth_methods) or "none at all"
+            raise CapabilityError(f"{self.name} has no sign-in {method_id!r}; it offers {offered}")
+        if isinstance(method, AuthMethodTerminal):
+            arguments = " ".join(method.args)
+            raise CapabilityError(
+                f"{method_id!r} is a sign-in for a terminal: run {self._uplink.name} {arguments} "
+                "there, and connect again"
+            )
+        await self._uplink.ask(AUTHENTICATE, AuthenticateRequest(method_id=method_id))
+
+    async def logout(self) -> None:
+        """Sign out; what becomes of open sessions is the agent's matter."""
+        self._advertised().to_log_out()
+        await self._uplink.ask(LOGOUT, LogoutRequest())
+
+    # -- extensions -----------------------------------------------------------------------
+
+    async def call(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Any request of an extension, JSON in and out."""
+        return msgspec.json.decode(await self._uplink.ask_raw(method, encode(dict(params))))
+
+    async def ask(self, method: Method[Any, Any], params: Any) -> Any:
+        """Any request of the protocol, typed; nothing is checked before."""
+        return await self._uplink.ask(method, params)
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Any notification of an extension."""
+        self._uplink.tell(method, encode(dict(params)))
+
+    # -- opening --------------------------------------------------------------------------
+
+    def _advertised(self) -> Advertised:
+        return Advertised(self.capabilities, self.name)
+
+    def _setup(
+        self, cwd: Folder | None, servers: Sequence[McpServer], additional: Sequence[Folder]
+    ) -> tuple[tuple[str, ...], tuple[McpServer, ...]]:
+        """The roots of a session, absolute, and its servers; CapabilityError."""
+        advertised = self._advertised()
+        folder = self._cwd if cwd is None else absolute(cwd)
+        return (folder, *advertised.directories(additional)), advertised.servers(servers)
+
+    def _session(self, feed: SessionFeed) -> RemoteSession:
+        return RemoteSession(feed, self._uplink, self._advertised, self._cancel_grace)
+
+    def _feed(
+        self, session_id: str, roots: Sequence[str], servers: Sequence[McpServer]
+    ) -> SessionFeed:
+        async def reopen(feed: SessionFeed) -> None:
+            await self._reopen(feed, servers)
+
+        return SessionFeed(self._uplink, session_id, roots, reopen)
+
+    async def _open(self, feed: SessionFeed, ask: Callable[[], Awaitable[None]]) -> None:
+        """Open a session that the agent knows; one of its id that is open here already goes."""
+        await self._uplink.ready()  # an agent that is back opens again what it finds there
+        before = self._uplink.session(feed.id)
+        self._uplink.adopt(feed.id, feed)
+        try:
+            await ask()
+        except BaseException:
+            self._uplink.drop(feed.id, feed)
+            if before is not None:
+                self._uplink.adopt(feed.id, before)
+            raise
+        if before is not None:
+            before.lost(ConnectionLostError(f"session {feed.id!r} was opened again"))
+
+    async def _load(
+        self, feed: SessionFeed, servers: Sequence[McpServer], *, again: bool = True
+    ) -> None:
+        request = LoadSessionRequest(
+            session_id=feed.id,
+            cwd=feed.roots[0],
+            mcp_servers=tuple(servers),
+            additional_directories=feed.roots[1:],
+        )
+        feed.replay_begins()
+        await self._uplink.ask_raw(
+            LOAD_SESSION.name, encode(request), settle=feed.replay_ended, again=again
+        )
+
+    async def _resume(
+        self, feed: SessionFeed, servers: Sequence[McpServer], *, again: bool = True
+    ) -> None:
+        request = ResumeSessionRequest(
+            session_id=feed.id,
+            cwd=feed.roots[0],
+            mcp_servers=tuple(servers),
+            additional_directories=feed.roots[1:],
+        )
+        await self._uplink.ask_raw(
+            RESUME_SESSION.name, encode(request), settle=feed.opened, again=again
+        )
+
+    async def _reopen(self, feed: SessionFeed, servers: Sequence[McpServer]) -> None:
+        """After a restart of the agent; a session that it cannot open again is lost."""
+        try:
+            if self.capabilities.load_session:
+                await self._load(feed, servers, again=False)
+            else:
+                self._advertised().to_resume()
+                await self._resume(feed, servers, again=False)
+        except AgentError:
+            raise  # it has gone again: not this session's matter
+        except AcpholdError as error:
+            self._uplink.drop(feed.id, feed)
+            feed.lost(error)

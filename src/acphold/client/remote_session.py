@@ -1,0 +1,228 @@
+"""A session as its client has it: prompts out, updates in, and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from acphold.client.prompt_content import content_blocks
+from acphold.client.remote_turn import RemoteTurn
+from acphold.client.turn_feed import typed
+from acphold.errors import ConnectionLostError
+from acphold.journal.raw_update import encode_object
+from acphold.schema import (
+    CANCEL,
+    CLOSE_SESSION,
+    SET_SESSION_CONFIG_OPTION,
+    SET_SESSION_MODE,
+    CancelNotification,
+    CloseSessionRequest,
+    SessionConfigBoolean,
+    SessionConfigSelect,
+    SessionModeState,
+    SetSessionConfigOptionRequest,
+    SetSessionModeRequest,
+    decode,
+    encode,
+)
+from acphold.schema.configuration import UnknownConfigOption
+from acphold.schema.updates import (
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    Plan,
+    UsageUpdate,
+)
+
+if TYPE_CHECKING:
+    from acphold.client.advertised import Advertised
+    from acphold.client.prompt_content import Content
+    from acphold.client.remote_turn import Replay, UpdateStream
+    from acphold.client.session_feed import SessionFeed
+    from acphold.client.uplink import Uplink
+    from acphold.journal.fold import SessionState
+    from acphold.schema import Update
+    from acphold.schema.updates import AvailableCommand, PlanEntry
+
+ConfigOption: TypeAlias = SessionConfigSelect | SessionConfigBoolean
+"""An option of a kind that is known."""
+
+
+class RemoteSession:
+    """A conversation with an agent that we are connected to; made by `RemoteAgent`."""
+
+    def __init__(
+        self,
+        feed: SessionFeed,
+        uplink: Uplink,
+        advertised: Callable[[], Advertised],
+        cancel_grace: float,
+    ) -> None:
+        self._feed = feed
+        self._uplink = uplink
+        self._advertised = advertised
+        self._cancel_grace = cancel_grace
+
+    @property
+    def id(self) -> str:
+        """The id that the agent knows it by."""
+        return self._feed.id
+
+    @property
+    def cwd(self) -> str:
+        """Its working directory, absolute."""
+        return self._feed.roots[0]
+
+    @property
+    def additional_directories(self) -> tuple[str, ...]:
+        """The other folders that it may work in, absolute."""
+        return self._feed.roots[1:]
+
+    @property
+    def replay(self) -> Replay:
+        """What `load_session` replayed, apart from what comes live."""
+        return self._feed.replay
+
+    # -- turns ----------------------------------------------------------------------------
+
+    def prompt(self, *content: Content) -> RemoteTurn:
+        """Begin a turn: the prompt is on its way when this returns.
+
+        Texts, paths, `(bytes, media type)` or content blocks. A path is sent as the most that the
+        agent takes of it: an image or a text file whole, else as a link. Raises CapabilityError
+        for content that the agent did not say it takes, MissingFileError for a path that leads
+        nowhere, and AgentBusyError while another turn of this session runs: agents lose one of
+        the two.
+        """
+        advertised = self._advertised()
+        takes = advertised.capabilities.prompt_capabilities
+        turn = self._feed.begin(encode(content_blocks(content, takes, advertised.name)))
+        if not turn.is_over:
+            with suppress(ConnectionLostError):  # then whoever waits for the turn sees to it
+                turn.send()
+        return RemoteTurn(turn)
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn of ours runs."""
+        return self._feed.turn is not None
+
+    def cancel(self) -> None:
+        """Cancel the turn that runs; its updates go on until the agent has answered.
+
+        Tool calls that are not finished are `cancelled` in the state at once, and what the agent
+        waits for is answered so. An agent that does not answer in time is not waited for.
+        """
+        self._feed.live.cancel_tools()
+        self._uplink.tell(CANCEL.name, encode(CancelNotification(session_id=self.id)))
+        if self._feed.turn is not None:
+            self._feed.turn.cancel(self._cancel_grace)
+        self._uplink.cancel_questions(self.id)
+
+    def updates(self) -> UpdateStream:
+        """All updates from now on, in turns and between them, for whoever shows the session.
+
+        The first reader gets them from the opening of the session on, unless they have become
+        more than 256 KiB. It ends when the session is closed, and raises what became of an agent
+        that has gone. Who stops reading drops it; else the agent has to wait for them.
+        """
+        return self._feed.stream()
+
+    # -- what it is set to ----------------------------------------------------------------
+
+    async def set_mode(self, mode_id: str) -> None:
+        """Change the mode, where the agent has it: as a config option, or by `session/set_mode`.
+
+        RemoteError when the agent refuses.
+        """
+        for option in self.options:  # who has both is to be asked by the option (spec v1)
+            if option.category == "mode" and isinstance(option, SessionConfigSelect):
+                await self.set_option(option.id, mode_id)
+                return
+        request = SetSessionModeRequest(session_id=self.id, mode_id=mode_id)
+        await self._uplink.ask_raw(
+            SET_SESSION_MODE.name,
+            encode(request),
+            settle=lambda _: self._feed.live.set_mode(mode_id),
+        )
+
+    async def set_option(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
+        """Change a config option; all of them as they stand then. RemoteError when refused."""
+        request = SetSessionConfigOptionRequest(
+            session_id=self.id,
+            config_id=option_id,
+            value=value,
+            type="boolean" if isinstance(value, bool) else UNSET,
+        )
+        await self._uplink.ask_raw(
+            SET_SESSION_CONFIG_OPTION.name, encode(request), settle=self._feed.live.opened
+        )
+        return self.options
+
+    async def close(self) -> None:
+        """Close it, which cancels what runs in it; CapabilityError when the agent cannot."""
+        self._advertised().to_close()
+        await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
+        self._uplink.drop(self.id, self._feed)
+        self._feed.closed()
+        await self._uplink.forget(self.id)
+
+    # -- its state ------------------------------------------------------------------------
+
+    @property
+    def state(self) -> SessionState:
+        """All that was said in it as far as it came, folded: messages, tool calls, plan …"""
+        return self._feed.live.value
+
+    @property
+    def modes(self) -> SessionModeState | None:
+        """The modes that it has, and the one it is in; None when it has none."""
+        standing = self.state.standing
+        if standing.available_modes is None or standing.current_mode_id is None:
+            return None
+        current = msgspec.json.encode(standing.current_mode_id)
+        raw = {"currentModeId": current, "availableModes": standing.available_modes}
+        return decode(SessionModeState, encode_object(raw)).value
+
+    @property
+    def options(self) -> tuple[ConfigOption, ...]:
+        """Its config options as they stand; those of a kind that is not known are left out."""
+        raw = self.state.standing.config_options
+        found = _standing("config_option_update", "configOptions", raw)
+        options = found.config_options if isinstance(found, ConfigOptionUpdate) else ()
+        return tuple(it for it in options if not isinstance(it, UnknownConfigOption))
+
+    @property
+    def commands(self) -> tuple[AvailableCommand, ...]:
+        """The slash commands that there are now."""
+        raw = self.state.standing.commands
+        found = _standing("available_commands_update", "availableCommands", raw)
+        return found.available_commands if isinstance(found, AvailableCommandsUpdate) else ()
+
+    @property
+    def plan(self) -> tuple[PlanEntry, ...]:
+        """The newest plan."""
+        found = _standing("plan", "entries", self.state.standing.plan)
+        return found.entries if isinstance(found, Plan) else ()
+
+    @property
+    def usage(self) -> UsageUpdate | None:
+        """What the agent last told of its context and of cost."""
+        raw = self.state.standing.usage
+        found = None if raw is None else typed(raw)
+        return found if isinstance(found, UsageUpdate) else None
+
+    @property
+    def title(self) -> str | None:
+        """What lists call it."""
+        return self.state.standing.title
+
+
+def _standing(kind: str, member: str, raw: bytes | None) -> Update | None:
+    """A part of the standing by its type: read as the update that said it."""
+    if raw is None:
+        return None
+    return typed(encode_object({"sessionUpdate": msgspec.json.encode(kind), member: raw}))

@@ -1,0 +1,133 @@
+"""What a program gets for a prompt, and for watching a session: updates, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from acphold.client.turn_feed import TurnFeed, typed
+from acphold.journal.timeline import Message
+
+if TYPE_CHECKING:
+    from acphold.client.inbox import Inbox
+    from acphold.errors import AcpholdError
+    from acphold.journal.timeline import Item
+    from acphold.schema import Update
+
+
+class RemoteTurn:
+    """One turn; made by `RemoteSession.prompt`. Iterate over it for its updates:
+
+        async for update in session.prompt("hello"):
+            ...
+
+    or await it, which passes the updates over and returns the turn itself. Either way raises what
+    ended the turn in place of an answer, behind the last update: RemoteError,
+    AuthRequiredError, AgentExitedError, ConnectionLostError.
+
+    Who stops reading may read on later. Until then the turn goes on; when a megabyte is unread, the
+    agent has to wait, unless this program waits for something else of it.
+    """
+
+    def __init__(self, feed: TurnFeed) -> None:
+        self._feed = feed
+
+    @property
+    def stop_reason(self) -> str | None:
+        """`end_turn`, `max_tokens`, `max_turn_requests`, `refusal` or `cancelled`, or a newer one.
+
+        None until the agent has answered, and when it answered with an error.
+        """
+        return self._feed.stop_reason
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the turn has ended; there may be updates that were not read yet."""
+        return self._feed.is_over
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """Its part of the session's timeline so far: messages, tool calls, and its end."""
+        return self._feed.items
+
+    @property
+    def text(self) -> str:
+        """All that the agent has said in it so far."""
+        said = [item for item in self.items if isinstance(item, Message)]
+        return "".join(message.text for message in said if message.role == "agent")
+
+    def __aiter__(self) -> RemoteTurn:
+        return self
+
+    async def __anext__(self) -> Update:
+        feed = self._feed
+        await feed.sent()
+        raw = await feed.inbox.take()
+        if raw is not None:
+            return typed(raw)
+        if feed.error is not None:
+            raise feed.error
+        raise StopAsyncIteration
+
+    def __await__(self) -> Generator[object, None, RemoteTurn]:
+        return self._over().__await__()
+
+    async def _over(self) -> RemoteTurn:
+        feed = self._feed
+        await feed.sent()
+        while await feed.inbox.take() is not None:
+            pass
+        if feed.error is not None:
+            raise feed.error
+        return self
+
+
+class UpdateStream:
+    """Every update of a session as it comes, in turns and between them; see
+    `RemoteSession.updates`.
+
+    It ends when the session is closed, and raises what became of the agent when that has gone.
+    """
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._error: AcpholdError | None = None
+
+    def __aiter__(self) -> UpdateStream:
+        return self
+
+    async def __anext__(self) -> Update:
+        raw = await self._inbox.take()
+        if raw is not None:
+            return typed(raw)
+        if self._error is not None:
+            raise self._error
+        raise StopAsyncIteration
+
+    def end(self, error: AcpholdError | None = None) -> None:
+        """Nothing more is wanted, or will come: what is there can still be read."""
+        if self._error is None:
+            self._error = error
+        self._inbox.end()
+
+
+class Replay(Sequence["Update"]):
+    """The updates that `session/load` replayed, in order; decoded when they are looked at."""
+
+    def __init__(self, raws: Sequence[bytes] = ()) -> None:
+        self._raws = list(raws)
+
+    def __len__(self) -> int:
+        return len(self._raws)
+
+    @overload
+    def __getitem__(self, place: int) -> Update: ...
+    @overload
+    def __getitem__(self, place: slice) -> Replay: ...
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return Replay(self._raws[place])
+        return typed(self._raws[place])
+
+    def __iter__(self) -> Iterator[Update]:
+        return map(typed, self._raws)

@@ -1,0 +1,146 @@
+"""What comes from the agent for one session, and where it goes: state, replay, turn, readers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from acphold.client.inbox import INBOX_BYTES, Inbox
+from acphold.client.live_state import LiveState
+from acphold.client.remote_turn import Replay, UpdateStream
+from acphold.client.turn_feed import Stage, TurnFeed
+from acphold.errors import AgentBusyError
+from acphold.journal.raw_update import members
+
+if TYPE_CHECKING:
+    from acphold.client.uplink import Uplink
+    from acphold.errors import AcpholdError
+    from acphold.journal.timeline import ToolCall
+
+UNCLAIMED_BYTES = 256 * 1024
+"""What is kept for the first reader of a session's updates, from its opening on."""
+
+NO_LIMIT = 1 << 62
+
+
+class SessionFeed:
+    """See the module. `roots` are the session's folders, absolute, its `cwd` first."""
+
+    def __init__(
+        self,
+        uplink: Uplink,
+        session_id: str,
+        roots: Sequence[str],
+        reopen: Callable[[SessionFeed], Awaitable[None]],
+    ) -> None:
+        self.id = session_id
+        self.roots = tuple(roots)
+        self.live = LiveState()
+        self.replay = Replay()
+        self._uplink = uplink
+        self._reopen = reopen
+        self._turn: TurnFeed | None = None
+        self._replaying: list[bytes] | None = None
+        self._is_known = False
+        # A reader that is gone must hold nobody up: nothing here keeps it.
+        self._readers: WeakKeyDictionary[UpdateStream, Inbox] = WeakKeyDictionary()
+        self._unclaimed: Inbox | None = Inbox(uplink.flow, NO_LIMIT)
+        self._is_over = False
+        self._loss: AcpholdError | None = None
+
+    # -- turns ----------------------------------------------------------------------------
+
+    @property
+    def turn(self) -> TurnFeed | None:
+        """The turn that the agent is at; None when there is none."""
+        return None if self._turn is None or self._turn.is_free else self._turn
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether its turn was cancelled and is not over yet."""
+        return self.turn is not None and self.turn.stage is Stage.CANCELLING
+
+    def begin(self, prompt: bytes) -> TurnFeed:
+        """A turn with these content blocks; AgentBusyError while there is another."""
+        if self.turn is not None:
+            doing = "is cancelled, but not over" if self.turn.is_over else "is running"
+            raise AgentBusyError(f"a turn of session {self.id!r} {doing}; await it, or cancel it")
+        self._turn = turn = TurnFeed(self._uplink, self.live, self.id, prompt)
+        if self._is_over:
+            turn.lost(self._loss or AgentBusyError(f"session {self.id!r} was closed"))
+        return turn
+
+    # -- readers --------------------------------------------------------------------------
+
+    def stream(self) -> UpdateStream:
+        """A reader of all that comes; the first one gets what came since the opening, too."""
+        inbox, self._unclaimed = self._unclaimed, None
+        if inbox is None:
+            inbox = Inbox(self._uplink.flow)
+        inbox.limit = INBOX_BYTES
+        stream = UpdateStream(inbox)
+        self._readers[stream] = inbox
+        if self._is_over:
+            stream.end(self._loss)
+        return stream
+
+    # -- what the connection tells --------------------------------------------------------
+
+    def hear(self, kind: str, raws: Sequence[bytes]) -> None:
+        """Updates came; called in the inbound lane."""
+        plain = raws if kind == "update" else [members(raw).get("update", b"{}") for raw in raws]
+        if self._replaying is not None:
+            self._replaying += plain
+            if not self._is_known:  # else the state has it, and may have more
+                self.live.hear(kind, raws)
+            return
+        self.live.hear(kind, raws)
+        if self._turn is not None:
+            self._turn.put(plain)
+        for inbox in self._readers.values():
+            inbox.put(plain)
+        if self._unclaimed is not None:
+            self._unclaimed.put(plain)
+            if self._unclaimed.held > UNCLAIMED_BYTES:
+                self._unclaimed = None
+
+    def replay_begins(self) -> None:
+        """What comes now is the replay."""
+        self._replaying = []
+
+    def replay_ended(self, answer: bytes) -> None:
+        """The load was answered: what comes from now on is live."""
+        self.replay, self._replaying = Replay(self._replaying or ()), None
+        self.opened(answer)
+
+    def opened(self, answer: bytes) -> None:
+        """The agent has the session open; `answer` has its modes and options."""
+        self._is_known = True
+        self.live.opened(answer)
+
+    def tool(self, tool_call_id: str) -> ToolCall | None:
+        """A tool call as it stands."""
+        return self.live.tool(tool_call_id)
+
+    async def reopen(self) -> None:
+        """The agent is back: open the session there again."""
+        await self._reopen(self)
+
+    def lost(self, error: AcpholdError) -> None:
+        """The agent has gone for good."""
+        self._loss = error
+        if self._turn is not None:
+            self._turn.lost(error)
+        self._end()
+
+    def closed(self) -> None:
+        """The agent has closed the session."""
+        if self._turn is not None:
+            self._turn.closed()
+        self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        for stream in list(self._readers):
+            stream.end(self._loss)

@@ -1,0 +1,163 @@
+"""One turn on the way: its prompt is sent, its updates are gathered, its end is noted.
+
+| stage | | becomes |
+|---|---|---|
+| WAITING | the agent has gone, and is started again before the prompt is sent | RUNNING, OVER |
+| RUNNING | the agent is at it | CANCELLING, OVER |
+| CANCELLING | it was told to stop, and what it still reports is taken | OVER |
+| OVER | answered, or given up | |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from acphold.client.inbox import Inbox
+from acphold.errors import AcpholdError, ConnectionLostError, InvalidParamsError
+from acphold.journal.raw_update import members, string, update_kind
+from acphold.schema import PROMPT, decode_update
+from acphold.schema.updates import UnknownUpdate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acphold.client.live_state import LiveState
+    from acphold.client.uplink import Uplink
+    from acphold.journal.timeline import Item
+    from acphold.rpc.peer import Answer
+    from acphold.schema import Update
+
+
+class Stage(enum.Enum):
+    """See the module."""
+
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    CANCELLING = enum.auto()
+    OVER = enum.auto()
+
+
+class TurnFeed:
+    """See the module.
+
+    `holds_agent` is true from the prompt until its answer: also when the turn was given up before,
+    for the agent would lose a second prompt.
+    """
+
+    def __init__(self, uplink: Uplink, state: LiveState, session_id: str, prompt: bytes) -> None:
+        self.inbox = Inbox(uplink.flow)
+        self.stage = Stage.WAITING
+        self.holds_agent = False
+        self.stop_reason: str | None = None
+        self.error: AcpholdError | None = None
+        self._uplink = uplink
+        self._state = state
+        self._session_id = session_id
+        self._prompt = prompt
+        self._is_sent = False
+        self._first = 0
+        self._behind: int | None = None
+        self._grace: asyncio.TimerHandle | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended; there may be updates that were not taken yet."""
+        return self.stage is Stage.OVER
+
+    @property
+    def is_free(self) -> bool:
+        """Whether another prompt may follow."""
+        return self.is_over and not self.holds_agent
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """Its part of the session's timeline."""
+        return self._state.items(self._first, self._behind) if self._is_sent else ()
+
+    # -- sending --------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Send the prompt; raises ConnectionLostError when there is no agent now."""
+        if not self._uplink.is_open:
+            raise ConnectionLostError(f"{self._uplink.name} has gone")
+        session = msgspec.json.encode(self._session_id)
+        params = b'{"sessionId":%b,"prompt":%b}' % (session, self._prompt)
+        self._uplink.begin(PROMPT.name, params, self._answered)
+        self.stage, self._is_sent, self.holds_agent = Stage.RUNNING, True, True
+        self._first = self._state.prompted(self._prompt)
+
+    async def sent(self) -> None:
+        """Return when the prompt was sent, by an agent that was started again if need be."""
+        if self.stage is not Stage.WAITING:
+            return
+        try:
+            await self._uplink.ready()
+            if self.stage is Stage.WAITING:  # not cancelled meanwhile
+                self.send()
+        except ConnectionLostError:
+            self._end(None, await self._uplink.lost_error())
+        except AcpholdError as error:
+            self._end(None, error)
+
+    # -- what becomes of it ---------------------------------------------------------------
+
+    def put(self, raws: Sequence[bytes]) -> None:
+        """Updates of the session came; called in the inbound lane."""
+        self.inbox.put(raws)
+
+    def cancel(self, grace: float) -> None:
+        """The agent has been told to stop; it has `grace` seconds to answer."""
+        if self.stage is Stage.WAITING:
+            self._end("cancelled", None)
+        elif self.stage is Stage.RUNNING:
+            self.stage = Stage.CANCELLING
+            loop = asyncio.get_running_loop()
+            self._grace = loop.call_later(grace, self._end, "cancelled", None)
+
+    def lost(self, error: AcpholdError) -> None:
+        """The agent has gone, and nothing more will come."""
+        self.holds_agent = False
+        self._end(None, error)
+
+    def closed(self) -> None:
+        """The session was closed, which cancels its turn."""
+        self.holds_agent = False
+        self._end("cancelled", None)
+
+    async def _answered(self, answer: Answer) -> None:
+        self.holds_agent = False
+        told = await self._uplink.told(answer)
+        if isinstance(told, AcpholdError):
+            self._end(None, told)
+        else:
+            # Not decoded strictly: a reason newer than this release ends a turn just as well.
+            self._end(string(members(told).get("stopReason")) or "end_turn", None)
+
+    def _end(self, stop_reason: str | None, error: AcpholdError | None) -> None:
+        if self.is_over:
+            return
+        if self._grace is not None:
+            self._grace.cancel()
+        if self._is_sent:
+            self._behind = self._state.turn_ended(_turn_end(stop_reason, error))
+        self.stage, self.stop_reason, self.error = Stage.OVER, stop_reason, error
+        self.inbox.end()
+
+
+def typed(raw: bytes) -> Update:
+    """An update by its type; one that breaks the schema is handed on as it came."""
+    try:
+        return decode_update(raw).value
+    except InvalidParamsError:
+        return UnknownUpdate(update_kind(raw), raw)
+
+
+def _turn_end(stop_reason: str | None, error: AcpholdError | None) -> bytes:
+    """How a turn ended, as a journal has it."""
+    if error is not None:
+        return msgspec.json.encode({"error": {"code": error.code, "message": str(error)}})
+    return msgspec.json.encode({"stopReason": stop_reason})

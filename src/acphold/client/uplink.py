@@ -1,0 +1,416 @@
+"""Our connection to one agent: made, introduced, read in order, made again after a loss, ended.
+
+| state | | becomes |
+|---|---|---|
+| CLOSED | nothing was started, or all was ended | OPEN |
+| OPEN | the agent has answered `initialize` | LOST, CLOSED |
+| LOST | it has gone; `loss` says how | OPEN with the next request, where it can be reached again |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from acphold.agents import Notified, Updates
+from acphold.agents.runs import runs
+from acphold.agents.wrapped import understood
+from acphold.client.duties import Asking, Duties
+from acphold.client.inbox import Flow
+from acphold.errors import (
+    AUTH_REQUIRED,
+    AcpholdError,
+    AgentStartError,
+    AgentTimeoutError,
+    AuthRequiredError,
+    ConnectionLostError,
+    RemoteError,
+)
+from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
+from acphold.rpc.peer import Answer, Request
+from acphold.schema import (
+    INITIALIZE,
+    PROTOCOL_VERSION,
+    ClientCapabilities,
+    Implementation,
+    InitializeRequest,
+    InitializeResponse,
+    decode,
+    encode,
+)
+from acphold.schema.splice import members
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acphold.schema.methods import Method
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT = 60.0
+"""Seconds for the answer to `initialize`; programs that download themselves first are slow."""
+
+SILENCE = 120.0
+"""Seconds without any word from the agent after which a request that waits is given up.
+
+A session with many MCP servers or a long replay takes its time, but not in silence.
+"""
+
+EARLY_BYTES = 1024 * 1024
+"""What is kept of updates for a session that is being made, and whose id we do not know yet."""
+
+
+class State(enum.Enum):
+    """See the module."""
+
+    CLOSED = enum.auto()
+    OPEN = enum.auto()
+    LOST = enum.auto()
+
+
+class Hearing(Asking, Protocol):
+    """A session, as the connection knows it."""
+
+    def hear(self, kind: str, raws: Sequence[bytes]) -> None:
+        """Updates came, as `agents.runs` sorts them; called in the inbound lane."""
+
+    def lost(self, error: AcpholdError) -> None:
+        """The agent has gone for good."""
+
+    async def reopen(self) -> None:
+        """The agent is back: open the session there again."""
+
+
+class Endpoint(Protocol):
+    """The far end of a connection."""
+
+    name: str
+    """What it is called in messages."""
+
+    is_repeatable: bool
+    """Whether it can be opened again once it is lost."""
+
+    async def open(self) -> Transport:
+        """Reach it; raises AgentStartError, or what else stands in the way."""
+
+    async def follow(self, pump: asyncio.Task[None]) -> None:
+        """Return when it has gone; `pump` is the task that reads from it."""
+
+    async def how_it_ended(self) -> AcpholdError:
+        """Why it has gone."""
+
+    async def aclose(self) -> None:
+        """End it, if it is ours to end; may be called again."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a connection is kept; see `acphold.connect`. Times in seconds."""
+
+    client_info: Implementation
+    capabilities: ClientCapabilities
+    on_notification: Callable[[str, Any], object] | None = None
+    reconnect: bool = False
+    start_timeout: float = START_TIMEOUT
+    silence: float = SILENCE
+    limit: int = MAX_MESSAGE
+
+
+class Uplink:
+    """See the module. `hello` is the agent's answer to `initialize`, `loss` how it went."""
+
+    def __init__(self, endpoint: Endpoint, duties: Duties, settings: Settings) -> None:
+        self.hello: InitializeResponse
+        self.flow = Flow()
+        self.loss: AcpholdError | None = None
+        self.state = State.CLOSED
+        self._endpoint = endpoint
+        self._duties = duties
+        self._settings = settings
+        self._peer: Peer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._starting = asyncio.Lock()
+        self._sessions: dict[str, Hearing] = {}
+        self._early: list[Updates] = []
+        self._making = 0
+        self._heard_at = 0.0
+
+    @property
+    def name(self) -> str:
+        """What the agent is called in messages."""
+        return self._endpoint.name
+
+    # -- starting and ending --------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Reach the agent and introduce ourselves; raises AgentStartError."""
+        transport = await self._endpoint.open()
+        peer = self._peer = Peer(
+            transport, self, name="agent", limit=self._settings.limit, is_agent=True
+        )
+        pump = asyncio.create_task(peer.pump(), name="agent pump")
+        self._tasks = [pump, asyncio.create_task(self._follow(pump), name="agent end")]
+        self.hello = await self._introduce(peer)
+        self.loss = None
+        for session in list(self._sessions.values()):
+            await session.reopen()
+        self.state = State.OPEN
+
+    async def aclose(self) -> None:
+        """End the connection, what runs for the agent here, and the agent; may be called again."""
+        self.state = State.CLOSED
+        self.loss = self.loss or ConnectionLostError(f"the connection to {self.name} was closed")
+        for session in list(self._sessions.values()):
+            session.lost(self.loss)
+        await self._drop()
+        await self._duties.aclose()
+
+    async def _drop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        peer, self._peer = self._peer, None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._endpoint.aclose()
+        if peer is not None:
+            await peer.aclose()
+
+    async def _introduce(self, peer: Peer) -> InitializeResponse:
+        request = InitializeRequest(
+            protocol_version=PROTOCOL_VERSION,
+            client_capabilities=self._settings.capabilities,
+            client_info=self._settings.client_info,
+        )
+        try:
+            async with asyncio.timeout(self._settings.start_timeout):
+                answer = await peer.call_raw(INITIALIZE.name, encode(request))
+            return understood(self.name, answer)
+        except TimeoutError:
+            waited = f"within {self._settings.start_timeout:g} s; is it an ACP agent?"
+            error = AgentStartError(f"{self.name} did not answer `initialize` {waited}")
+        except ConnectionLostError:
+            end = await self._endpoint.how_it_ended()
+            error = AgentStartError(f"{self.name} went before it answered `initialize`: {end}")
+        except RemoteError as refusal:
+            error = AgentStartError(f"{self.name} refused `initialize`: {refusal}")
+        except BaseException:
+            await self._drop()
+            raise
+        await self._drop()
+        raise error
+
+    async def _follow(self, pump: asyncio.Task[None]) -> None:
+        """See the agent go."""
+        await self._endpoint.follow(pump)
+        if self.state is not State.OPEN:
+            return
+        self.loss, self.state = await self.lost_error(), State.LOST
+        if not self.comes_back:
+            for session in list(self._sessions.values()):
+                session.lost(self.loss)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the agent is there and has all sessions open."""
+        return self.state is State.OPEN and self._peer is not None and not self._peer.is_lost
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether a lost agent is started again."""
+        return self._settings.reconnect and self._endpoint.is_repeatable
+
+    async def ready(self) -> None:
+        """Return when the agent is there; start it again if it went. Raises what became of it."""
+        peer = self._peer
+        if self.is_open:
+            return
+        if not self.comes_back or self.state is State.CLOSED:
+            raise await self.lost_error()
+        async with self._starting:
+            if self._peer is peer:
+                await self._drop()
+                await self.start()
+
+    async def lost_error(self) -> AcpholdError:
+        """Why there is no agent any more."""
+        if self.loss is None:
+            error = await self._endpoint.how_it_ended()
+            self.loss = self.loss or error
+        return self.loss
+
+    # -- asking ---------------------------------------------------------------------------
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        """Any request, typed; RemoteError when it is refused."""
+        raw = await self.ask_raw(method.name, encode(params))
+        return decode(method.result, raw).value
+
+    async def ask_raw(
+        self,
+        method: str,
+        params: bytes,
+        *,
+        settle: Callable[[bytes], None] | None = None,
+        again: bool = True,
+    ) -> bytes:
+        """Any request, JSON bytes in and out.
+
+        `settle` is called with the result in the inbound lane: before what came behind it. With
+        `again` false, an agent that went is not waited for.
+        """
+        if again:
+            await self.ready()
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        async def take(answer: Answer) -> None:
+            told = await self.told(answer)
+            if answered.done():
+                return
+            try:
+                if isinstance(told, AcpholdError):
+                    raise told
+                if settle is not None:
+                    settle(told)
+            except AcpholdError as error:
+                answered.set_exception(error)
+            else:
+                answered.set_result(told)
+
+        try:
+            id_ = self.begin(method, params, take)
+        except ConnectionLostError:
+            raise await self.lost_error() from None
+        try:
+            with self.flow.awaited():
+                return await self._in_time(answered, method)
+        finally:
+            if answered.done() and not answered.cancelled():
+                answered.exception()  # seen
+            if self._peer is not None:
+                self._peer.withdraw(id_)
+
+    def begin(
+        self, method: str, params: bytes, on_answer: Callable[[Answer], Awaitable[None]]
+    ) -> int:
+        """Send a request now; `on_answer` is called in the inbound lane.
+
+        Raises ConnectionLostError when the agent has gone; `lost_error` says more.
+        """
+        if self._peer is None:
+            raise ConnectionLostError(f"{self.name} has gone")
+        return self._peer.begin(method, params, on_answer)
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Any notification; dropped when the agent has gone."""
+        if self._peer is not None:
+            self._peer.tell(method, params)
+
+    async def told(self, answer: Answer) -> bytes | AcpholdError:
+        """An answer in the words of this library."""
+        if isinstance(answer, ConnectionLostError):
+            return await self.lost_error()
+        if isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED:
+            methods = ", ".join(repr(method.id) for method in self.hello.auth_methods)
+            how = f"; it offers: {methods}" if methods else ""
+            error = AuthRequiredError(f"{self.name} wants you to sign in: {answer}{how}")
+            error.__cause__ = answer
+            return error
+        return answer
+
+    async def _in_time(self, answered: asyncio.Future[bytes], method: str) -> bytes:
+        """The answer; AgentTimeoutError when nothing at all was heard for too long."""
+        loop = asyncio.get_running_loop()
+        silence, since = self._settings.silence, loop.time()
+        while not answered.done():
+            since = max(since, self._heard_at)
+            left = since + silence - loop.time()
+            if left <= 0:
+                raise AgentTimeoutError(method, silence)
+            await asyncio.wait([answered], timeout=left)
+        return answered.result()
+
+    # -- hearing --------------------------------------------------------------------------
+
+    def adopt(self, session_id: str, session: Hearing) -> None:
+        """What comes for this session goes to it from now on, and what came before it was known."""
+        self._sessions[session_id] = session
+        early, self._early = self._early, []
+        for updates in early:
+            if updates.session_id == session_id:
+                session.hear(updates.kind, updates.raws)
+            elif self._making:
+                self._early.append(updates)
+
+    def drop(self, session_id: str, session: Hearing) -> None:
+        """The session is not open any more."""
+        if self._sessions.get(session_id) is session:
+            del self._sessions[session_id]
+
+    def session(self, session_id: str) -> Hearing | None:
+        """The session of this id that is open here."""
+        return self._sessions.get(session_id)
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """For the block, a session is being made: updates may come before its id is known."""
+        self._making += 1
+        try:
+            yield
+        finally:
+            self._making -= 1
+            if not self._making:
+                self._early.clear()
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        """Called by the Peer."""
+        self._heard_at = asyncio.get_running_loop().time()
+        for event in runs(batch):
+            if isinstance(event, Updates):
+                self._hear(event)
+            elif self._settings.on_notification is not None:
+                self._pass_on(event, self._settings.on_notification)
+        await self.flow.room()
+
+    def _pass_on(self, event: Notified, to: Callable[[str, Any], object]) -> None:
+        try:
+            to(event.method, msgspec.json.decode(event.params or b"null"))
+        except Exception:  # the program's own code: what came behind must be heard all the same
+            log.exception("the notification %s could not be handled", event.method)
+
+    def _hear(self, event: Updates) -> None:
+        session = self._sessions.get(event.session_id)
+        if session is not None:
+            session.hear(event.kind, event.raws)
+        elif self._making and sum(len(raw) for e in self._early for raw in e.raws) < EARLY_BYTES:
+            self._early.append(event)
+        else:
+            log.debug("updates of a session that is not open here: %s", event.session_id)
+
+    async def on_request(self, request: Request) -> bytes:
+        """Called by the Peer."""
+        self._heard_at = asyncio.get_running_loop().time()
+        session = self._sessions.get(_session_id(request.params))
+        return await self._duties.answer(request.method, request.params, session)
+
+    def cancel_questions(self, session_id: str) -> None:
+        """The turn was cancelled: what it has asked is answered so."""
+        self._duties.cancel(session_id)
+
+    async def forget(self, session_id: str) -> None:
+        """The session was closed: end its terminals."""
+        await self._duties.forget(session_id)
+
+
+def _session_id(params: bytes) -> str:
+    with suppress(AcpholdError, msgspec.MsgspecError):
+        return msgspec.json.decode(members(params).get("sessionId", b'""'), type=str)
+    return ""

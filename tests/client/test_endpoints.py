@@ -1,0 +1,72 @@
+"""Agents that are programs: started, introduced, lost, started again, ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import acphold
+from acphold.errors import AgentExitedError, AgentStartError
+from tests.conftest import Agent, Until
+from tests.editor import scripted_agent
+
+VERSION_2 = '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2}}'
+
+
+async def test_three_lines_talk_to_an_agent_and_leave_nothing_behind(
+    until: Until, runs: Callable[[int], bool], pid_file: Path, tmp_path: Path
+) -> None:
+    command = scripted_agent(deaf=True)
+    spawn = f'[{{"spawn": "echo $PPID $$ > {pid_file}; exec sleep 1000"}}, {{"until": "cancel"}}]'
+    async with acphold.connect(*command, cwd=tmp_path) as agent:
+        session = await agent.new_session()
+        assert session.cwd == str(tmp_path)
+        assert (await session.prompt('[{"say": "hello"}]')).text == "hello"
+        session.prompt(spawn)
+        until(lambda: len(pid_file.read_text().split()) == 2)
+        began = time.monotonic()
+    assert time.monotonic() - began < 10
+    until(lambda: not any(runs(int(pid)) for pid in pid_file.read_text().split()))
+
+
+async def test_a_lost_agent_is_an_error_with_its_exit_status_and_last_words() -> None:
+    async with acphold.connect(*scripted_agent()) as agent:
+        session = await agent.new_session()
+        steps = '[{"say": "half"}, {"stderr": "out of memory"}, {"exit": 3}]'
+        turn = session.prompt(steps)
+        with pytest.raises(AgentExitedError, match=r"exit status 3.*out of memory") as caught:
+            await turn
+        assert caught.value.status == "exit status 3"
+        assert caught.value.stderr.splitlines()[-1] == "out of memory"
+        assert turn.text == "half"
+        with pytest.raises(AgentExitedError, match="exit status 3"):
+            await agent.new_session()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("sys.exit('no config')", r"went before it answered `initialize`.*no config"),
+        ("print('{}'); sys.stdin.read()", "did not answer `initialize` within 0.5 s"),
+        (
+            f"sys.stdin.readline(); print({VERSION_2!r}); sys.stdin.read()",
+            "speaks version 2 of the protocol, not 1",
+        ),
+    ],
+)
+async def test_a_program_that_is_no_agent_of_this_version_cannot_be_connected_to(
+    code: str, said: str, agent: Agent
+) -> None:
+    timeout = 0.5 if "within" in said else 20.0
+    with pytest.raises(AgentStartError, match=said):
+        async with acphold.connect(*agent(code), start_timeout=timeout):
+            pass
+
+
+async def test_a_program_that_does_not_exist_cannot_be_connected_to() -> None:
+    with pytest.raises(AgentStartError, match="no such program"):
+        async with acphold.connect("no-such-agent"):
+            pass

@@ -1,0 +1,206 @@
+"""Prompts and what comes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from acphold.errors import (
+    AcpholdError,
+    AgentBusyError,
+    AuthRequiredError,
+    ConnectionLostError,
+    RemoteError,
+)
+from acphold.schema import AgentMessageChunk, TextContent, ToolCall
+from acphold.schema.updates import UnknownUpdate
+from tests.client.far_agent import FarAgent, Refusal, talking
+
+
+def texts(updates: list[Any]) -> list[str]:
+    said = [update.content for update in updates if isinstance(update, AgentMessageChunk)]
+    return [content.text for content in said if isinstance(content, TextContent)]
+
+
+async def read(updates: AsyncIterator[Any]) -> tuple[list[Any], AcpholdError | None]:
+    """All that comes, and what ended it if that was an error."""
+    found: list[Any] = []
+    try:
+        async for update in updates:
+            found.append(update)  # noqa: PERF401 — also what came before an error
+    except AcpholdError as error:
+        return found, error
+    return found, None
+
+
+async def test_a_prompt_is_an_iterator_of_typed_updates_with_a_stop_reason_at_the_end() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        agent.say("s1", "one ")
+        agent.update("s1", "tool_call", toolCallId="t", title="Read", kind="read")
+        agent.say("s1", "two")
+        return {"stopReason": "max_tokens"}
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        turn = session.prompt("go")
+        assert turn.stop_reason is None
+        updates = [update async for update in turn]
+    first, call, second = updates
+    assert first == AgentMessageChunk(content=TextContent(text="one "))
+    assert isinstance(call, ToolCall)
+    assert (call.title, call.kind) == ("Read", "read")
+    assert isinstance(second, AgentMessageChunk)
+    assert turn.stop_reason == "max_tokens"
+    assert turn.text == "one two"
+
+
+async def test_every_update_before_the_answer_comes_before_the_end_and_none_behind_it() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        for number in range(500):
+            agent.say("s1", f"{number} ")
+        agent.send(id=agent.got[-1]["id"], result={"stopReason": "end_turn"})
+        agent.say("s1", "late")
+        await asyncio.Event().wait()
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        live = session.updates()
+        turn = session.prompt("go")
+        updates = [update async for update in turn]
+        assert texts(updates) == [f"{number} " for number in range(500)]
+        seen = []
+        async for update in live:
+            seen.append(update)
+            if texts([update]) == ["late"]:
+                break
+        assert len(seen) == 501  # behind the turn it is an update of the session all the same
+
+
+async def test_a_turn_can_be_awaited_for_its_text() -> None:
+    async with talking(FarAgent()) as agent:
+        session = await agent.new_session("/tmp")
+        turn = await session.prompt("hello")
+        assert (turn.text, turn.stop_reason) == ("heard hello", "end_turn")
+        again = await session.prompt("more")
+        assert (turn.text, again.text) == ("heard hello", "heard more")
+
+
+async def test_what_the_agent_refuses_is_raised_behind_its_last_update() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        agent.say("s1", "I try")
+        raise Refusal(-32603, "model overloaded")
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        updates, error = await read(session.prompt("go"))
+        assert isinstance(error, RemoteError)
+        assert str(error) == "model overloaded"
+        assert texts(updates) == ["I try"]
+        far.acts.clear()
+        assert (await session.prompt("again")).text == "heard again"
+
+
+async def test_a_wanted_sign_in_is_an_error_of_its_own_that_names_the_methods() -> None:
+    far = FarAgent(authMethods=[{"id": "oauth", "name": "Sign in"}])
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        raise Refusal(-32000, "Authentication required")
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        with pytest.raises(AuthRequiredError, match="'oauth'"):
+            await session.prompt("go")
+
+
+async def test_a_second_prompt_is_not_sent_while_a_turn_runs() -> None:
+    far = FarAgent()
+    go_on = asyncio.Event()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        await go_on.wait()
+        return {"stopReason": "end_turn"}
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        turn = session.prompt("one")
+        with pytest.raises(AgentBusyError, match="is running"):
+            session.prompt("two")
+        go_on.set()
+        await turn
+        await session.prompt("three")
+        assert far.methods().count("session/prompt") == 2
+
+
+async def test_an_update_that_breaks_the_schema_or_is_newer_is_handed_on_as_it_came() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        agent.update("s1", "from_the_future", what=1)
+        agent.update("s1", "tool_call", title="without an id")
+        agent.line('{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1"}}')
+        agent.line("this is no JSON")
+        return {"stopReason": "end_turn"}
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        newer, broken = [update async for update in session.prompt("go")]
+        assert isinstance(newer, UnknownUpdate)
+        assert newer.kind == "from_the_future"
+        assert isinstance(broken, UnknownUpdate)
+        assert broken.kind == "tool_call"
+
+
+async def test_two_sessions_are_prompted_at_once_and_each_gets_its_own() -> None:
+    far = FarAgent()
+    both = asyncio.Barrier(2)
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        await both.wait()
+        for number in range(3):
+            agent.say(params["sessionId"], f"{params['sessionId']}-{number} ")
+            await asyncio.sleep(0)
+        return {"stopReason": "end_turn"}
+
+    async with talking(far) as agent:
+        one, two = await agent.new_session("/tmp"), await agent.new_session("/tmp")
+        first, second = await asyncio.gather(*[session.prompt("go") for session in (one, two)])
+        assert first.text == "s1-0 s1-1 s1-2 "
+        assert second.text == "s2-0 s2-1 s2-2 "
+
+
+async def test_an_agent_that_leaves_in_a_turn_ends_it_with_an_error() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        agent.say("s1", "half")
+        await agent.leave()
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        live = session.updates()
+        updates, error = await read(session.prompt("go"))
+        assert isinstance(error, ConnectionLostError)
+        assert texts(updates) == ["half"]
+        assert (await read(live))[1] is error
+        assert agent.is_lost
+        with pytest.raises(ConnectionLostError):
+            await session.prompt("again")
+        with pytest.raises(ConnectionLostError):
+            await agent.new_session("/tmp")
