@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from acphold.agents.identity import agent_key
@@ -41,7 +41,8 @@ class ProcessAgent:
     """Starts CMD, introduces the client, starts it again after a crash.
 
     Its sessions are kept under `name`; without one, under the name that it tells, else under what
-    the command shows.
+    the command shows. `env` and `cwd` are as for `launch`; what it writes to stderr goes to
+    `relay_fd`, too.
     """
 
     def __init__(
@@ -54,6 +55,9 @@ class ProcessAgent:
         start_timeout: float = START_TIMEOUT,
         limit: int = MAX_MESSAGE,
         stderr_log: str | None = None,
+        relay_fd: int | None = 2,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
     ) -> None:
         self.command = tuple(command)
         self.key = name or agent_key(command)
@@ -65,9 +69,11 @@ class ProcessAgent:
         self._listener = listener
         # A program that was started before there was time to import this module.
         self._launched = launched
+        self._launch = partial(launch, self.command, env=env, cwd=cwd)
         self._start_timeout = start_timeout
         self._limit = limit
         self._stderr_log = stderr_log
+        self._relay_fd = relay_fd
         self._introduction = b"{}"
         self._starting = asyncio.Lock()
         self._process: ChildProcess | None = None
@@ -101,8 +107,10 @@ class ProcessAgent:
 
     async def _start(self) -> bytes:
         await self._stop()
-        launched, self._launched = self._launched or launch(self.command), None
-        process = self._process = ChildProcess(launched, log_path=self._stderr_log)
+        launched, self._launched = self._launched or self._launch(), None
+        process = self._process = ChildProcess(
+            launched, log_path=self._stderr_log, relay_fd=self._relay_fd
+        )
         peer = self._peer = Peer(
             process.transport, self, name="agent", limit=self._limit, is_agent=True
         )

@@ -3,7 +3,7 @@
 `acphold.connect` is the beginning of it.
 """
 
-from acphold.client.endpoints import Options, connect, connect_over, connected_to
+from acphold.client.connectors import Options, connect, connect_over, connected_to
 from acphold.client.form_answers import FormQuestion, PageQuestion
 from acphold.client.policy import PermissionQuestion
 from acphold.client.remote_agent import RemoteAgent

@@ -26,6 +26,7 @@ from acphold.client.inbox import Flow
 from acphold.errors import (
     AUTH_REQUIRED,
     AcpholdError,
+    AgentExitedError,
     AgentStartError,
     AgentTimeoutError,
     AuthRequiredError,
@@ -95,6 +96,9 @@ class Endpoint(Protocol):
 
     name: str
     """What it is called in messages."""
+
+    cwd: str | None
+    """Where its sessions are, if nothing else is said; known once it was opened."""
 
     is_repeatable: bool
     """Whether it can be opened again once it is lost."""
@@ -318,13 +322,18 @@ class Uplink:
         """An answer in the words of this library."""
         if isinstance(answer, ConnectionLostError):
             return await self.lost_error()
-        if isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED:
+        if not isinstance(answer, RemoteError):
+            return answer
+        error: AcpholdError = answer
+        if answer.code == AUTH_REQUIRED:
             methods = ", ".join(repr(method.id) for method in self.hello.auth_methods)
             how = f"; it offers: {methods}" if methods else ""
             error = AuthRequiredError(f"{self.name} wants you to sign in: {answer}{how}")
+        elif (end := _end_told(answer)) is not None:
+            error = AgentExitedError(answer.message, end.status, end.stderr)
+        if error is not answer:
             error.__cause__ = answer
-            return error
-        return answer
+        return error
 
     async def _in_time(self, answered: asyncio.Future[bytes], method: str) -> bytes:
         """The answer; AgentTimeoutError when nothing at all was heard for too long."""
@@ -408,6 +417,24 @@ class Uplink:
     async def forget(self, session_id: str) -> None:
         """The session was closed: end its terminals."""
         await self._duties.forget(session_id)
+
+
+class _End(msgspec.Struct):
+    """What acphold in front of an agent says when that has ended."""
+
+    status: str
+    stderr: str
+
+
+class _EndError(msgspec.Struct):
+    data: _End
+
+
+def _end_told(error: RemoteError) -> _End | None:
+    try:
+        return msgspec.json.decode(error.raw, type=_EndError).data
+    except msgspec.MsgspecError:
+        return None
 
 
 def _session_id(params: bytes) -> str:

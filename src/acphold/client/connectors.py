@@ -1,0 +1,180 @@
+"""`acphold.connect`: a connection to an agent for a block, in each way that there is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from acphold.client.advertised import absolute
+from acphold.client.duties import Answers, Duties
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
+from acphold.client.remote_agent import RemoteAgent
+from acphold.client.uplink import SILENCE, START_TIMEOUT, Endpoint, Settings, Uplink
+from acphold.errors import DeclarationError
+from acphold.hub import CANCEL_GRACE
+from acphold.rpc import MAX_MESSAGE, Transport
+from acphold.schema import ClientCapabilities, Implementation
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from acphold.client.advertised import Folder
+    from acphold.client.duties import Handler
+    from acphold.client.form_answers import AskForm, AskPage
+    from acphold.client.policy import AskPermission, Policy
+
+
+class Options(TypedDict, total=False):
+    """How a client behaves; the same for all ways to connect. See `connect`."""
+
+    permission: Policy | None
+    on_permission: AskPermission | None
+    on_form: AskForm | None
+    on_page: AskPage | None
+    files: bool | Sequence[Folder]
+    terminals: bool
+    handlers: Mapping[str, Handler]
+    on_notification: Callable[[str, Any], object] | None
+    client_info: Implementation | None
+    capabilities: ClientCapabilities | None
+    reconnect: bool
+    start_timeout: float
+    silence: float
+    cancel_grace: float
+    max_message: int
+
+
+@asynccontextmanager
+async def connect(
+    *command: str | os.PathLike[str],
+    session: str | None = None,
+    durable: bool = False,
+    journal: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    cwd: Folder | None = None,
+    env: Mapping[str, str] | None = None,
+    log_file: str | os.PathLike[str] | None = None,
+    show_stderr: bool = False,
+    **options: Unpack[Options],
+) -> AsyncIterator[RemoteAgent]:
+    """Start an agent, and talk to it in the block; afterwards it and its children have ended.
+
+        async with acphold.connect("gemini", "--acp") as agent:
+            session = await agent.new_session()
+            turn = await session.prompt("hello")
+            print(turn.text)
+
+    Of the program: `cwd` is the folder that it starts in, and that sessions are in if they are
+    not given one; by default ours. `env` is added to our environment. What it writes to stderr is
+    kept for error messages; all of it goes to `log_file` as well, and with `show_stderr` to our
+    stderr.
+
+    With `durable` its conversations are kept in a journal, as by `acphold wrap`, and can be
+    listed, loaded and deleted whatever the agent has of that; `journal` names another one than the
+    default, `name` what they are kept under there.
+
+    With `session` in place of a command: the process in which that session of the journal is live;
+    `load_session` or `resume_session` attaches to it. The process is left as it is. Raises
+    UnknownSessionError, ConnectionLostError when it is live nowhere.
+
+    What the agent asks: `permission` is "allow", "reject" or "ask", or one of these by kind of
+    tool (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`. Without a policy
+    everything is asked, or rejected if there is no `on_permission`. `on_form` and `on_page` show
+    forms and pages; without them no such are offered. `files` and `terminals` serve files and
+    commands inside the folders of a session, and in further folders with `files=[…]`. `handlers`
+    answer other methods, or these in another way; `on_notification` hears those that are no
+    updates. `capabilities` says instead what is offered.
+
+    With `reconnect` an agent that is lost is started again by the next request, and its sessions
+    are loaded. `start_timeout` is the time for `initialize`, `silence` the time without any word
+    from the agent after which a request is given up, `cancel_grace` the time to end a turn that
+    was cancelled, all in seconds.
+
+    Raises AgentStartError.
+    """
+    if bool(command) is (session is not None):
+        raise DeclarationError("connect needs the command of an agent, or else a session")
+    program = ProgramStart(
+        command=tuple(os.fspath(word) for word in command),
+        cwd=None if cwd is None else absolute(cwd),
+        env=env,
+        log_file=None if log_file is None else os.fspath(log_file),
+        show_stderr=show_stderr,
+    )
+    endpoint: Endpoint
+    if session is not None:
+        from acphold.client.journal_endpoints import OwnerEndpoint  # brings SQLite
+
+        endpoint = OwnerEndpoint(session, journal)
+    elif durable:
+        from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
+
+        endpoint = DurableEndpoint(
+            program,
+            journal,
+            name=name,
+            start_timeout=options.get("start_timeout", START_TIMEOUT),
+            cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
+            limit=options.get("max_message", MAX_MESSAGE),
+        )
+    else:
+        endpoint = ProgramEndpoint(program)
+    async with connected_to(endpoint, **options) as agent:
+        yield agent
+
+
+@asynccontextmanager
+async def connect_over(
+    transport: Transport, **options: Unpack[Options]
+) -> AsyncIterator[RemoteAgent]:
+    """Talk to an agent over a transport that is open; otherwise as `connect`."""
+    async with connected_to(TransportEndpoint(transport), **options) as agent:
+        yield agent
+
+
+@asynccontextmanager
+async def connected_to(
+    endpoint: Endpoint, **options: Unpack[Options]
+) -> AsyncIterator[RemoteAgent]:
+    """Talk to any far end."""
+    answers = _answers(options)
+    settings = Settings(
+        client_info=options.get("client_info") or _ourselves(),
+        capabilities=options.get("capabilities") or answers.capabilities,
+        on_notification=options.get("on_notification"),
+        reconnect=options.get("reconnect", False),
+        start_timeout=options.get("start_timeout", START_TIMEOUT),
+        silence=options.get("silence", SILENCE),
+        limit=options.get("max_message", MAX_MESSAGE),
+    )
+    uplink = Uplink(endpoint, Duties(answers), settings)
+    try:
+        await uplink.start()
+        yield RemoteAgent(
+            uplink,
+            cwd=absolute(endpoint.cwd or "."),
+            cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
+        )
+    finally:
+        await uplink.aclose()
+
+
+def _answers(options: Options) -> Answers:
+    files = options.get("files", False)
+    return Answers(
+        permission=options.get("permission"),
+        on_permission=options.get("on_permission"),
+        on_form=options.get("on_form"),
+        on_page=options.get("on_page"),
+        files=files if isinstance(files, bool) else [absolute(path) for path in files],
+        terminals=options.get("terminals", False),
+        handlers=options.get("handlers", {}),
+    )
+
+
+def _ourselves() -> Implementation:
+    from acphold import __version__
+
+    return Implementation(name="acphold", version=__version__)

@@ -1,0 +1,162 @@
+"""Far ends with a journal: an agent whose sessions are kept, a session of another process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
+from acphold.errors import AcpholdError, ConnectionLostError
+from acphold.hub import CANCEL_GRACE
+from acphold.hub.owners import reachable_at
+from acphold.journal import SqliteJournal, default_location
+from acphold.journal.location import journal_path
+from acphold.rpc import MAX_MESSAGE, Transport
+from acphold.server.service import serve
+from acphold.transports.memory import memory_pair
+from acphold.transports.unix import connect
+
+if TYPE_CHECKING:
+    from acphold.agents import Agent, Listener
+    from acphold.client.endpoints import ProgramStart
+    from acphold.journal import Journal
+    from acphold.processes.program import Program
+
+log = logging.getLogger(__name__)
+
+REACH_SECONDS = 10.0
+"""What an owner gets to take the connection; long enough for a machine under heavy load."""
+
+END_SECONDS = 10.0
+"""What our own server gets to end its agent and the journal, which have bounds of their own."""
+
+
+class DurableEndpoint:
+    """A program behind a hub of ours: what `acphold wrap` is, without a process in between.
+
+    `launched` is the program where it was started already.
+    """
+
+    is_repeatable = False  # the hub starts the agent again by itself
+
+    def __init__(
+        self,
+        program: ProgramStart,
+        journal: str | os.PathLike[str] | None,
+        *,
+        name: str | None = None,
+        launched: Program | None = None,
+        start_timeout: float = START_TIMEOUT,
+        cancel_grace: float = CANCEL_GRACE,
+        limit: int = MAX_MESSAGE,
+    ) -> None:
+        self.name = program.command[0]
+        self.cwd = program.cwd
+        self._program = program
+        self._location = os.fspath(journal or default_location())
+        self._kept_under = name
+        self._launched = launched
+        self._start_timeout = start_timeout
+        self._cancel_grace = cancel_grace
+        self._limit = limit
+        self._stop = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+
+    async def open(self) -> Transport:
+        here, there = memory_pair()
+        serving = serve(
+            there,
+            self._location,
+            self._agent,
+            stop=self._stop,
+            cancel_grace=self._cancel_grace,
+            limit=self._limit,
+            give_up=self._give_up,
+        )
+        self._serving = asyncio.create_task(serving, name="serve")
+        return here
+
+    def _agent(self, listener: Listener, _: Journal) -> Agent:
+        program, launched = self._program, self._launched
+        self._launched = None
+        return ProcessAgent(
+            program.command,
+            listener,
+            name=self._kept_under,
+            launched=launched,
+            start_timeout=self._start_timeout,
+            limit=self._limit,
+            stderr_log=program.log_file,
+            relay_fd=program.relay_fd,
+            env=program.environment,
+            cwd=program.cwd,
+        )
+
+    async def _give_up(self) -> None:
+        launched, self._launched = self._launched, None
+        if launched is not None:
+            await asyncio.to_thread(launched.abandon)
+
+    async def follow(self, pump: asyncio.Task[None]) -> None:
+        await asyncio.wait([pump])
+
+    async def how_it_ended(self) -> AcpholdError:
+        why = f": {error}" if (error := self._failure()) else ""
+        return ConnectionLostError(f"the hub in front of {self.name} has ended{why}")
+
+    def _failure(self) -> BaseException | None:
+        serving = self._serving
+        if serving is None or not serving.done() or serving.cancelled():
+            return None
+        return serving.exception()
+
+    async def aclose(self) -> None:
+        self._stop.set()
+        if self._serving is not None:
+            await asyncio.wait([self._serving], timeout=END_SECONDS)
+            self._serving.cancel()
+            await asyncio.wait([self._serving])
+            if error := self._failure():
+                log.error("the hub in front of %s has failed", self.name, exc_info=error)
+        await self._give_up()
+
+
+class OwnerEndpoint:
+    """The process in which session `session_id` of a journal is live."""
+
+    is_repeatable = True  # another process may own it then
+
+    def __init__(self, session_id: str, journal: str | os.PathLike[str] | None) -> None:
+        self.name = "the process that has the session"
+        self.cwd: str | None = None
+        self._session_id = session_id
+        self._journal = journal_path(journal or default_location())
+        self._transport: Transport | None = None
+
+    async def open(self) -> Transport:
+        journal = SqliteJournal.open(self._journal, create=False)
+        try:
+            self.cwd = (await journal.session(self._session_id)).cwd
+            holder = await journal.holder(self._session_id)
+        finally:
+            await journal.aclose()
+        path = "" if holder.is_released else reachable_at(holder.owner)
+        if not path:
+            raise ConnectionLostError(
+                f"session {self._session_id!r} is not live in any process; connect with the "
+                "command of its agent, and load it"
+            )
+        self._transport = await connect(path, REACH_SECONDS)
+        return self._transport
+
+    async def follow(self, pump: asyncio.Task[None]) -> None:
+        await asyncio.wait([pump])
+
+    async def how_it_ended(self) -> AcpholdError:
+        return ConnectionLostError(f"{self.name} {self._session_id!r} has ended")
+
+    async def aclose(self) -> None:
+        if self._transport is not None:
+            await self._transport.aclose()

@@ -1,0 +1,95 @@
+"""Agents whose conversations are kept in a journal, and sessions that live in another process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import acphold
+from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
+from acphold.journal.timeline import Message
+from acphold.schema import AgentMessageChunk, TextContent
+from acphold.schema.updates import UserMessageChunk
+from tests.editor import scripted_agent
+
+DEADLINE = 30.0
+
+
+async def test_a_durable_agent_has_its_conversations_in_the_next_process(
+    journal: Path, tmp_path: Path
+) -> None:
+    command = scripted_agent()
+    async with acphold.connect(*command, durable=True, journal=journal, cwd=tmp_path) as agent:
+        assert agent.capabilities.load_session
+        session = await agent.new_session()
+        assert (await session.prompt('[{"say": "hello"}]')).text == "hello"
+    async with acphold.connect(*command, durable=True, journal=journal, cwd=tmp_path) as agent:
+        [info] = [info async for info in agent.sessions(cwd=tmp_path)]
+        again = await agent.load_session(info.session_id)
+        assert [type(update) for update in again.replay] == [
+            UserMessageChunk,
+            AgentMessageChunk,
+            *[type(update) for update in again.replay[2:]],
+        ]
+        said = [item.text for item in again.state.timeline if isinstance(item, Message)]
+        assert said == ['[{"say": "hello"}]', "hello"]
+        assert (await again.prompt('[{"say": "on"}]')).text == "on"
+
+
+async def test_an_agent_that_dies_behind_the_hub_is_told_like_any_other(journal: Path) -> None:
+    command = scripted_agent()
+    async with acphold.connect(*command, durable=True, journal=journal) as agent:
+        session = await agent.new_session()
+        with pytest.raises(AgentExitedError, match="exit status 3") as caught:
+            await session.prompt('[{"stderr": "no memory"}, {"exit": 3}]')
+        assert caught.value.status == "exit status 3"
+        assert caught.value.stderr.endswith("no memory")
+        assert (await session.prompt('[{"say": "back"}]')).text == "back"
+
+
+async def test_a_session_that_is_live_elsewhere_is_attached_to(
+    journal: Path, tmp_path: Path
+) -> None:
+    command, go = scripted_agent(), tmp_path / "go"
+    async with (
+        asyncio.timeout(DEADLINE),
+        acphold.connect(*command, durable=True, journal=journal, cwd=tmp_path) as owner,
+    ):
+        session = await owner.new_session()
+        turn = session.prompt(f'[{{"say": "half "}}, {{"until": "{go}"}}, {{"say": "whole"}}]')
+        await anext(turn)
+        async with acphold.connect(session=session.id, journal=journal) as guest:
+            same = await guest.load_session(session.id)
+            assert same.cwd == str(tmp_path)
+            live = same.updates()
+            assert isinstance(same.replay[-1], AgentMessageChunk)
+            go.touch()
+            update = await anext(live)
+            assert isinstance(update, AgentMessageChunk)
+            assert update.content == TextContent(text="whole")
+            await turn
+            assert (await same.prompt('[{"say": "from the guest"}]')).text == "from the guest"
+        assert (await session.prompt('[{"say": "still there"}]')).text == "still there"
+
+
+async def test_a_session_that_is_live_nowhere_is_told_apart_from_one_that_is_not_known(
+    journal: Path,
+) -> None:
+    async with acphold.connect(*scripted_agent(), durable=True, journal=journal) as agent:
+        session = await agent.new_session()
+        await session.prompt('[{"say": "x"}]')
+    with pytest.raises(ConnectionLostError, match="is not live in any process"):
+        async with acphold.connect(session=session.id, journal=journal):
+            pass
+    with pytest.raises(UnknownSessionError):
+        async with acphold.connect(session="no-such-session", journal=journal):
+            pass
+
+
+async def test_connect_wants_a_command_or_a_session() -> None:
+    for wrong in ({}, {"session": "s"}):
+        with pytest.raises(acphold.DeclarationError, match="command of an agent"):
+            async with acphold.connect(*["x"] * len(wrong), **wrong):  # type: ignore[arg-type]
+                pass
