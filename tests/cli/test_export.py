@@ -122,3 +122,16 @@ def test_a_file_that_cannot_be_written_is_named(two: Path, acphold: CommandLine)
     assert done.err == (
         "acphold: cannot write /nowhere/at/all.md: No such file or directory; name another place\n"
     )
+
+
+def test_what_was_exported_can_be_imported(two: Path, acphold: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    acphold.run("export", "--all", "-o", str(tmp_path / "kept" / "x.jsonl"))
+    other = CommandLine(tmp_path / "other.db")
+    done = other.run("import", "--from", str(tmp_path / "kept"))
+    assert done.out == "acphold           2 conversations   new 2\n"
+    for session_id in ("aa-1", "bb-2"):
+        shown = [cli.run("show", session_id, "--json").out for cli in (acphold, other)]
+        assert shown[1].startswith(shown[0])
+        assert json.loads(shown[1].removeprefix(shown[0]))["kind"] == "imported"
+    assert other.run("list", "--json").out == acphold.run("list", "--json").out

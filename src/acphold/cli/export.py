@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_journal
 from acphold.cli.journals import entries, opened, sessions
-from acphold.cli.terminal_text import counted, folder, visible
+from acphold.cli.terminal_text import counted, folder, visible, visible_json
 from acphold.exports import destination
 from acphold.exports.destination import FORMS, Form, form_of
 from acphold.exports.session_head import INDEX, Head
@@ -159,6 +159,8 @@ async def _write_folder(journal: Journal, rows: list[SessionRow], form: Form, pa
 
 async def _write(journal: Journal, row: SessionRow, form: Form, file: TextIO) -> Head:
     head = Head.of(row, await journal.downstream(row.session_id))
+    # Markdown and pages have nothing in them that a terminal obeys.
+    tame = visible_json if form.name == "jsonl" and file.isatty() else str
     async for text in form.writer()(head, entries(journal, row.session_id)):
-        file.write(text)
+        file.write(tame(text))
     return head

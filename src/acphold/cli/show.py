@@ -15,6 +15,7 @@ from acphold.cli.terminal_text import (
     folder,
     local,
     on_one_line,
+    visible_json,
 )
 from acphold.exports.json_lines import entry_line
 from acphold.journal import Entry, Journal, SessionRow
@@ -77,9 +78,13 @@ async def _show_place(
         if turn[-1].seq >= seq:
             break
     if as_json:
-        sys.stdout.buffer.writelines(entry_line(entry).encode() for entry in turn)
+        sys.stdout.buffer.writelines(map(_json_line, turn))
     else:
         _print_place(row, turn, number, seq, full=full)
+
+
+def _json_line(entry: Entry) -> bytes:
+    return visible_json(entry_line(entry)).encode()
 
 
 def _print_place(
@@ -104,7 +109,7 @@ def _print_place(
 
 async def _print_json(journal: Journal, row: SessionRow) -> None:
     async for entry in entries(journal, row.session_id):
-        sys.stdout.buffer.write(entry_line(entry).encode())
+        sys.stdout.buffer.write(_json_line(entry))
 
 
 async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) -> None:

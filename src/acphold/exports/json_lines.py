@@ -1,8 +1,8 @@
 """A session as lines of JSON: its head, then its entries. `acphold import` reads them again.
 
-Only this form has all that the journal has. The first line is
+Only this form has all that the journal has, byte for byte. The first line is
 `{"session": {"sessionId", "agent", "cwd", "createdAt", "updatedAt", …}}`; the others are as
-`acphold show --json` prints them.
+`acphold show --json` has them, which writes characters that a terminal obeys in another way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 import msgspec
 
 from acphold.exports.session_head import Head
-from acphold.exports.visible_text import iso, visible_json
+from acphold.exports.visible_text import iso
 from acphold.journal import Entry
 from acphold.journal.entries import PROMPT
 from acphold.journal.raw_update import storable
@@ -30,15 +30,12 @@ def head_line(head: Head) -> str:
     facts = msgspec.to_builtins(head)
     facts |= {"createdAt": iso(head.created_at), "updatedAt": iso(head.updated_at)}
     facts.pop("messageCount", None)
-    return visible_json(msgspec.json.encode({"session": facts}).decode()) + "\n"
+    return msgspec.json.encode({"session": facts}).decode() + "\n"
 
 
 def entry_line(entry: Entry) -> str:
-    """The line of an entry.
-
-    The update keeps its bytes, but for what is not UTF-8 and what a terminal obeys.
-    """
-    update = visible_json(entry.raw.decode(errors="replace"))
+    """The line of an entry. The update keeps its bytes, but for what is not UTF-8."""
+    update = entry.raw.decode(errors="replace")
     if entry.kind == PROMPT:
         update = f'{{"prompt":{update}}}'
     kind = msgspec.json.encode(storable(entry.kind)).decode()

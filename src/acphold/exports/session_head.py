@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from acphold.exports.visible_text import counted, local, on_one_line
 from acphold.journal import Entry, SessionRow
+from acphold.journal.journal import Origin
 
 FILE_NAME_CHARACTERS = 100
 """How long the name of a file may get, without its suffix; file systems take 255 bytes."""
@@ -23,7 +24,8 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is known of a session beside its entries; times are ms since the epoch.
 
-    `agent_session_id` is the id that its agent knows it by, where that is another one.
+    `agent_session_id` is the id that its agent knows it by, where that is another one; the rest
+    is as in `SessionRow`.
     """
 
     session_id: str
@@ -35,6 +37,9 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     additional_directories: tuple[str, ...] = ()
     agent_session_id: str | None = None
     message_count: int = 0
+    renamed: bool = False
+    archived: bool = False
+    origins: tuple[Origin, ...] = ()
 
     @classmethod
     def of(cls, row: SessionRow, downstream_id: str | None = None) -> Head:
@@ -49,6 +54,9 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
             row.additional_directories,
             None if downstream_id == row.session_id else downstream_id,
             row.message_count,
+            row.renamed,
+            row.archived,
+            row.origins,
         )
 
     @property

@@ -1,8 +1,11 @@
-"""Our own lines, as `acphold show --json` prints them: one journal entry each.
+"""Our own lines, as `acphold export --format jsonl` and `acphold show --json` print them.
 
-Looked for only in a folder that somebody named, not in the user's home folder. A first line may
-say what the lines are of: `{"session": {"sessionId", "agent", "cwd", "title"}}`; without one the
-session is called like the file.
+Looked for only in a folder that somebody named, not in the user's home folder. A line
+`{"session": {…}}` says of what the lines behind it are: see `exports.session_head`. Lines without
+one above them are of a session that is called like the file.
+
+They are told byte for byte and with their numbers, and nothing is made up but the end of a turn
+that has none: the session is the same as it was.
 """
 
 from __future__ import annotations
@@ -16,15 +19,23 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acphold.imports.records import lines, readable
+from acphold.imports.intake import IMPORTED
+from acphold.imports.records import Line, lines, readable
 from acphold.imports.scribe import Scribe
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
-from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, text
-from acphold.imports.wire_log import relay
+from acphold.imports.sources import Facts, Home, Kept, Reader, Source, files_below, source_of
+from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, strings, text
 from acphold.journal.entries import PROMPT
+from acphold.journal.journal import Origin
+from acphold.journal.raw_update import members, string
 
 NAME: Final = "acphold"
 KEY: Final = "acphold"
+
+HEAD: Final = b'{"session"'
+"""How the first line of a session begins."""
+
+NUMBERS: Final = 1 << 31
+"""Above this, the number of an entry is not believed: the journal has room for twice as many."""
 
 
 class _Line(Struct, gc=False):
@@ -33,6 +44,7 @@ class _Line(Struct, gc=False):
     kind: str
     update: Raw
     at: str = ""
+    seq: int = 0
 
 
 class _Prompt(Struct, gc=False):
@@ -41,51 +53,120 @@ class _Prompt(Struct, gc=False):
 
 _decode: Final = msgspec.json.Decoder(_Line).decode
 _decode_prompt: Final = msgspec.json.Decoder(_Prompt).decode
+_decode_origins: Final = msgspec.json.Decoder(tuple[Origin, ...]).decode
+
+
+# -- finding ----------------------------------------------------------------------------------
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The files of lines in the folder itself that are ours."""
+    """The sessions in the files of lines, in the folder itself, that are ours."""
     if not home.is_given:
         return
     for path in files_below(home.path, "*.jsonl"):
-        head = _head(path)
-        if head is None:
+        for offset, head in _heads(path):
+            about = obj(head, "session")
+            session_id = text(about, "sessionId") or path.stem
+            agents_id = text(about, "agentSessionId") or session_id
+            if source := source_of(NAME, agents_id, [path], str(offset) if offset else ""):
+                yield replace(source, agent=text(about, "agent"), kept_as=session_id)
+
+
+def _heads(path: Path) -> Iterator[tuple[int, Object]]:
+    """Where each session begins in a file, and its head; none in a file that is not ours."""
+    for number, line in enumerate(lines(path, Counter())):
+        if number and not line.raw.startswith(HEAD):
             continue
-        about = obj(head, "session")
-        session_id = text(about, "sessionId") or path.stem
-        if source := source_of(NAME, session_id, [path]):
-            yield replace(source, agent=text(about, "agent"))
+        head = readable(line.raw, Counter())
+        is_head = head is not None and "session" in head
+        if head is None or not (is_head or (not number and head.keys() >= {"seq", "kind"})):
+            if number == 0:
+                return
+            continue
+        yield line.offset, head
 
 
-def _head(path: Path) -> Object | None:
-    """The first line, if it is one of ours."""
-    first = next(lines(path, Counter()), None)
-    head = readable(first.raw, Counter()) if first else None
-    is_ours = head is not None and ("session" in head or head.keys() >= {"seq", "kind", "update"})
-    return head if is_ours else None
+# -- reading ----------------------------------------------------------------------------------
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the entries, byte for byte."""
-    path = Path(source.paths[0])
-    about = obj(_head(path), "session")
-    scribe.facts.cwd = text(about, "cwd")
-    for line in lines(path, scribe.facts.missed):
+    """Tell the entries of one session."""
+    head: Object = {}
+    for line in _lines_of(source, scribe.facts):
+        if line.raw.startswith(HEAD):
+            head = obj(readable(line.raw, Counter()), "session")
+            _tell_head(head, source, scribe)
+            continue
         try:
-            entry = _decode(line.raw)
+            entry = _entry(line.raw)
         except UNREADABLE:
-            if b'"session"' not in line.raw:
-                scribe.facts.missed["lines that are no entries"] += 1
+            scribe.facts.missed["lines that are no entries"] += 1
             continue
         scribe.clock(milliseconds(entry.at))
-        relay(scribe, entry.kind, _raw(entry))
+        if entry.kind != IMPORTED:
+            seq = entry.seq if 0 < entry.seq < NUMBERS else 0
+            scribe.keep(entry.kind, _raw(entry), seq)
         yield
-    scribe.title(text(about, "title"))
+    if updated_at := milliseconds(head.get("updatedAt")):
+        scribe.facts.updated_at = updated_at
+
+
+def _lines_of(source: Source, facts: Facts) -> Iterator[Line]:
+    """The lines from the head of a session to that of the next one."""
+    begin = int(source.item or "0")
+    for line in lines(Path(source.paths[0]), facts.missed):
+        if line.offset > begin and line.raw.startswith(HEAD):
+            return
+        if line.offset >= begin:
+            yield line
+
+
+def _tell_head(head: Object, source: Source, scribe: Scribe) -> None:
+    facts = scribe.facts
+    facts.cwd = text(head, "cwd")
+    facts.created_at = milliseconds(head.get("createdAt"))
+    facts.kept = Kept(
+        source.kept_as,
+        tuple(strings(head, "additionalDirectories")),
+        head.get("renamed") is True,
+        head.get("archived") is True,
+        _origins(head),
+    )
+    scribe.call_it(text(head, "title"))
+
+
+def _origins(head: Object) -> tuple[Origin, ...]:
+    try:
+        return _decode_origins(msgspec.json.encode(head.get("origins", [])))
+    except msgspec.ValidationError:
+        return ()
+
+
+def _entry(raw: bytes) -> _Line:
+    """The entry of a line; raises one of UNREADABLE."""
+    try:
+        return _decode(raw)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # Half of a surrogate pair, somewhere: slower, and no byte of it is changed.
+        parts = members(raw)
+        kind, update = string(parts.get("kind")), parts.get("update")
+        if not kind or not update:
+            raise
+        seq = parts.get("seq", b"")
+        number = int(seq) if seq.isdigit() and len(seq) < 11 else 0
+        return _Line(kind, Raw(update), string(parts.get("at")) or "", number)
 
 
 def _raw(entry: _Line) -> bytes:
     raw = bytes(entry.update)
-    return bytes(_decode_prompt(raw).prompt) if entry.kind == PROMPT and raw[:1] == b"{" else raw
+    if entry.kind != PROMPT or raw[:1] != b"{":
+        return raw
+    try:
+        return bytes(_decode_prompt(raw).prompt)
+    except UNREADABLE:
+        return members(raw).get("prompt", b"[]")
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, field
 
 from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.imports.pieces import NOTHING, Known, Piece, pieces, squeezed
-from acphold.imports.sources import Facts, Reader, Source
+from acphold.imports.sources import Facts, Kept, Reader, Source
 from acphold.journal import (
     Journal,
     Lease,
@@ -109,13 +109,26 @@ class Intake:
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """What `take` would do, as far as that can be told without reading the source."""
-        agent = source.agent or reader.key
-        ours = await self._journal.session_of(agent, source.session_id)
-        if ours is None:
+        row = await self._ours(source, reader)
+        if row is None:
+            agent = source.agent or reader.key
             gone = await self._journal.is_forgotten(agent, source.session_id)
             return "deleted" if gone else "new"
-        row = await self._journal.session(ours)
         return "same" if _is_as_it_was(await self._last_marker(row), source) else "grown"
+
+    async def _ours(self, source: Source, reader: Reader) -> SessionRow | None:
+        """The session that the journal has of this conversation."""
+        agent = source.agent or reader.key
+        ours = await self._journal.session_of(agent, source.session_id)
+        if ours is not None:
+            return await self._journal.session(ours)
+        if not source.kept_as:
+            return None
+        try:
+            row = await self._journal.session(source.kept_as)
+        except UnknownSessionError:
+            return None
+        return row if row.agent == agent and row.last_seq else None
 
     async def take(self, source: Source, reader: Reader, telling: Telling = told_here) -> Taken:
         """Take in what is new of a conversation.
@@ -152,13 +165,23 @@ class Intake:
 
     async def _begin(self, source: Source, facts: Facts) -> _Writing:
         session_id = await self._free_id(source, facts)
-        new = NewSession(session_id, facts.agent, _folder(facts), created_at=facts.created_at)
+        kept = facts.kept or Kept(session_id)
+        new = NewSession(
+            session_id,
+            facts.agent,
+            _folder(facts),
+            kept.additional_directories,
+            facts.title if kept.renamed else None,
+            facts.created_at,
+            kept.renamed,
+            kept.origins,
+        )
         lease = await self._journal.create(new, OWNER)
         return _Writing(self._journal, lease, source, (facts.agent, facts.session_id))
 
     async def _free_id(self, source: Source, facts: Facts) -> str:
         """The agent's own id, where no other agent has the same."""
-        wanted = facts.session_id
+        wanted = source.kept_as or facts.session_id
         try:
             row = await self._journal.session(wanted)
         except UnknownSessionError:
@@ -172,11 +195,9 @@ class Intake:
     async def _take_rest(
         self, source: Source, reader: Reader, news: Callable[[Known], AsyncIterator[Piece]]
     ) -> Taken:
-        agent = source.agent or reader.key
-        ours = await self._journal.session_of(agent, source.session_id)
-        assert ours is not None
-        row = await self._journal.session(ours)
-        holder = await self._journal.holder(ours)
+        row = await self._ours(source, reader)
+        assert row is not None
+        holder = await self._journal.holder(row.session_id)
         if holder.expires_at > now_ms() and holder.owner != OWNER:
             return Taken("busy")
         marker, is_newest = await self._newest_marker(row)
@@ -273,7 +294,9 @@ class _Writing:
     def _marker_behind(self, piece: Piece) -> _Marker:
         source = self._source
         seen = (source.size, source.changed_at) if piece.is_all else (0, 0)
-        title = piece.facts.title or piece.first_prompt
+        title = piece.facts.title
+        if piece.facts.kept is None:
+            title = title or piece.first_prompt
         return _Marker(source.reader, source.place, *seen, piece.taken, piece.digest, title)
 
     def _change(self, facts: Facts, title: str | None, *, goes_on: bool) -> RowChange:
@@ -285,7 +308,7 @@ class _Writing:
             title=title,
             updated_at=max(told, row.updated_at if row else 0),
             prompted=True,
-            archived=False if goes_on else UNSET,
+            archived=(facts.kept is not None and facts.kept.archived) if goes_on else UNSET,
         )
 
     def _timed(self, past: list[PastEntry], facts: Facts) -> list[PastEntry]:
@@ -294,7 +317,7 @@ class _Writing:
         timed: list[PastEntry] = []
         for entry in past:
             at = entry.at or at
-            timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw))
+            timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw, entry.seq))
         return timed
 
 

@@ -43,6 +43,7 @@ class Scribe:
         self._mode = ""
         self._usage: dict[str, int] = {}
         self._turn_meta: Object = {}
+        self._is_title_told = False
 
     def taken(self, *, whole_turns: bool = False) -> list[PastEntry]:
         """What was written since this was last asked; of turns that are over, if only those."""
@@ -239,14 +240,30 @@ class Scribe:
         """Any other entry."""
         self._relay(kind, raw)
 
-    def _relay(self, kind: str, raw: bytes) -> None:
-        self._made.append(PastEntry(kind, self._now, raw.replace(b"\n", b" ")))
+    def _relay(self, kind: str, raw: bytes, seq: int = 0) -> None:
+        self._made.append(PastEntry(kind, self._now, raw.replace(b"\n", b" "), seq))
+
+    # -- what a journal of ours had --------------------------------------------------------
+
+    def keep(self, kind: str, raw: bytes, seq: int) -> None:
+        """An entry as it was, whatever stands before it; only an open turn will get its end."""
+        self._relay(kind, raw, seq)
+        self._last = kind
+        if kind == PROMPT:
+            self._turn_open = True
+        elif kind == TURN_END:
+            self._turn_open, self._over = False, len(self._made)
+
+    def call_it(self, title: str) -> None:
+        """What the session was called in lists: no update tells that."""
+        self.facts.title = title or None
+        self._is_title_told = True
 
     # -- at the end ------------------------------------------------------------------------
 
     def title_update(self) -> None:
         """Tell the title, once it is known for good."""
-        if self.facts.title:
+        if self.facts.title and not self._is_title_told:
             title = self.facts.title
             self._put(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
 

@@ -10,15 +10,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
+from acphold.journal.journal import Origin
+
 if TYPE_CHECKING:
     from acphold.imports.scribe import Scribe
+
+
+class Kept(Struct, frozen=True):
+    """How a session stood in the journal that our own lines come from: see `SessionRow`."""
+
+    session_id: str
+    additional_directories: tuple[str, ...] = ()
+    renamed: bool = False
+    archived: bool = False
+    origins: tuple[Origin, ...] = ()
 
 
 class Facts(Struct):
     """What is known of a conversation; complete once it is read to its end.
 
     `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id.
-    `missed` counts, by a few words, what the reader met and did not understand.
+    `kept` is for what comes from a journal. `missed` counts, by a few words, what the reader met
+    and did not understand.
     """
 
     agent: str
@@ -27,6 +40,7 @@ class Facts(Struct):
     title: str | None = None
     created_at: int | None = None
     updated_at: int | None = None
+    kept: Kept | None = None
     missed: Counter[str] = field(default_factory=Counter)
 
 
@@ -36,7 +50,7 @@ class Source(Struct, frozen=True):
     `paths` are its files, the one that names it first; `item` names one of several in a file (a
     row of a database, a branch). `size` and `changed_at` (ns) tell whether it has changed, and
     `title` where that is kept elsewhere, for all at once; `agent` is the key of its agent, where a
-    reader knows several agents.
+    reader knows several agents; `kept_as` is the session's id in the journal it comes from.
     """
 
     reader: str
@@ -47,6 +61,7 @@ class Source(Struct, frozen=True):
     item: str = ""
     agent: str = ""
     title: str = ""
+    kept_as: str = ""
 
     @property
     def place(self) -> str:

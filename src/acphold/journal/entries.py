@@ -46,11 +46,15 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class PastEntry(Struct, frozen=True, gc=False):
-    """Something that happened at `at`, before the journal was there; it has no number yet."""
+    """Something that happened at `at`, before the journal was there.
+
+    `seq` is the number that it had in another journal, 0 if it had none.
+    """
 
     kind: str
     at: int
     raw: bytes
+    seq: int = 0
 
 
 class Segment(Struct, frozen=True, gc=False):
@@ -96,8 +100,30 @@ def on_one_line(raw: bytes) -> bytes:
 
 
 def in_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
-    """What happened, in runs of one kind and one time, numbered from `first_seq`."""
-    for (kind, at), run in groupby(past, lambda entry: (entry.kind, entry.at)):
-        raws = [on_one_line(entry.raw) for entry in run]
-        yield Segment(first_seq, first_seq + len(raws) - 1, kind, at, b"\n".join(raws))
-        first_seq += len(raws)
+    """What happened, in runs of one kind and one time, numbered from `first_seq`.
+
+    An entry keeps the number that it had where that is still free, and takes those before it that
+    nobody has; but a prompt is known by its first number, so those before it are void.
+    """
+
+    def alike(segment: Segment) -> tuple[str, int, bool]:
+        return segment.kind, segment.at, segment.first_seq == segment.last_seq
+
+    for (kind, at, is_single), group in groupby(_numbered(past, first_seq), alike):
+        run = [*group]
+        if is_single:
+            raw = b"\n".join([segment.raw for segment in run])
+            yield Segment(run[0].first_seq, run[-1].last_seq, kind, at, raw)
+        else:
+            yield from run
+
+
+def _numbered(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
+    """A segment for each entry, and for numbers that stay without one."""
+    for entry in past:
+        last_seq = max(first_seq, entry.seq)
+        if entry.kind == PROMPT and first_seq < last_seq:
+            yield Segment(first_seq, last_seq - 1, UPDATE, entry.at, b"")
+            first_seq = last_seq
+        yield Segment(first_seq, last_seq, entry.kind, entry.at, on_one_line(entry.raw))
+        first_seq = last_seq + 1

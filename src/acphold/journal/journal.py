@@ -211,8 +211,9 @@ class Journal(Protocol):
     ) -> None:
         """Append what happened earlier, with its own times, settled at once: all or none.
 
-        With it `change`, and the `link` to an agent and its id for the session. Others cannot
-        write meanwhile: half a megabyte at a time is enough.
+        Entries that had numbers elsewhere keep them where they are free. With it `change`, and the
+        `link` to an agent and its id for the session. Others cannot write meanwhile: half a
+        megabyte at a time is enough.
         """
 
     async def touch(self, lease: Lease, change: RowChange) -> None:

@@ -217,13 +217,12 @@ class SqliteJournal:
     ) -> None:
         first_seq = lease.next_seq
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: sqlite3.Connection) -> int:
             while upkeep.settle_piece(db, lease, first_seq - 1, self._writing):
                 pass
-            upkeep.take_in(db, lease, past, change, link, self._writing)
+            return upkeep.take_in(db, lease, past, change, link, self._writing)
 
-        await self._background.run(work)
-        lease.next_seq = first_seq + len(past)
+        lease.next_seq = await self._background.run(work) + 1
         self._has_grown(upkeep.PIECE_BYTES)
 
     async def touch(self, lease: Lease, change: RowChange) -> None:

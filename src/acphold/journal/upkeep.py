@@ -155,8 +155,11 @@ def take_in(
     change: RowChange | None,
     link: tuple[str, str] | None,
     alone: threading.Lock,
-) -> None:
-    """Append entries to a session that is settled to its end, settled; raises LeaseLostError."""
+) -> int:
+    """Append entries to a session that is settled to its end, settled; the number of the last.
+
+    Raises LeaseLostError.
+    """
     found = list(in_segments(past, lease.next_seq))
     before = _before(connection, lease, lease.next_seq - 1)
     piece = _Piece(found, before, stored=False) if found else None
@@ -168,6 +171,7 @@ def take_in(
             session_rows.change_row(connection, lease.number, change)
         if link is not None:
             session_rows.link(connection, *link, lease.number)
+    return found[-1].last_seq if found else lease.next_seq - 1
 
 
 def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> SessionState:
