@@ -346,12 +346,12 @@ class TerminalStartError(WorkspaceError):
 
 
 class UnknownTerminalError(WorkspaceError):
-    """The terminal was never made here, or was released."""
+    """The terminal was never made here, was released, or is gone with its client."""
 
     code = RESOURCE_NOT_FOUND
 
-    def __init__(self, terminal_id: str) -> None:
-        super().__init__(f"no terminal {terminal_id!r} here; was it released?")
+    def __init__(self, terminal_id: str, reason: str | None = None) -> None:
+        super().__init__(reason or f"no terminal {terminal_id!r} here; was it released?")
         self.terminal_id = terminal_id
 
 

@@ -15,6 +15,7 @@ from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
 from acphold.hub.owners import owner_name
+from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.journal import SqliteJournal
 from acphold.rpc import MAX_MESSAGE
 from acphold.rpc.peer import Answer
@@ -189,9 +190,39 @@ class Onlooker(Talker):
             self._pieces.append(rest)
         return self._lines.pop(0)
 
+    async def introduce(self, name: str | None, capabilities: dict[str, Any]) -> None:
+        """Send `initialize`."""
+        params: dict[str, Any] = {"protocolVersion": 1, "clientCapabilities": capabilities}
+        if name is not None:
+            params["clientInfo"] = {"name": name, "version": "1.0"}
+        await self.call("initialize", params)
+
     async def go(self) -> None:
         """Leave, as a program that ends."""
         await self._transport.aclose()
+
+
+PERMISSION = "session/request_permission"
+
+
+class Person:
+    """Answers a permission request, or another one, when told to."""
+
+    def __init__(self, client: Onlooker, method: str = PERMISSION) -> None:
+        self.asked = asyncio.Event()
+        self.times = 0
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        client.answers[method] = self._asked
+
+    async def _asked(self, _: dict[str, Any]) -> Any:
+        self.times += 1
+        self.asked.set()
+        return await self.answer
+
+
+def methods(client: Onlooker) -> list[str]:
+    """The methods of what this client was told and asked, in order."""
+    return [message["method"] for message in client.messages if "method" in message]
 
 
 class Shared:
@@ -203,15 +234,24 @@ class Shared:
         self.journal = journal
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def client(self, **capabilities: Any) -> Onlooker:
-        """One more client, introduced. While its `reads` is cleared it takes nothing."""
+    async def client(self, *, name: str | None = None, **capabilities: Any) -> Onlooker:
+        """One more client, introduced, by name if it has one.
+
+        While its `reads` is cleared it takes nothing.
+        """
         near, far = memory_pair()
         connection = Connection(self.hub, far)
         client = Onlooker(near, connection)
         self._tasks.append(asyncio.create_task(self._serve(connection)))
         self._tasks.append(asyncio.create_task(client.read()))
-        await client.initialize(**capabilities)
+        await client.introduce(name, capabilities)
         return client
+
+    async def entries(self, session: str, *kinds: str) -> list[dict[str, Any]]:
+        """The entries of these kinds, decoded."""
+        segments = await self.journal.read(session, 0)
+        found = [entry for segment in segments for entry in segment.entries()]
+        return [json.loads(entry.raw) for entry in found if entry.kind in kinds]
 
     async def _serve(self, connection: Connection) -> None:
         try:
@@ -243,7 +283,11 @@ def said(text: str, kind: str = "agent_message_chunk") -> bytes:
 
 @asynccontextmanager
 async def shared(
-    journal: Path, *, limit: int = MAX_MESSAGE, owner: str = OWNER
+    journal: Path,
+    *,
+    limit: int = MAX_MESSAGE,
+    owner: str = OWNER,
+    rules: QuestionRules = NO_RULES,
 ) -> AsyncIterator[Shared]:
     """A hub over a puppet agent; at the end all of its clients are gone."""
     opened = SqliteJournal.open(journal)
@@ -253,7 +297,7 @@ async def shared(
         agents.append(PuppetAgent(listener))
         return agents[0]
 
-    hub = Hub(opened, make, owner, cancel_grace=0.2)
+    hub = Hub(opened, make, owner, cancel_grace=0.2, questions=rules)
     try:
         async with hub.open():
             house = Shared(hub, agents[0], opened)

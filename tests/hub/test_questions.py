@@ -4,32 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from acphold.errors import ConnectionLostError, MethodNotFoundError
 from tests.editor import open_params
-from tests.hub.shared import Onlooker, Shared, shared, small_pages
-
-PERMISSION = "session/request_permission"
-
-
-class Person:
-    """Answers a permission request when told to."""
-
-    def __init__(self, client: Onlooker) -> None:
-        self.asked = asyncio.Event()
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        client.answers[PERMISSION] = self._asked
-
-    async def _asked(self, _: dict[str, Any]) -> Any:
-        self.asked.set()
-        return await self.answer
-
-
-def methods(client: Onlooker) -> list[str]:
-    return [message["method"] for message in client.messages if "method" in message]
+from tests.hub.shared import PERMISSION, Person, Shared, methods, shared, small_pages
 
 
 async def test_the_first_answer_wins_and_the_others_are_told_it_is_over(journal: Path) -> None:
@@ -131,34 +108,6 @@ async def test_a_question_waits_when_the_client_that_was_asked_goes(journal: Pat
         question.cancel()
 
 
-async def test_files_and_terminals_are_asked_of_the_client_that_prompted(journal: Path) -> None:
-    can = {"fs": {"readTextFile": True}}
-    async with shared(journal) as house, asyncio.timeout(10):
-        one, two = await house.client(**can), await house.client(**can)
-        one.answers["fs/read_text_file"] = lambda _: {"content": "one"}
-        two.answers["fs/read_text_file"] = lambda _: {"content": "two"}
-        session = await one.new()
-        await two.load(session)
-        two.begin_prompt(session, "read")
-        await house.agent.prompted(session)
-        answer = await house.agent.ask_client("fs/read_text_file", sessionId=session, path="/a")
-        assert answer == {"content": "two"}
-        assert "fs/read_text_file" not in methods(one)
-        await house.agent.end(session)
-
-
-async def test_a_file_is_not_asked_of_a_client_that_prompted_and_cannot(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(10):
-        one, two = await house.client(fs={"readTextFile": True}), await house.client()
-        session = await one.new()
-        await two.load(session)
-        two.begin_prompt(session, "read")
-        await house.agent.prompted(session)
-        with pytest.raises(MethodNotFoundError):
-            await house.agent.ask_client("fs/read_text_file", sessionId=session, path="/a")
-        await house.agent.end(session)
-
-
 async def test_a_question_the_agent_takes_back_is_taken_back_from_all(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(10):
         one, two = await house.client(), await house.client()
@@ -171,39 +120,3 @@ async def test_a_question_the_agent_takes_back_is_taken_back_from_all(journal: P
         question.cancel()
         await one.until(lambda: "$/cancel_request" in methods(one))
         await two.until(lambda: "$/cancel_request" in methods(two))
-
-
-async def test_what_only_a_client_that_has_gone_could_answer_is_refused(journal: Path) -> None:
-    async with shared(journal) as house:
-        house.agent.heeds_cancel = False
-        one, two = await house.client(fs={"readTextFile": True}), await house.client()
-        session = await one.new()
-        await two.load(session)
-        one.begin_prompt(session, "go")
-        await house.agent.prompted(session)
-        read = {"sessionId": session, "path": "/x"}
-        one.answers["fs/read_text_file"] = lambda _: asyncio.Future()
-        asking = asyncio.create_task(house.agent.ask_client("fs/read_text_file", **read))
-        await one.until(lambda: [m for m in one.messages if m.get("method", "").startswith("fs/")])
-        await one.go()
-        await asyncio.wait([asking], timeout=5)
-        assert asking.done()
-        assert isinstance(asking.exception(), ConnectionLostError)
-
-
-async def test_what_only_a_client_that_has_gone_could_answer_is_not_asked_when_nobody_is_here(
-    journal: Path,
-) -> None:
-    async with shared(journal) as house:
-        house.agent.heeds_cancel = False
-        client = await house.client(fs={"readTextFile": True})
-        session = await client.new()
-        client.begin_prompt(session, "go")
-        await house.agent.prompted(session)
-        await client.go()
-        await asyncio.wait_for(house.agent.cancelled.wait(), 5)
-        read = {"sessionId": session, "path": "/x"}
-        asking = asyncio.create_task(house.agent.ask_client("fs/read_text_file", **read))
-        await asyncio.wait([asking], timeout=5)
-        assert asking.done()
-        assert isinstance(asking.exception(), MethodNotFoundError)

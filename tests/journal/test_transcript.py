@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.journal import Entry
+from acphold.journal.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.journal.timeline import Message, ToolCall, TurnEnd
 from acphold.journal.transcript import (
+    Decision,
     ModeChanged,
     Noticed,
     Planned,
@@ -46,6 +49,43 @@ def test_notices_and_modes_stand_where_they_came() -> None:
     )
     assert scenes[0] == Noticed("info", "Given", "all of it")
     assert scenes[2] == ModeChanged("ask")
+
+
+PERMISSION = {
+    "toolCall": {"toolCallId": "t", "title": "Run make"},
+    "options": [{"optionId": "1", "name": "Allow once", "kind": "allow_once"}],
+}
+
+
+def question(id_: str, method: str = "session/request_permission", **params: object) -> Raw:
+    asked = AskedQuestion(id_, method, json.dumps(params or PERMISSION).encode())
+    return "question", question_entry(asked)
+
+
+def test_a_question_stands_where_it_was_asked_with_what_came_of_it() -> None:
+    chosen = b'{"outcome":{"outcome":"selected","optionId":"1"}}'
+    accepted = b'{"action":"accept","content":{"branch":"main"}}'
+    answered = answer_entry("a", "answered", result=chosen, client=b'{"name":"zed"}')
+    scenes = turn_scenes(
+        entries(
+            prompt("x"),
+            question("a"),
+            question("b", "elicitation/create", message="Which branch?"),
+            question("c"),
+            question("d"),
+            said("y"),
+            ("answer", answered),
+            ("answer", answer_entry("b", "answered", result=accepted)),
+            ("answer", answer_entry("c", "interrupted", message="it crashed")),
+            ("answer", answer_entry("e", "expired")),  # of an earlier turn
+        )
+    )
+    assert scenes[1:5] == [
+        Decision("Run make", "Allow once", "zed"),
+        Decision("Which branch?", '{"branch":"main"}'),
+        Decision("Run make", "interrupted: it crashed"),
+        Decision("Run make"),
+    ]
 
 
 def test_a_turn_without_an_end_is_open() -> None:

@@ -175,6 +175,19 @@ def add_serving(parser: Parser) -> None:
     add_journal(parser)
     _add_seconds(parser, "--cancel-grace", 10.0, "for the agent to end a cancelled turn")
     parser.add_argument(
+        "--when-detached",
+        choices=("wait", "reject"),
+        default="wait",
+        help="what becomes of a question of the agent that nobody who is there can show: it waits "
+        "for who comes next, or is rejected [default: wait]",
+    )
+    parser.add_argument(
+        "--answer-timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        help="reject a question of the agent that nobody has answered for so long [default: never]",
+    )
+    parser.add_argument(
         "--max-message",
         metavar="BYTES",
         type=_size,

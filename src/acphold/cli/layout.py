@@ -19,6 +19,7 @@ from acphold.cli.terminal_text import counted, on_one_line, size, visible
 from acphold.errors import InvalidParamsError
 from acphold.journal.timeline import Message, ToolCall, TurnEnd, TurnOutcome
 from acphold.journal.transcript import (
+    Decision,
     ModeChanged,
     Noticed,
     Planned,
@@ -96,6 +97,8 @@ def passage(scene: Scene, *, full: bool = False) -> Passage:
             return Passage("notice", "acphold", _lines(said))
         case ModeChanged():
             return Passage("mode", "faint", _lines(scene.mode))
+        case Decision():
+            return Passage("asked", "acphold", [_decision(scene)])
         case TurnEnd():
             words, style = ENDINGS[scene.outcome]
             said = reason(scene)
@@ -109,6 +112,10 @@ def passage(scene: Scene, *, full: bool = False) -> Passage:
 
 def _lines(text: str, style: str = "") -> list[Text]:
     return [Text(line, style) for line in visible(text).splitlines()]
+
+
+def _decision(scene: Decision) -> Text:
+    return Text.assemble(on_one_line(scene.question), (" → ", "faint"), on_one_line(scene.outcome))
 
 
 def _step(status: str, text: str) -> Text:

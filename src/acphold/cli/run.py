@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from traceback import walk_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from acphold.cli.command_line import Exit, Parser, add_mcp_timeout, add_serving
 from acphold.errors import AcpholdError, DeclarationError
@@ -35,6 +35,8 @@ def run(
     journal: str | None,
     mcp_timeout: float,
     cancel_grace: float,
+    when_detached: Literal["wait", "reject"],
+    answer_timeout: float | None,
     max_message: int,
     log_level: str,
     log_file: str | None,
@@ -70,6 +72,8 @@ def run(
         journal=journal,
         mcp_timeout=mcp_timeout,
         cancel_grace=cancel_grace,
+        when_detached=when_detached,
+        answer_timeout=answer_timeout,
         max_message=max_message,
     )
     return Exit.OK

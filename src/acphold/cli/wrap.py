@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, convert
 
@@ -22,6 +22,7 @@ from acphold.cli.companion import AgentWithImport
 from acphold.cli.log import start_log
 from acphold.cli.terminal_text import visible
 from acphold.errors import SettingsError
+from acphold.hub.questions import QuestionRules
 from acphold.journal import Journal, default_location
 from acphold.processes.program import Program
 from acphold.server.service import serve, stop_at_signals
@@ -39,6 +40,8 @@ class WrapSettings(Struct, frozen=True):
     journal: str | None
     start_timeout: float
     cancel_grace: float
+    when_detached: Literal["wait", "reject"]
+    answer_timeout: float | None
     max_message: int
     log_level: str
     log_file: str | None
@@ -169,6 +172,7 @@ async def _serve(
         make_agent,
         stop=stop_at_signals(),
         cancel_grace=settings.cancel_grace,
+        questions=QuestionRules(settings.when_detached, settings.answer_timeout),
         limit=settings.max_message,
         give_up=give_up,
     )

@@ -28,6 +28,7 @@ from acphold.exports.visible_text import counted, local, on_one_line, visible
 from acphold.journal import Entry
 from acphold.journal.timeline import Message, ToolCall, TurnEnd
 from acphold.journal.transcript import (
+    Decision,
     ModeChanged,
     Noticed,
     Planned,
@@ -104,6 +105,8 @@ def _scene(scene: Scene) -> str:
             return f"*Notice: {_plain(said)}*"
         case ModeChanged():
             return f"*Mode: {_plain(scene.mode)}*"
+        case Decision():
+            return f"*Asked: {_plain(scene.question)} → {_plain(scene.outcome)}*"
         case TurnEnd():
             why = reason(scene)
             if scene.outcome == "completed" and not why:

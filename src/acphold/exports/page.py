@@ -32,6 +32,7 @@ from acphold.exports.visible_text import counted, iso, local, on_one_line, visib
 from acphold.journal import Entry
 from acphold.journal.timeline import Message, ToolCall, TurnEnd
 from acphold.journal.transcript import (
+    Decision,
     ModeChanged,
     Noticed,
     Planned,
@@ -182,6 +183,8 @@ def _scene(scene: Scene) -> str:
             return _aside("notice", f"Notice: {said}")
         case ModeChanged():
             return _aside("mode", f"Mode: {scene.mode}")
+        case Decision():
+            return _aside("asked", f"Asked: {scene.question} → {scene.outcome}")
         case TurnEnd():
             why = reason(scene)
             if scene.outcome == "completed" and not why:

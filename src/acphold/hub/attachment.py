@@ -26,7 +26,6 @@ from typing import Protocol
 from acphold.errors import ConnectionLostError, LeaseLostError
 from acphold.hub.frames import Frames
 from acphold.journal import Segment
-from acphold.journal.replay import replay
 from acphold.schema import ClientCapabilities
 
 log = logging.getLogger(__name__)
@@ -50,6 +49,10 @@ class Client(Protocol):
     @property
     def capabilities(self) -> ClientCapabilities:
         """What it said at `initialize`."""
+
+    @property
+    def info(self) -> bytes:
+        """`{"name": …, "version": …}` as it said at `initialize`; b"" when it did not."""
 
     @property
     def buffered(self) -> int:
@@ -174,6 +177,19 @@ class Attachment:
         else:
             self._due.append((seq, act))
 
+    async def reached(self, seq: int) -> None:
+        """Wait until all up to `seq` has been sent, or nothing is sent any more."""
+        if self.is_open and self.cursor >= seq:
+            return
+        reached = asyncio.Event()
+        due = (seq, reached.set)
+        self._due.append(due)
+        try:
+            await reached.wait()
+        finally:
+            if due in self._due:
+                self._due.remove(due)
+
     def tell(self, method: str, params: bytes) -> None:
         """Pass a notification on, behind the updates that came before it."""
         if len(self._due) < DUE:
@@ -229,7 +245,7 @@ class Attachment:
         told = [segment for segment in page if segment.last_seq not in self.untold]
         self.untold.difference_update(segment.last_seq for segment in page)
         past = [segment for segment in told if segment.last_seq <= self._news_after]
-        lines = [self._frames.replayed(replay(past))]
+        lines = [self._frames.history(past)]
         lines += [self._frames.live(segment) for segment in told[len(past) :]]
         if any(lines) and self.state is not State.CLOSED:
             self.client.send(b"".join(lines))

@@ -31,12 +31,14 @@ from acphold.hub.choices import (
     options_update,
     with_all_options,
 )
+from acphold.hub.client_request import SERVICES, can_answer, covers
 from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import is_context
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
-from acphold.hub.questions import CANCELLED, Audience, Questions
+from acphold.hub.questions import NO_RULES, QuestionRules, Questions, is_decision, refusal
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
+from acphold.hub.services import Services
 from acphold.hub.session import CHUNK_STARTS, Session
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.hub.turns import Stage, Turn, Turns
@@ -44,12 +46,9 @@ from acphold.journal import Journal
 from acphold.journal.raw_update import update_kind
 from acphold.journal.standing import fold_update
 from acphold.schema import (
-    CREATE_ELICITATION,
-    READ_TEXT_FILE,
-    REQUEST_PERMISSION,
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
-    WRITE_TEXT_FILE,
+    ClientCapabilities,
 )
 from acphold.schema.splice import array, members, splice
 
@@ -65,17 +64,9 @@ SNAPSHOTS = frozenset(
 )
 """Updates that say the whole of something: one that says it again is not journalled again."""
 
-DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
-"""What any person attached may answer; everything else is for the client that prompted."""
-
-TERMINAL_METHODS = "terminal/"
-
-SERVICES = ("fs/", TERMINAL_METHODS)
-"""What a client does for the agent: once, not by everybody who is there."""
-
 
 class Conversation:
-    """See the module."""
+    """See the module. `told` is what the agent was told that clients can do."""
 
     def __init__(
         self,
@@ -86,14 +77,18 @@ class Conversation:
         setup: Setup,
         *,
         cancel_grace: float,
+        told: Callable[[], ClientCapabilities] = ClientCapabilities,
+        rules: QuestionRules = NO_RULES,
         cut_off: bool = False,
     ) -> None:
         self.session = session
         self.side = AgentSession(agent, routes, session.id, setup)
-        self.questions = Questions()
+        self.questions = Questions(session, self.side, rules)
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
+        self.services = Services(session, self.questions, self.terminals, told)
+        self._told = told
         self.title = GivenTitle(session, journal)
         self.turns = Turns(
             session,
@@ -179,48 +174,51 @@ class Conversation:
     # -- what the agent asks --------------------------------------------------------------
 
     async def answer(self, asked: Asked) -> bytes:
-        """The answer of a client; raises MethodNotFoundError when none can give one."""
-        if asked.method == REQUEST_PERMISSION.name and self.turns.is_cancelling:
-            return CANCELLED
-        client = self._one_client(asked)
-        audience = _everybody(asked) if client is None else _only(client, asked)
-        attachments = self.session.attachments
-        is_awaited = client is None and not attachments  # somebody who can answer may attach
-        if not is_awaited and not any(audience(item.client) for item in attachments):
-            raise MethodNotFoundError(asked.method)
-        here = [attachment.client for attachment in attachments if attachment.is_open]
+        """The answer to what the agent asks; raises MethodNotFoundError when none can be given."""
+        asked = Asked(asked.method, self.side.under_our_id(asked.params))
+        try:
+            if is_decision(asked):
+                return await self._decide(asked)
+            if asked.method.startswith(SERVICES):
+                return await self.services.answer(asked, self._prompting)
+            return await self._pass_on(asked)
+        except JournalError as exc:
+            log.error("session %s: %s", self.id, exc)
+            await self.turns.fail(exc)
+            raise
 
-        async def ask(method: str, params: bytes) -> bytes:
-            params = self.side.under_our_id(params)
-            return await self.questions.ask(method, params, audience, here, client)
+    @property
+    def _prompting(self) -> Client | None:
+        """The client whose prompt the agent is at."""
+        running = self.turns.running
+        return None if running is None else running.author.client
 
-        if client is not None and asked.method.startswith(TERMINAL_METHODS):
-            return await self.terminals.pass_on(asked, client, ask)
-        return await ask(asked.method, asked.params)
-
-    def _one_client(self, asked: Asked) -> Client | None:
-        """The client that alone is asked; None when whoever attaches may answer.
-
-        A terminal is known to one client; all else but decisions is for the one that prompted,
-        and what comes outside of a turn, and is not to be done twice, for the first that can.
-        """
-        if asked.method in DECISIONS:
-            return None
-        if (owner := self.terminals.owner(asked)) is not None:
-            return owner
-        if (running := self.turns.running) is not None:
-            return running.author.client
-        if not asked.method.startswith(SERVICES):
-            return None
+    async def _decide(self, asked: Asked) -> bytes:
+        """The answer of a person, whoever is attached; none is asked in a cancelled turn."""
+        if self.turns.is_cancelling:
+            return refusal(asked, "cancelled")
         clients = [attachment.client for attachment in self.session.attachments]
-        return next((client for client in clients if can_answer(client, asked)), None)
+        if not covers(self._told(), asked) and not any(
+            can_answer(client, asked) for client in clients
+        ):
+            raise MethodNotFoundError(asked.method)
+        return await self.questions.decide(asked)
+
+    async def _pass_on(self, asked: Asked) -> bytes:
+        """An extension's request: for who prompted, else for whoever is attached."""
+        client = self._prompting
+        if client is not None and self.session.find(client) is not None:
+            return await self.questions.relay(asked, client)
+        if client is not None and not self.session.attachments:
+            raise MethodNotFoundError(asked.method)  # who it was for is gone
+        return await self.questions.relay(asked)
 
     # -- what a client does ---------------------------------------------------------------
 
     def open_to(self, attachment: Attachment) -> None:
         """Its client has the answer that opens the session: tell it what is new, ask it."""
         self.session.open_to(attachment)
-        self.questions.put_to(attachment.client)
+        self.questions.put_to(attachment)
 
     def detach(self, attachment: Attachment) -> None:
         """End one attachment, if it has not been replaced since; the turn goes on."""
@@ -323,6 +321,10 @@ class Conversation:
             await session.publish("update", marks)
         await session.publish("turn_end", [b'{"interrupted":true}'])
 
+    async def close_left_questions(self, ids: Sequence[str]) -> None:
+        """What people were asked when a crash ended it."""
+        await self.questions.close_left(ids)
+
     def lose(self, error: AcpholdError) -> None:
         """Another process owns the session: nothing of it goes on here."""
         self.turns.lose(error)
@@ -336,37 +338,15 @@ class Conversation:
             await self.terminals.turn_over()
         except JournalError as exc:
             log.warning("session %s: what a terminal showed is lost: %s", self.id, exc)
+        await self.questions.aclose()
         self._end()
+        await self.services.aclose()
         await self.session.aclose()
 
     def _end(self) -> None:
         self.restoration.stop()
         self.questions.close()
         self.side.close()
-
-
-def _everybody(asked: Asked) -> Audience:
-    return lambda client: can_answer(client, asked)
-
-
-def _only(one: Client, asked: Asked) -> Audience:
-    return lambda client: client is one and can_answer(client, asked)
-
-
-def can_answer(client: Client, asked: Asked) -> bool:
-    """Whether this client advertised what answering takes (spec v1, initialization)."""
-    can, method = client.capabilities, asked.method
-    if method == READ_TEXT_FILE.name:
-        return can.fs.read_text_file
-    if method == WRITE_TEXT_FILE.name:
-        return can.fs.write_text_file
-    if method.startswith(TERMINAL_METHODS):
-        return can.terminal
-    if method == CREATE_ELICITATION.name:
-        modes = can.elicitation
-        wants_url = members(asked.params).get("mode") == b'"url"'
-        return modes is not None and (modes.url if wants_url else modes.form) is not None
-    return True
 
 
 def _holds_context(update: bytes) -> bool:

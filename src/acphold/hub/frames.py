@@ -6,14 +6,15 @@ agent put into them arrives unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from acphold.hub.annotations import NOTICE_START, notice_as_message
 from acphold.hub.choices import without_booleans
 from acphold.journal import Segment
-from acphold.journal.replay import Replayed, replay
+from acphold.journal.entries import AUTHOR
+from acphold.journal.replay import NOBODY, Replayed, replay
 from acphold.schema import UPDATE, ClientCapabilities
 from acphold.schema.splice import members, splice
 
@@ -30,6 +31,7 @@ class Frames:
         self._booleans = _takes_booleans(capabilities)
         session = capabilities.session
         self._notices = session is not None and session.notices is not None
+        self._author = NOBODY
 
     def live(self, segment: Segment) -> bytes:
         """The lines for a segment as it was committed; b"" when it shows nothing."""
@@ -37,12 +39,21 @@ class Frames:
         if segment.kind == "params":
             return self.replayed(Replayed(line, whole_params=True) for line in raw.split(b"\n"))
         if segment.kind not in ("update", "echo"):
-            return self.replayed(replay([segment]))
+            return self.history([segment])
         if raw.startswith(NOTICE_START) and not self._notices:
             raw = notice_as_message(raw)
         if not self._booleans and b"config_option_update" in raw and b"boolean" in raw:
             return self.replayed(Replayed(line, False) for line in raw.split(b"\n"))
         return self._before + raw.replace(b"\n", self._between) + b"}}\n"
+
+    def history(self, page: Sequence[Segment]) -> bytes:
+        """The lines for the next segments of the conversation, as a replay tells them."""
+        if not page:
+            return b""
+        if self._author is not NOBODY:  # the last page ended between an author and a prompt
+            page = [self._author, *page]
+        self._author = page[-1] if page[-1].kind == AUTHOR else NOBODY
+        return self.replayed(replay(page))
 
     def replayed(self, updates: Iterable[Replayed]) -> bytes:
         """The lines for what a replay yields."""

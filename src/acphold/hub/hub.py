@@ -26,13 +26,22 @@ from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.outside_turns import MARGIN_MS
 from acphold.hub.owners import reachable_at
+from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.hub.router import Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.turns import CANCEL_GRACE
 from acphold.journal import LEASE_SECONDS, Journal, Lease, NewSession
-from acphold.schema import CLOSE_SESSION, DELETE_SESSION, NEW_SESSION, encode
+from acphold.schema import (
+    CLOSE_SESSION,
+    DELETE_SESSION,
+    NEW_SESSION,
+    ClientCapabilities,
+    InitializeRequest,
+    decode,
+    encode,
+)
 from acphold.schema.splice import splice
 
 log = logging.getLogger(__name__)
@@ -57,6 +66,7 @@ class Hub:
         owner: str,
         *,
         cancel_grace: float = CANCEL_GRACE,
+        questions: QuestionRules = NO_RULES,
     ) -> None:
         self._live: dict[str, Conversation] = {}
         self._routes = Routes()
@@ -66,10 +76,13 @@ class Hub:
         self._journal = journal
         self._owner = owner
         self._cancel_grace = cancel_grace
+        self._question_rules = questions
+        self._told = ClientCapabilities()
         self._adoption = Adoption(
             journal, self.agent, self.sessions, owner, self._enter, self._forget
         )
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._waking = asyncio.Lock()
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
@@ -116,12 +129,15 @@ class Hub:
         for conversation, result in zip(conversations, results, strict=True):
             if isinstance(result, Exception):
                 log.error("session %s was not closed well", conversation.id, exc_info=result)
+        if self._ending:
+            await asyncio.wait(self._ending)
 
     async def initialize(self, params: bytes) -> bytes:
         """Introduce a client to the agent; only the first one starts it. Raises as the agent's."""
         async with self._introducing:
             if self._introduced is None:
                 self._introduced = await self.agent.initialize(params)
+                self._told = decode(InitializeRequest, params).value.client_capabilities
             return self._introduced
 
     # -- finding --------------------------------------------------------------------------
@@ -271,6 +287,7 @@ class Hub:
         restoring = asyncio.create_task(self._restored(conversation), name="load waits")
         attachment = session.attach(client, after=0, news_after=end)
         try:
+            await conversation.questions.tell_missed()
             if self._may_want_sign_in:
                 await self._wait_for(restoring)
             await attachment.replay(end)
@@ -302,6 +319,7 @@ class Hub:
         attachment = conversation.session.attach(client, after=end, news_after=end)
         restoring = asyncio.create_task(self._restored(conversation), name="resume waits")
         try:
+            await conversation.questions.tell_missed()
             await self._wait_for(restoring)
         except BaseException:
             conversation.detach(attachment)
@@ -415,8 +433,11 @@ class Hub:
             self._routes,
             setup,
             cancel_grace=self._cancel_grace,
+            told=lambda: self._told,
+            rules=self._question_rules,
             cut_off=summary.turn != "idle",
         )
+        await conversation.close_left_questions(summary.open_questions)
         if summary.turn == "running":
             await conversation.close_interrupted_turn()
         await conversation.title.look()
@@ -435,6 +456,9 @@ class Hub:
             if conversation is not None and conversation.session.is_lost:
                 del self._live[session_id]
                 conversation.lose(error)
+                ending = asyncio.create_task(conversation.services.aclose(), name="end commands")
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
 
         return leave
 

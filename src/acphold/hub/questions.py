@@ -1,141 +1,269 @@
-"""What the agent asks of a client, carried to whoever can answer.
+"""What the agent asks of people, and of clients: open until it is answered, once.
 
-A person's decision (permission, elicitation) goes to every attached client: the first answer
-wins and the others are told that it is over. A question stays open while nobody is attached, and
-is put to whoever attaches, behind the answer that opens the session for it.
+A person's decision (permission, elicitation) is journalled, then put to every attached client that
+can show it; what came of it is journalled too (`acphold.journal.decisions` has the outcomes). It
+waits as long as the rules say while nobody is attached who can show it, and is put to whoever
+attaches, behind the answer that opens the session for it. Nothing is ever allowed for a person.
+
+Everything else is asked of clients too, but is theirs to do, and not kept.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Literal
+from uuid import uuid4
 
-from acphold.errors import AcpholdError, ConnectionLostError, RemoteError
-from acphold.hub.attachment import LAG, Client
+from msgspec import Struct
+
+from acphold.agents import Asked
+from acphold.errors import AcpholdError, ConnectionLostError
+from acphold.hub.agent_session import AgentSession
+from acphold.hub.annotations import first_line_of, notice
+from acphold.hub.attachment import Attachment, Client
+from acphold.hub.client_request import DECISIONS, ClientRequest, Reply
+from acphold.hub.session import Session
+from acphold.journal.decisions import (
+    AskedQuestion,
+    Outcome,
+    answer_entry,
+    question_entry,
+    rejecting_option,
+)
+from acphold.journal.entries import ANSWER, QUESTION
 from acphold.schema import REQUEST_PERMISSION
 
-CANCELLED = b'{"outcome":{"outcome":"cancelled"}}'
-"""How a permission request ends when its turn is cancelled (spec v1, tool calls)."""
+log = logging.getLogger(__name__)
 
-Audience = Callable[[Client], bool]
-"""Which of the attached clients a question is for."""
+CLOSE_SECONDS = 2.0
+"""What is waited for the ends of questions to be journalled when their session is closed."""
+
+CANNOT_SHOW = "The agent waits for an answer"
+CANNOT_SHOW_HOW = "It asks: {}. This client cannot show that; open the session in one that can."
+
+UNANSWERED = "A question of the agent was not answered"
+UNANSWERED_HOW = "It asked: {}. It ended before anybody answered; a new prompt has it go on."
 
 
-class Question:
-    """One open question and the clients it has been put to.
+class QuestionRules(Struct, frozen=True):
+    """What becomes of questions that nobody answers.
 
-    One for nobody but `only` ends when that client is gone.
+    With `reject` one that nobody who is attached can show is rejected at once; `limit_seconds` is
+    how long any of them waits for its answer, None for as long as it takes.
     """
 
-    def __init__(self, method: str, params: bytes, audience: Audience, only: Client | None) -> None:
-        self.method = method
-        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._params = params
-        self._audience = audience
-        self._only = only
-        self._asked: dict[int, asyncio.Task[None]] = {}
+    when_detached: Literal["wait", "reject"] = "wait"
+    limit_seconds: float | None = None
 
-    def put_to(self, client: Client) -> None:
-        """Ask this client too, if the question is for it and it has not been asked."""
-        if id(client) not in self._asked and self._audience(client):
-            task = asyncio.create_task(self._ask(client), name=f"ask {self.method}")
-            self._asked[id(client)] = task
 
-    async def _ask(self, client: Client) -> None:
-        try:
-            if client.buffered > LAG:
-                await client.drain()  # one that reads nothing is not sent more and more questions
-            result = await client.ask(self.method, self._params)
-        except ConnectionLostError:
-            return  # it went without answering; somebody else may
-        except RemoteError as exc:
-            self._refused(client, exc)
-            return
-        if not self.answer.done():
-            self.answer.set_result(result)
+NO_RULES = QuestionRules()
+"""Everybody is waited for, as long as it takes."""
 
-    def _refused(self, client: Client, error: RemoteError) -> None:
-        """One client cannot answer: that is the answer only if nobody else is being asked."""
-        self._asked.pop(id(client), None)
-        if not self.answer.done() and all(task.done() for task in self._asked.values()):
-            self.answer.set_exception(error)
+
+class Question(ClientRequest):
+    """A question to a person; `informed` are the clients that were told they cannot show it."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked)
+        self.entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
+        self.informed: set[Client] = set()
+
+    @property
+    def title(self) -> str:
+        """What it asks, on one line."""
+        return first_line_of(self.entry.title) or self.entry.method
 
     def withdraw(self, client: Client) -> None:
-        """This client is gone or no longer asked."""
-        task = self._asked.pop(id(client), None)
-        if task is not None:
-            task.cancel()
-        if client is self._only and not self.answer.done():
-            self.answer.set_exception(ConnectionLostError("the client that was asked has gone"))
-
-    async def aclose(self) -> None:
-        """Tell whoever still thinks about it that it is over."""
-        asked = [task for task in self._asked.values() if not task.done()]
-        for task in asked:
-            task.cancel()
-        if asked:
-            await asyncio.wait(asked)
+        self.informed.discard(client)
+        super().withdraw(client)
 
 
 class Questions:
     """The open questions of one session."""
 
-    def __init__(self) -> None:
-        self._open: list[Question] = []
+    def __init__(self, session: Session, side: AgentSession, rules: QuestionRules) -> None:
+        self._session = session
+        self._side = side
+        self._rules = rules
+        self._open: list[ClientRequest] = []
+        self._missed: list[str] = []
 
     @property
     def are_open(self) -> bool:
-        """Whether the agent waits for an answer."""
-        return bool(self._open)
+        """Whether the agent waits for the answer of a person."""
+        return bool(self.waiting)
 
-    async def ask(
-        self,
-        method: str,
-        params: bytes,
-        audience: Audience,
-        clients: Iterable[Client],
-        only: Client | None = None,
-    ) -> bytes:
-        """The answer of the first client that gives one; waits while nobody is there.
+    @property
+    def waiting(self) -> Sequence[Question]:
+        """The questions to people that are open, oldest first."""
+        return [asked for asked in self._open if isinstance(asked, Question)]
 
-        `clients` are those that are here now; `only` is the one that alone can answer. Raises
-        RemoteError when all who could answer refused, ConnectionLostError when `only` has gone.
+    # -- asking ---------------------------------------------------------------------------
+
+    async def relay(self, asked: Asked, only: Client | None = None) -> bytes:
+        """The answer of `only`, else of the first client that gives one; it is not journalled.
+
+        Waits while nobody is there. Raises RemoteError when all who could answer refused,
+        ConnectionLostError when `only` has gone.
         """
-        question = Question(method, params, audience, only)
+        request = ClientRequest(asked, only=only)
+        self._open.append(request)
+        try:
+            self._put_to_all(request)
+            return _result(await request.reply)
+        finally:
+            self._open.remove(request)
+            await request.aclose()
+
+    async def decide(self, asked: Asked) -> bytes:
+        """What a person decides, or the rules.
+
+        Raises RemoteError when all who could answer refused, AgentError when the agent ended
+        meanwhile, and JournalError.
+        """
+        question = Question(asked)
+        segment = await self._session.publish(QUESTION, [question_entry(question.entry)])
+        question.seq = segment.last_seq
         self._open.append(question)
         try:
-            for client in clients:
-                question.put_to(client)
-            return await question.answer
+            reply = await self._awaited(question)
+        except asyncio.CancelledError:
+            gone = not self._side.agent.alive
+            await self._close(question, Reply("interrupted" if gone else "withdrawn"))
+            raise
+        await self._close(question, reply)
+        return _result(reply)
+
+    async def _awaited(self, question: Question) -> Reply:
+        self._put_to_all(question)
+        timer = None
+        if (seconds := self._rules.limit_seconds) is not None:
+            expired = Reply("expired", refusal(question.asked, "expired"))
+            timer = asyncio.get_running_loop().call_later(seconds, question.end, expired)
+        try:
+            while not question.reply.done():
+                question.news.clear()
+                await self._attend(question)
+                await question.news.wait()
+            return question.reply.result()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _put_to_all(self, request: ClientRequest) -> None:
+        for attachment in self._session.attachments:
+            request.put_to(attachment)
+
+    async def _attend(self, question: Question) -> None:
+        """See to a question that nobody who is here can show."""
+        here = tuple(self._session.attachments)
+        if any(question.suits(attachment.client) for attachment in here):
+            return
+        if self._rules.when_detached == "reject":
+            question.end(Reply("rejected", refusal(question.asked, "rejected")))
+            return
+        told = notice(CANNOT_SHOW, CANNOT_SHOW_HOW.format(question.title), "warning")
+        for attachment in here:
+            if attachment.client not in question.informed:
+                question.informed.add(attachment.client)
+                await self._session.publish("update", [told], audience=attachment)
+
+    async def _close(self, question: Question, reply: Reply) -> None:
+        """Journal what came of it; then the others who were asked are told."""
+        client = reply.client
+        try:
+            entry = answer_entry(
+                question.entry.id,
+                reply.outcome,
+                result=reply.result,
+                client=b"" if client is None else client.info,
+                message=None if reply.error is None else str(reply.error),
+            )
+            await self._session.publish(ANSWER, [entry])
+            if reply.outcome == "interrupted" and not self._session.attachments:
+                self._missed.append(question.title)
         finally:
             self._open.remove(question)
-            if question.answer.done() and not question.answer.cancelled():
-                question.answer.exception()  # seen, also when the agent waits no longer
+            question.news.set()
             await question.aclose()
 
-    def put_to(self, client: Client) -> None:
-        """A client attached: it sees what is still open."""
-        for question in self._open:
-            question.put_to(client)
+    # -- clients --------------------------------------------------------------------------
+
+    def put_to(self, attachment: Attachment) -> None:
+        """A client attached: it is asked what is still open."""
+        for request in self._open:
+            request.put_to(attachment)
 
     def withdraw(self, client: Client) -> None:
         """A client detached: its part in open questions is over."""
-        for question in self._open:
-            question.withdraw(client)
+        for request in self._open:
+            request.withdraw(client)
+
+    async def tell_missed(self) -> None:
+        """Tell those who attach now of questions that ended while nobody was attached."""
+        missed, self._missed = self._missed, []
+        for title in missed:
+            told = notice(UNANSWERED, UNANSWERED_HOW.format(title), "warning")
+            await self._session.publish("update", [told])
+
+    # -- the end --------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """The turn is cancelled: permission requests end as `cancelled`, at once."""
-        for question in self._open:
-            if question.method == REQUEST_PERMISSION.name and not question.answer.done():
-                question.answer.set_result(CANCELLED)
+        """The turn is cancelled: what people were asked ends as cancelled, at once."""
+        for question in self.waiting:
+            question.end(Reply("cancelled", refusal(question.asked, "cancelled")))
 
     def abandon(self, error: AcpholdError) -> None:
-        """Nobody waits for the answers any more."""
-        for question in self._open:
-            if not question.answer.done():
-                question.answer.set_exception(error)
+        """The agent has ended: nobody waits for the answers any more."""
+        for request in self._open:
+            request.end(Reply("interrupted", error=error))
 
     def close(self) -> None:
         """The session is over: whoever waits is told."""
         self.cancel()
         self.abandon(ConnectionLostError("the session was closed"))
+
+    async def aclose(self) -> None:
+        """Close, and wait until what came of all questions is journalled."""
+        self.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while waiting := self.waiting:
+                    waiting[0].news.clear()
+                    await waiting[0].news.wait()
+
+    async def close_left(self, ids: Iterable[str]) -> None:
+        """Questions that a crash left open: nobody is there any more who asks."""
+        entries = {entry.id: entry for entry in await self._session.questions(ids)}
+        why = "acphold was ended while it waited"
+        for id_ in ids:
+            await self._session.publish(ANSWER, [answer_entry(id_, "interrupted", message=why)])
+            if id_ in entries:
+                self._missed.append(first_line_of(entries[id_].title) or entries[id_].method)
+
+
+def _result(reply: Reply) -> bytes:
+    if reply.error is not None:
+        raise reply.error
+    return reply.result
+
+
+def refusal(asked: Asked, outcome: Outcome) -> bytes:
+    """What the agent is answered where no person answers; never a yes, and nothing for always.
+
+    Sources: spec v1, tool calls, "Requesting Permission"; schema, `CreateElicitationResponse`.
+    """
+    if asked.method != REQUEST_PERMISSION.name:
+        return b'{"action":"decline"}' if outcome == "rejected" else b'{"action":"cancel"}'
+    option = None if outcome == "cancelled" else rejecting_option(asked.params)
+    if option is None:
+        return b'{"outcome":{"outcome":"cancelled"}}'
+    return b'{"outcome":{"outcome":"selected","optionId":%b}}' % option
+
+
+def is_decision(asked: Asked) -> bool:
+    """Whether this is for a person to decide."""
+    return asked.method in DECISIONS

@@ -13,7 +13,8 @@ from msgspec import Struct
 from acphold.agents import Answered, Asked, Event, Notified, Updates
 from acphold.errors import ConnectionLostError, InvalidParamsError, MethodNotFoundError
 from acphold.hub.attachment import LAG, Client
-from acphold.hub.conversation import Conversation, can_answer
+from acphold.hub.client_request import can_answer
+from acphold.hub.conversation import Conversation
 from acphold.hub.routes import Routes
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.schema.splice import members

@@ -1,9 +1,10 @@
 """What terminals of the client showed, kept as text: no later client knows them.
 
-An agent runs a command in a terminal of the client that prompted, and names the terminal in a tool
-call. What it showed passes here as the answer to `terminal/output`, and is asked for once more
-before the terminal is released. It is journalled with the tool calls that name the terminal: before
-the release, and at the end of a turn if there is more. Source: spec v1, terminals.
+An agent runs a command in a terminal of a client, or in one of ours where no client has any, and
+names the terminal in a tool call. What it showed passes here as the answer to `terminal/output`,
+and is asked for once more before the terminal is released. It is journalled with the tool calls
+that name the terminal: before the release, and at the end of a turn if there is more.
+Source: spec v1, terminals.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ CUT = "…\n"
 """What a text begins with whose beginning was dropped."""
 
 Ask = Callable[[str, bytes], Awaitable[bytes]]
-"""Asks the client of a terminal; raises as `Questions.ask`."""
+"""Asks whoever has a terminal; raises as `Services.answer`."""
 
 
 class Terminal:
-    """One terminal of `client`. Nothing more is shown in it once it `has_ended`."""
+    """One terminal of `client`, None for ours. Nothing more is shown once it `has_ended`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client | None) -> None:
         self.client = client
         self.text: str | None = None
         self.has_ended = False
@@ -62,10 +63,9 @@ class TerminalTexts:
         self._contents: dict[str, bytes] = {}
         self._unwritten: set[str] = set()
 
-    def owner(self, asked: Asked) -> Client | None:
-        """The client whose terminal a request is about."""
-        terminal = self._terminals.get(_terminal_id(asked.params))
-        return None if terminal is None else terminal.client
+    def find(self, asked: Asked) -> Terminal | None:
+        """The terminal that a request is about; None when it is about none that is known."""
+        return self._terminals.get(terminal_id(asked.params))
 
     @property
     def are_there(self) -> bool:
@@ -74,33 +74,39 @@ class TerminalTexts:
 
     # -- what passes ----------------------------------------------------------------------
 
-    async def pass_on(self, asked: Asked, client: Client, ask: Ask) -> bytes:
-        """The answer of `client` to a terminal request; raises as `ask`, and JournalError."""
-        terminal = self._terminals.get(_terminal_id(asked.params))
+    async def pass_on(self, asked: Asked, client: Client | None, ask: Ask) -> bytes:
+        """The answer to a terminal request, of `client` or ours; raises as `ask`, JournalError."""
+        terminal = self.find(asked)
         if asked.method == RELEASE_TERMINAL.name and terminal is not None:
-            await self._look_again(_terminal_id(asked.params), terminal, ask)
+            await self._look_again(terminal_id(asked.params), terminal, ask)
             await self.write()
             terminal.is_released = True
         answer = await ask(asked.method, asked.params)
-        if asked.method == CREATE_TERMINAL.name and (made := _terminal_id(answer)):
+        if asked.method == CREATE_TERMINAL.name and (made := terminal_id(answer)):
             self._terminals[made] = Terminal(client)
             if len(self._terminals) > TERMINALS:
                 del self._terminals[next(iter(self._terminals))]
         elif asked.method == TERMINAL_OUTPUT.name and terminal is not None:
-            self._showed(_terminal_id(asked.params), terminal, answer)
+            self._showed(terminal_id(asked.params), terminal, answer)
         return answer
 
-    async def _look_again(self, terminal_id: str, terminal: Terminal, ask: Ask) -> None:
+    async def let_go(self, asked: Asked) -> None:
+        """Whoever has the terminal is gone: what it showed is journalled. Raises JournalError."""
+        if (terminal := self.find(asked)) is not None:
+            await self.write()
+            terminal.is_released = True
+
+    async def _look_again(self, id_: str, terminal: Terminal, ask: Ask) -> None:
         if terminal.has_ended or terminal.is_released:
             return
-        params = encode({"sessionId": self._session.id, "terminalId": terminal_id})
+        params = encode({"sessionId": self._session.id, "terminalId": id_})
         try:
             async with asyncio.timeout(LAST_LOOK_SECONDS):
-                self._showed(terminal_id, terminal, await ask(TERMINAL_OUTPUT.name, params))
+                self._showed(id_, terminal, await ask(TERMINAL_OUTPUT.name, params))
         except (AcpholdError, TimeoutError) as exc:
             log.info("session %s: what a terminal showed is lost: %r", self._session.id, exc)
 
-    def _showed(self, terminal_id: str, terminal: Terminal, answer: bytes) -> None:
+    def _showed(self, id_: str, terminal: Terminal, answer: bytes) -> None:
         parts = members(answer)
         text = string(parts.get("output")) or ""
         if parts.get("truncated") == b"true" and not text.startswith(CUT):
@@ -110,7 +116,7 @@ class TerminalTexts:
         if text != terminal.text:
             terminal.text = text
             self._unwritten |= {
-                call for call, content in self._contents.items() if terminal_id in _named(content)
+                call for call, content in self._contents.items() if id_ in _named(content)
             }
 
     def see(self, update: bytes) -> None:
@@ -134,9 +140,9 @@ class TerminalTexts:
     async def turn_over(self) -> None:
         """Journal what is known so far; forget what is released. Raises JournalError."""
         await self.write()
-        for terminal_id, terminal in tuple(self._terminals.items()):
+        for id_, terminal in tuple(self._terminals.items()):
             if terminal.is_released:
-                del self._terminals[terminal_id]
+                del self._terminals[id_]
         for call, content in tuple(self._contents.items()):
             if not any(named in self._terminals for named in _named(content)):
                 del self._contents[call]
@@ -151,20 +157,22 @@ class TerminalTexts:
             if shown:
                 entry = terminal_entry(call, content, self._texts(content))
                 # Its client sees the terminal itself, and is not told the text.
-                author = self._session.find(shown[0].client)
+                owner = shown[0].client
+                author = None if owner is None else self._session.find(owner)
                 await self._session.publish(TERMINAL, [entry], author)
 
     def _texts(self, content: bytes) -> dict[str, str]:
         named = _named(content)
         texts: dict[str, str] = {}
-        for terminal_id in named:
-            terminal = self._terminals.get(terminal_id)
+        for id_ in named:
+            terminal = self._terminals.get(id_)
             if terminal is not None and terminal.text is not None:
-                texts[terminal_id] = _newest(terminal.text, TEXT_BYTES // len(named))
+                texts[id_] = _newest(terminal.text, TEXT_BYTES // len(named))
         return texts
 
 
-def _terminal_id(raw: bytes) -> str:
+def terminal_id(raw: bytes) -> str:
+    """The `terminalId` in the params or the result of a terminal method; "" if there is none."""
     return string(members(raw).get("terminalId")) or ""
 
 
@@ -172,7 +180,7 @@ def _named(content: bytes) -> list[str]:
     """The terminals that a tool call's content names."""
     if b'"terminalId"' not in content:
         return []
-    return [named for item in items(content) if (named := _terminal_id(item))]
+    return [named for item in items(content) if (named := terminal_id(item))]
 
 
 def _newest(text: str, room: int) -> str:

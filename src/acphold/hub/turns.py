@@ -29,6 +29,7 @@ from acphold.hub.restoration import Restoration
 from acphold.hub.routes import AgentTurn, Routes
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
+from acphold.journal.entries import AUTHOR
 from acphold.rpc.incidents import incident
 from acphold.rpc.peer import Answer
 from acphold.schema import CANCEL, PROMPT, encode
@@ -246,6 +247,8 @@ class Turns:
             await self.record_failure()
             title = first_line(turn.prompt) if self._session.untitled else None
             change = self._session.prompt_change(title)
+            if info := turn.author.client.info:
+                await self._session.publish(AUTHOR, [info])
             await self._session.publish("prompt", [turn.prompt], turn.author, change=change)
         except JournalError as exc:
             await self.fail(exc)

@@ -32,7 +32,30 @@ TERMINAL: Final = "terminal"
 It is folded and replayed as an update, and not delivered to those who saw the terminals.
 """
 
-KINDS: Final = (UPDATE, PARAMS, PROMPT, SETTINGS, TURN_END, ECHO, TERMINAL)
+QUESTION: Final = "question"
+"""`{"id": "…", "method": "…", "params": …}`: a request of the agent that is for a person."""
+
+ANSWER: Final = "answer"
+"""`{"question": "…", "outcome": "…", "result": …, "client": …, "message": "…"}`: what came of it.
+
+The last three only where there are any; see `acphold.journal.decisions`.
+"""
+
+AUTHOR: Final = "author"
+"""`{"name": "…", "version": "…"}`: the program from which the prompt right behind it came."""
+
+KINDS: Final = (
+    UPDATE,
+    PARAMS,
+    PROMPT,
+    SETTINGS,
+    TURN_END,
+    ECHO,
+    TERMINAL,
+    QUESTION,
+    ANSWER,
+    AUTHOR,
+)
 """The kinds that the fold and the replay know; any other is kept and passed over."""
 
 

@@ -7,7 +7,17 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TERMINAL, TURN_END, UPDATE, Entry
+from acphold.journal.entries import (
+    ANSWER,
+    PARAMS,
+    PROMPT,
+    QUESTION,
+    SETTINGS,
+    TERMINAL,
+    TURN_END,
+    UPDATE,
+    Entry,
+)
 from acphold.journal.raw_update import (
     ROLES,
     UNREADABLE,
@@ -40,12 +50,13 @@ class Summary(Struct, frozen=True):
     """The state of a session without its conversation.
 
     `open_tools` are the ids, in alphabetical order, of tool calls that are neither completed nor
-    failed.
+    failed; `open_questions` those of what people were asked and nothing came of yet.
     """
 
     standing: Standing = NO_STANDING
     turn: TurnState = "idle"
     open_tools: tuple[str, ...] = ()
+    open_questions: tuple[str, ...] = ()
 
 
 class SessionState(Summary, frozen=True):
@@ -64,7 +75,7 @@ class SessionState(Summary, frozen=True):
 
     def summary(self) -> Summary:
         """This state without its conversation."""
-        return Summary(self.standing, self.turn, self.open_tools)
+        return Summary(self.standing, self.turn, self.open_tools, self.open_questions)
 
 
 EMPTY: Final = SessionState()
@@ -96,6 +107,7 @@ class Fold:
         self._turn: TurnState = state.turn
         self._turns = state.turns
         self._open_tools = {*state.open_tools}
+        self._open_questions = {*state.open_questions}
         self._timeline: list[Item | MessageDraft | ToolDraft] = [*state.timeline]
         self._messages: dict[tuple[Role, str], int] = {}
         self._tools: dict[str, int] = {}
@@ -118,6 +130,10 @@ class Fold:
             self._turn = "interrupted" if end.outcome == "interrupted" else "idle"
         elif entry.kind == SETTINGS:
             self._standing = fold_settings(self._standing, entry.raw)
+        elif entry.kind == QUESTION:
+            self._open_questions.add(string(members(entry.raw).get("id")) or "")
+        elif entry.kind == ANSWER:
+            self._open_questions.discard(string(members(entry.raw).get("question")) or "")
 
     def state(self) -> SessionState:
         """The state after the entries so far."""
@@ -125,6 +141,7 @@ class Fold:
             self._standing,
             self._turn,
             tuple(sorted(self._open_tools)),
+            tuple(sorted(self._open_questions)),
             tuple(map(_closed, self._timeline)),
             self._turns,
         )

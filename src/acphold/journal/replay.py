@@ -7,7 +7,16 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from acphold.journal.compaction import Run
-from acphold.journal.entries import PARAMS, PROMPT, TERMINAL, TURN_END, UPDATE, Entry, Segment
+from acphold.journal.entries import (
+    AUTHOR,
+    PARAMS,
+    PROMPT,
+    TERMINAL,
+    TURN_END,
+    UPDATE,
+    Entry,
+    Segment,
+)
 from acphold.journal.fold import prompt_message_id
 from acphold.journal.raw_update import (
     UNREADABLE,
@@ -21,6 +30,9 @@ from acphold.journal.raw_update import (
 )
 from acphold.journal.timeline import TurnEnd, turn_end, without_terminals
 from acphold.schema.splice import splice
+
+CLIENT_MARK = "acphold/client"
+"""The `_meta` key of what a user said: the client that they said it in."""
 
 TURN_MARK = "acphold/turn"
 """The `_meta` key of the update that tells of a turn that was not completed."""
@@ -36,6 +48,10 @@ class Replayed(Struct, frozen=True, gc=False):
     whole_params: bool = False
 
 
+NOBODY = Segment(0, -1, AUTHOR, 0, b"")
+"""Before the first prompt, and before one whose client has not said who it is."""
+
+
 def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
     """What to send for these segments, in order.
 
@@ -44,12 +60,14 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
     session began with stands in the answer to the client: neither is sent.
     """
     run: Run | None = None
+    author = NOBODY
     for segment in segments:
         if segment.kind != UPDATE:
             if run is not None:
                 yield Replayed(run.joined())
                 run = None
-            yield from _replay_other(segment)
+            yield from _replay_other(segment, author)
+            author = segment if segment.kind == AUTHOR else NOBODY
             continue
         for raw in segment.raw.split(b"\n"):
             if may_be_chunk(raw):
@@ -73,10 +91,10 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
         yield Replayed(run.joined())
 
 
-def _replay_other(segment: Segment) -> Iterator[Replayed]:
+def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
     if segment.kind == PROMPT:
         for entry in segment.entries():
-            yield from _replay_prompt(entry)
+            yield from _replay_prompt(entry, author)
     elif segment.kind == PARAMS:
         for raw in segment.raw.split(b"\n"):
             update = members(raw).get("update", b"")
@@ -93,16 +111,22 @@ def _replay_other(segment: Segment) -> Iterator[Replayed]:
                 yield Replayed(turn_mark(end))
 
 
-def _replay_prompt(entry: Entry) -> Iterator[Replayed]:
+def _replay_prompt(entry: Entry, author: Segment) -> Iterator[Replayed]:
+    client = author.raw if author.last_seq + 1 == entry.seq else b""
     for block in items(entry.raw):
-        yield Replayed(prompt_chunk(entry.seq, block))
+        yield Replayed(prompt_chunk(entry.seq, block, client))
 
 
-def prompt_chunk(seq: int, block: bytes) -> bytes:
-    """The update that shows a client one content block of the prompt with this `seq`."""
-    return b'{"sessionUpdate":"user_message_chunk","messageId":"%b","content":%b}' % (
+def prompt_chunk(seq: int, block: bytes, client: bytes = b"") -> bytes:
+    """The update that shows a client one content block of the prompt with this `seq`.
+
+    `client` is the `author` entry of the prompt, if it has one.
+    """
+    meta = b',"_meta":{"%b":%b}' % (CLIENT_MARK.encode(), client) if client else b""
+    return b'{"sessionUpdate":"user_message_chunk","messageId":"%b","content":%b%b}' % (
         prompt_message_id(seq).encode(),
         block,
+        meta,
     )
 
 

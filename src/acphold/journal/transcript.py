@@ -7,7 +7,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
-from acphold.journal.entries import ECHO, PARAMS, TURN_END, UPDATE, Entry
+from acphold.journal.decisions import AskedQuestion, asked_question, closed_question
+from acphold.journal.entries import ANSWER, ECHO, PARAMS, QUESTION, TURN_END, UPDATE, Entry
 from acphold.journal.fold import EMPTY, SessionState, fold
 from acphold.journal.raw_update import encode_object, members, string, update_kind
 from acphold.journal.timeline import Message, ToolCall, TurnEnd
@@ -42,11 +43,28 @@ class ModeChanged(Struct, frozen=True):
     mode: str
 
 
+class Decision(Struct, frozen=True):
+    """What people were asked, and what came of it; None while it waits.
+
+    `client` is the program that the person answered in, None where no person did.
+    """
+
+    question: str
+    answer: str | None = None
+    client: str | None = None
+
+    @property
+    def outcome(self) -> str:
+        """What came of it, with who answered."""
+        by = f" ({self.client})" if self.client else ""
+        return "not answered yet" if self.answer is None else f"{self.answer}{by}"
+
+
 class TurnOpen(Struct, frozen=True):
     """The last turn is not over: it runs, or nobody has opened the session since a crash."""
 
 
-Scene = Message | ToolCall | TurnEnd | Planned | Noticed | ModeChanged | TurnOpen
+Scene = Message | ToolCall | TurnEnd | Planned | Noticed | ModeChanged | Decision | TurnOpen
 
 
 class ToldTurn(Struct, frozen=True):
@@ -105,13 +123,14 @@ def scene_at(turn: Sequence[Entry], seq: int) -> int:
 
 
 class _Telling:
-    """Puts what the fold keeps aside (plan, notices, modes) back to where it happened."""
+    """Puts what the fold keeps aside (plan, notices, modes, questions) where it happened."""
 
     def __init__(self) -> None:
         self._state: SessionState = EMPTY
         self._pending: list[Entry] = []
         self._beside: list[tuple[int, Scene]] = []
         self._plan_place: int | None = None
+        self._questions: dict[str, tuple[int, AskedQuestion]] = {}
         self._last = ""
 
     def add(self, entry: Entry) -> None:
@@ -119,6 +138,10 @@ class _Telling:
             return
         self._last = entry.kind
         self._pending.append(entry)
+        if entry.kind == QUESTION:
+            self._asked(asked_question(entry.raw))
+        elif entry.kind == ANSWER:
+            self._answered(entry.raw)
         raw = _update_of(entry)
         kind = update_kind(raw) if raw and _may_stand_beside(raw) else ""
         if kind == "plan" and self._plan_place is None:
@@ -129,6 +152,19 @@ class _Telling:
         elif kind == "current_mode_update":
             mode = string(members(raw).get("currentModeId")) or ""
             self._beside.append((self._timeline_so_far(), ModeChanged(mode)))
+
+    def _asked(self, question: AskedQuestion) -> None:
+        self._questions[question.id] = len(self._beside), question
+        self._beside.append((self._timeline_so_far(), Decision(question.title)))
+
+    def _answered(self, raw: bytes) -> None:
+        closed = closed_question(raw)
+        if (asked := self._questions.get(closed.question)) is None:
+            return  # a question of an earlier turn
+        index, question = asked
+        place, _ = self._beside[index]
+        scene = Decision(question.title, closed.words(question), closed.client)
+        self._beside[index] = place, scene
 
     def _timeline_so_far(self) -> int:
         self._state = fold(self._pending, self._state)

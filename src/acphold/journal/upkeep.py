@@ -123,7 +123,11 @@ def _settled(connection: sqlite3.Connection, number: int) -> _Settled:
 def _context(summary: Summary, state: SessionState = EMPTY) -> SessionState:
     """A state to fold on from: `summary`, and as much of the conversation as `state` has."""
     return replace(
-        state, standing=summary.standing, turn=summary.turn, open_tools=summary.open_tools
+        state,
+        standing=summary.standing,
+        turn=summary.turn,
+        open_tools=summary.open_tools,
+        open_questions=summary.open_questions,
     )
 
 

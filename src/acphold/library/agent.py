@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
 from types import FunctionType
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, TypeVar
 
 from acphold.errors import DeclarationError, UnknownSessionError
 from acphold.hub import CANCEL_GRACE
+from acphold.hub.questions import QuestionRules
 from acphold.journal import default_location
 from acphold.library.definition import AuthMethod, Definition
 from acphold.library.in_process import MCP_TIMEOUT, InProcessAgent
@@ -65,6 +66,8 @@ class ServeOptions(TypedDict, total=False):
     journal: str | Path | None
     mcp_timeout: float
     cancel_grace: float
+    when_detached: Literal["wait", "reject"]
+    answer_timeout: float | None
     max_message: int
 
 
@@ -275,14 +278,18 @@ class Agent:
         journal: str | Path | None = None,
         mcp_timeout: float = MCP_TIMEOUT,
         cancel_grace: float = CANCEL_GRACE,
+        when_detached: Literal["wait", "reject"] = "wait",
+        answer_timeout: float | None = None,
         max_message: int = MAX_MESSAGE,
     ) -> None:
         """Serve on stdin and stdout until the client leaves or a signal comes.
 
         `journal` is a path or URL; by default `ACPHOLD_JOURNAL`, else a file in the user's data
         folder. Each MCP server of a session has `mcp_timeout` seconds to be ready; a cancelled
-        turn has `cancel_grace` seconds to end; a message has at most `max_message` bytes. What is
-        printed from now on goes to stderr: stdout belongs to the protocol. Raises
+        turn has `cancel_grace` seconds to end; a message has at most `max_message` bytes. A
+        question to the person waits for who comes next while nobody is there, or is rejected, as
+        `when_detached` says, and is rejected after `answer_timeout` seconds; None is never. What
+        is printed from now on goes to stderr: stdout belongs to the protocol. Raises
         DeclarationError when there is no prompt coroutine.
         """
         definition_of(self)
@@ -294,6 +301,8 @@ class Agent:
             journal=journal,
             mcp_timeout=mcp_timeout,
             cancel_grace=cancel_grace,
+            when_detached=when_detached,
+            answer_timeout=answer_timeout,
             max_message=max_message,
         )
 
@@ -305,6 +314,8 @@ class Agent:
         stop: asyncio.Event | None = None,
         mcp_timeout: float = MCP_TIMEOUT,
         cancel_grace: float = CANCEL_GRACE,
+        when_detached: Literal["wait", "reject"] = "wait",
+        answer_timeout: float | None = None,
         max_message: int = MAX_MESSAGE,
     ) -> None:
         """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
@@ -318,6 +329,7 @@ class Agent:
             ),
             stop=stop or asyncio.Event(),
             cancel_grace=cancel_grace,
+            questions=QuestionRules(when_detached, answer_timeout),
             limit=max_message,
         )
 

@@ -347,6 +347,9 @@ class Peer:
     async def _end(self) -> None:
         self._ended = True
         self._protocol.forget()
+        if self._is_agent:  # a client in a shell pipe has said all it has to say, and still waits
+            for task in self._running:
+                task.cancel()  # what an agent has asked is for nobody any more
         while self._calls:  # one after the other: if this is cancelled, `aclose` tells the rest
             on_answer = self._calls.pop(next(iter(self._calls)))
             await self._tell_answer(on_answer, ConnectionLostError(f"the {self.name} has gone"))

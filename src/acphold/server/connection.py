@@ -39,6 +39,7 @@ from acphold.schema import (
     ClientCapabilities,
     CloseSessionRequest,
     DeleteSessionRequest,
+    Implementation,
     InitializeRequest,
     ListSessionsRequest,
     LoadSessionRequest,
@@ -65,6 +66,7 @@ class Connection:
 
     def __init__(self, hub: Hub, transport: Transport, *, limit: int = MAX_MESSAGE) -> None:
         self.capabilities = ClientCapabilities()
+        self.info = b""
         self.peer = Peer(transport, self, name="client", limit=limit)
         self._hub = hub
         self._initialized = False
@@ -127,7 +129,9 @@ class Connection:
     async def _initialize(self, params: bytes) -> bytes:
         if self._initialized:
             raise InvalidRequestError("initialize was answered already; it is sent once")
-        self.capabilities = decode(InitializeRequest, params).value.client_capabilities
+        introduction = decode(InitializeRequest, params).value
+        self.capabilities = introduction.client_capabilities
+        self.info = _info(introduction.client_info)
         try:
             answer = await self._hub.initialize(params)
         except AgentError as exc:
@@ -377,6 +381,16 @@ PRESENCE = "_acphold/presence"
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
+
+
+NAME_LENGTH = 100
+"""Characters of a client's name, and of its version, that stand with what is said in it."""
+
+
+def _info(client: Implementation | None) -> bytes:
+    if client is None:
+        return b""
+    return encode({"name": client.name[:NAME_LENGTH], "version": client.version[:NAME_LENGTH]})
 
 
 def _checked_prompt(parts: dict[str, bytes]) -> bytes:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from acphold.errors import AcpholdError, JournalBusyError, RuntimeFolderError
 from acphold.hub import CANCEL_GRACE, Hub
 from acphold.hub.owners import owner_name
+from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.journal import SqliteJournal
 from acphold.rpc import (
     MAX_MESSAGE,
@@ -47,6 +48,7 @@ async def serve(
     *,
     stop: asyncio.Event,
     cancel_grace: float = CANCEL_GRACE,
+    questions: QuestionRules = NO_RULES,
     limit: int = MAX_MESSAGE,
     give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
@@ -69,6 +71,7 @@ async def serve(
             lambda listener: make_agent(listener, journal),
             owner=owner_name(path),
             cancel_grace=cancel_grace,
+            questions=questions,
         )
         async with hub.open(), _reachable(hub, path, limit):
             await attend(hub, transport, limit, stop)

@@ -1,0 +1,133 @@
+"""A request of the agent on its way to the clients that may answer it.
+
+It is put to every client that suits, behind the updates that came before it; the first answer
+counts, and the others are told that it is over. A client that does not know `$/cancel_request`
+answers later, and that answer is passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from acphold.agents import Asked
+from acphold.errors import AcpholdError, ConnectionLostError, RemoteError
+from acphold.hub.attachment import LAG, Attachment, Client
+from acphold.journal.decisions import Outcome
+from acphold.schema import (
+    CREATE_ELICITATION,
+    READ_TEXT_FILE,
+    REQUEST_PERMISSION,
+    WRITE_TEXT_FILE,
+    ClientCapabilities,
+)
+from acphold.schema.splice import members
+
+DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
+"""What a person decides: anybody who is attached may answer."""
+
+TERMINAL_METHODS = "terminal/"
+
+SERVICES = ("fs/", TERMINAL_METHODS)
+"""What a client does for the agent: once, not by everybody who is there."""
+
+
+class Reply(Struct, frozen=True):
+    """What came of a request: a `result`, or an `error`; `client` is who gave it, if one did."""
+
+    outcome: Outcome = "answered"
+    result: bytes = b""
+    error: AcpholdError | None = None
+    client: Client | None = None
+
+
+class ClientRequest:
+    """See the module. `seq` is the last entry before it, `only` the one client that can answer.
+
+    One for nobody but `only` ends when that client is gone.
+    """
+
+    def __init__(self, asked: Asked, seq: int = 0, only: Client | None = None) -> None:
+        self.asked = asked
+        self.seq = seq
+        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.news = asyncio.Event()
+        self._only = only
+        self._tasks: dict[Client, asyncio.Task[None]] = {}
+
+    def suits(self, client: Client) -> bool:
+        """Whether this client may answer, and can."""
+        return self._only in (None, client) and can_answer(client, self.asked)
+
+    def put_to(self, attachment: Attachment) -> None:
+        """Ask this client too, if it suits and has not been asked."""
+        self.news.set()
+        client = attachment.client
+        if client not in self._tasks and self.suits(client):
+            task = asyncio.create_task(self._ask(attachment), name=f"ask {self.asked.method}")
+            self._tasks[client] = task
+
+    async def _ask(self, attachment: Attachment) -> None:
+        client = attachment.client
+        try:
+            await attachment.reached(self.seq)
+            if client.buffered > LAG:
+                await client.drain()  # one that reads nothing is not sent more and more questions
+            result = await client.ask(self.asked.method, self.asked.params)
+        except ConnectionLostError:
+            return  # it went without answering; somebody else may
+        except RemoteError as exc:
+            self._refused(client, exc)
+        else:
+            self.end(Reply(result=result, client=client))
+
+    def _refused(self, client: Client, error: RemoteError) -> None:
+        """One client cannot answer: that is the answer only if nobody else is being asked."""
+        self._tasks.pop(client, None)
+        if all(task.done() for task in self._tasks.values()):
+            self.end(Reply("refused", error=error, client=client))
+
+    def withdraw(self, client: Client) -> None:
+        """This client is gone or no longer asked."""
+        self.news.set()
+        task = self._tasks.pop(client, None)
+        if task is not None:
+            task.cancel()
+        if client is self._only:
+            self.end(Reply(error=ConnectionLostError("the client that was asked has gone")))
+
+    def end(self, reply: Reply) -> None:
+        """This is what came of it, unless something did already."""
+        if not self.reply.done():
+            self.reply.set_result(reply)
+            self.news.set()
+
+    async def aclose(self) -> None:
+        """Tell whoever still thinks about it that it is over."""
+        asked = [task for task in self._tasks.values() if not task.done()]
+        for task in asked:
+            task.cancel()
+        if asked:
+            await asyncio.wait(asked)
+
+
+def can_answer(client: Client, asked: Asked) -> bool:
+    """Whether this client advertised what answering takes (spec v1, initialization)."""
+    return covers(client.capabilities, asked)
+
+
+def covers(can: ClientCapabilities, asked: Asked) -> bool:
+    """Whether these capabilities allow an agent to ask this."""
+    method = asked.method
+    if method == READ_TEXT_FILE.name:
+        return can.fs.read_text_file
+    if method == WRITE_TEXT_FILE.name:
+        return can.fs.write_text_file
+    if method.startswith(TERMINAL_METHODS):
+        return can.terminal
+    if method == CREATE_ELICITATION.name:
+        modes = can.elicitation
+        wants_url = members(asked.params).get("mode") == b'"url"'
+        return modes is not None and (modes.url if wants_url else modes.form) is not None
+    return True

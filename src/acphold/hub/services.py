@@ -1,0 +1,176 @@
+"""Files and terminals for the agent of one session: at a client, or else here.
+
+What the agent was told at its `initialize` stays true, whoever is attached: a file is asked of the
+client whose prompt runs, if it can, else of another one that can, else it is served here, inside
+the session's folders. So is a command; its terminal stays where it was made. When the client that
+has it goes, every call about it ends with an error. Sources: spec v1, file system; terminals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from acphold.agents import Asked
+from acphold.errors import ConnectionLostError, MethodNotFoundError, UnknownTerminalError
+from acphold.hub.attachment import Client
+from acphold.hub.client_request import TERMINAL_METHODS, can_answer, covers
+from acphold.hub.questions import Questions
+from acphold.hub.session import Session
+from acphold.hub.terminal_texts import TerminalTexts, terminal_id
+from acphold.schema import (
+    CREATE_TERMINAL,
+    KILL_TERMINAL,
+    READ_TEXT_FILE,
+    RELEASE_TERMINAL,
+    TERMINAL_OUTPUT,
+    WAIT_FOR_TERMINAL_EXIT,
+    WRITE_TEXT_FILE,
+    ClientCapabilities,
+)
+
+if TYPE_CHECKING:
+    from acphold.workspace import Workspace
+
+SERVED = frozenset(
+    method.name
+    for method in (
+        READ_TEXT_FILE,
+        WRITE_TEXT_FILE,
+        CREATE_TERMINAL,
+        TERMINAL_OUTPUT,
+        WAIT_FOR_TERMINAL_EXIT,
+        KILL_TERMINAL,
+        RELEASE_TERMINAL,
+    )
+)
+"""What `acphold.workspace` answers."""
+
+GONE = "the client that had terminal {!r} has gone, and nobody else has it; create a new one"
+
+
+class Services:
+    """See the module. `told` is what the agent was told that clients can do."""
+
+    def __init__(
+        self,
+        session: Session,
+        questions: Questions,
+        texts: TerminalTexts,
+        told: Callable[[], ClientCapabilities],
+    ) -> None:
+        self._session = session
+        self._questions = questions
+        self._texts = texts
+        self._told = told
+        self._stand_in = StandIn(session)
+
+    async def answer(self, asked: Asked, prompting: Client | None) -> bytes:
+        """The answer to a request for a file or a terminal; `prompting` has the running turn.
+
+        Raises MethodNotFoundError for what the agent was not told it can ask, UnknownTerminalError
+        for a terminal that is gone with its client, RemoteError, WorkspaceError and JournalError.
+        """
+        if asked.method.startswith(TERMINAL_METHODS):
+            return await self._terminal(asked, prompting)
+        while True:
+            place = self._place(asked, prompting)
+            try:
+                return await self._ask(asked, place)
+            except ConnectionLostError:
+                if place is None:
+                    raise
+                # It has gone: another one does it. Reading or writing a file twice harms nobody.
+
+    async def _terminal(self, asked: Asked, prompting: Client | None) -> bytes:
+        terminal = self._texts.find(asked)
+        if terminal is not None:
+            place = terminal.client
+            if place is not None and self._session.find(place) is None:
+                return await self._gone(asked)
+        elif asked.method != CREATE_TERMINAL.name and self._stand_in.has(terminal_id(asked.params)):
+            place = None
+        else:
+            place = self._place(asked, prompting)
+
+        async def ask(method: str, params: bytes) -> bytes:
+            return await self._ask(Asked(method, params), place)
+
+        try:
+            return await self._texts.pass_on(asked, place, ask)
+        except ConnectionLostError:
+            if place is None or asked.method == CREATE_TERMINAL.name:
+                raise
+            return await self._gone(asked)
+
+    async def _gone(self, asked: Asked) -> bytes:
+        """The terminal went with its client: there is nothing left but to let go of it."""
+        if asked.method == RELEASE_TERMINAL.name:
+            await self._texts.let_go(asked)
+            return b"{}"
+        id_ = terminal_id(asked.params)
+        raise UnknownTerminalError(id_, GONE.format(id_))
+
+    def _place(self, asked: Asked, prompting: Client | None) -> Client | None:
+        """The client that is to do this; None: we are."""
+        clients = [attachment.client for attachment in self._session.attachments]
+        if prompting in clients:
+            clients.insert(0, prompting)
+        for client in clients:
+            if can_answer(client, asked):
+                return client
+        if asked.method not in SERVED or not covers(self._told(), asked):
+            raise MethodNotFoundError(asked.method)
+        return None
+
+    async def _ask(self, asked: Asked, place: Client | None) -> bytes:
+        if place is None:
+            return await self._stand_in.answer(asked)
+        return await self._questions.relay(asked, place)
+
+    async def aclose(self) -> None:
+        """End the commands that run here."""
+        await self._stand_in.aclose()
+
+
+class StandIn:
+    """What serves files and terminals where no client does, inside the session's folders.
+
+    When a client opens the session with other folders, terminals that were made stay as they are.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._workspaces: dict[tuple[str, ...], Workspace] = {}
+        self._closed = False
+
+    def has(self, id_: str) -> bool:
+        """Whether a terminal with this id was made here."""
+        return any(id_ in workspace.terminals for workspace in self._workspaces.values())
+
+    async def answer(self, asked: Asked) -> bytes:
+        """The answer to an ACP client method; raises WorkspaceError and InvalidParamsError."""
+        id_ = terminal_id(asked.params)
+        for workspace in self._workspaces.values():
+            if id_ in workspace.terminals:
+                return await workspace.answer(asked.method, asked.params)
+        workspace = await self._workspace()
+        return await workspace.answer(asked.method, asked.params)
+
+    async def _workspace(self) -> Workspace:
+        from acphold.workspace import Roots, Workspace
+
+        folders = self._session.folders
+        if folders not in self._workspaces:
+            # In a thread: it asks the file system where the folders lead.
+            roots = await asyncio.to_thread(Roots, folders[0], folders[1:])
+            if self._closed:
+                raise ConnectionLostError("the session was closed")
+            self._workspaces.setdefault(folders, Workspace(roots))
+        return self._workspaces[folders]
+
+    async def aclose(self) -> None:
+        """End what runs; may be called again."""
+        self._closed = True
+        await asyncio.gather(*(workspace.aclose() for workspace in self._workspaces.values()))

@@ -1,0 +1,407 @@
+"""What the agent asks of people is journalled, waits, and is answered at most once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.agents import Asked, Updates
+from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
+from acphold.hub.questions import QuestionRules
+from acphold.journal import SqliteJournal
+from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
+
+FORM = "elicitation/create"
+FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
+
+DEADLINE = 30
+
+
+def permission(session: str, *kinds: str) -> dict[str, Any]:
+    """What an agent asks; the ids of its options are their kinds."""
+    return {
+        "sessionId": session,
+        "toolCall": {"toolCallId": "t", "title": "Run make"},
+        "options": [{"optionId": kind, "name": kind, "kind": kind} for kind in kinds],
+    }
+
+
+ALL_KINDS = ("allow_always", "allow_once", "reject_always", "reject_once")
+
+
+def form(session: str) -> dict[str, Any]:
+    return {
+        "sessionId": session,
+        "mode": "form",
+        "message": "Which branch?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }
+
+
+def selected(option: str) -> dict[str, Any]:
+    return {"outcome": {"outcome": "selected", "optionId": option}}
+
+
+def asking(house: Shared, session: str, *kinds: str) -> asyncio.Task[Any]:
+    params = permission(session, *(kinds or ALL_KINDS))
+    return asyncio.create_task(house.agent.ask_client(PERMISSION, **params))
+
+
+def notices(client: Onlooker) -> list[str]:
+    """The titles of the notices this client was told."""
+    return [u["title"] for u in client.updates() if u["sessionUpdate"] == "notice"]
+
+
+async def begun(house: Shared, client: Onlooker) -> str:
+    """A session with a turn that runs."""
+    session = await client.new()
+    client.begin_prompt(session, "do it")
+    await house.agent.prompted(session)
+    return session
+
+
+async def journalled(house: Shared, session: str, kind: str) -> None:
+    """Wait until there is an entry of this kind."""
+    while not await house.entries(session, kind):  # noqa: ASYNC110 (a journal tells nobody)
+        await asyncio.sleep(0.005)
+
+
+async def test_question_and_answer_are_in_the_journal_with_who_answered(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client(name="zed")
+        client.answers[PERMISSION] = lambda _: selected("allow_once")
+        session = await begun(house, client)
+        assert await asking(house, session) == selected("allow_once")
+        [question] = await house.entries(session, "question")
+        [answer] = await house.entries(session, "answer")
+        assert question == {
+            "id": question["id"],
+            "method": PERMISSION,
+            "params": permission(session, *ALL_KINDS),
+        }
+        assert answer == {
+            "question": question["id"],
+            "outcome": "answered",
+            "result": selected("allow_once"),
+            "client": {"name": "zed", "version": "1.0"},
+        }
+        assert (await house.journal.summary(session)).open_questions == ()
+
+
+async def test_they_are_no_part_of_a_replay(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(), await house.client()
+        one.answers[PERMISSION] = lambda _: selected("allow_once")
+        session = await begun(house, one)
+        await asking(house, session)
+        await house.agent.say(session, "done")
+        await two.load(session)
+        assert methods(two) == ["session/update", "session/update"]  # the prompt, and the words
+
+
+async def test_the_question_is_journalled_before_anybody_is_asked(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client()
+        seen: list[int] = []
+
+        async def asked(_: dict[str, Any]) -> Any:
+            seen.append(len(await house.entries(session, "question")))
+            return selected("allow_once")
+
+        client.answers[PERMISSION] = asked
+        session = await begun(house, client)
+        await asking(house, session)
+        assert seen == [1]
+
+
+async def test_with_nobody_attached_a_question_waits_and_is_asked_of_who_comes(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        house.agent.heeds_cancel = False
+        one = await house.client()
+        session = await begun(house, one)
+        await house.agent.say(session, "working")
+        hub_leaves(house, one)
+        question = asking(house, session)
+        await journalled(house, session, "question")
+        assert (await house.journal.summary(session)).open_questions != ()
+        two = await house.client()
+        person = Person(two)
+        await two.load(session)
+        answer = two.place_of_answer(two.last_id)
+        await person.asked.wait()
+        assert two.messages[answer + 1]["method"] == PERMISSION
+        person.answer.set_result(selected("reject_once"))
+        assert await question == selected("reject_once")
+
+
+def hub_leaves(house: Shared, client: Onlooker) -> None:
+    """The client's connection is lost; what it asked for goes on."""
+    house.hub.leave(client.connection)
+
+
+async def test_a_form_waits_for_a_client_that_can_show_it_and_the_others_are_told_once(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        first = await house.client(**FORMS)
+        session = await begun(house, first)
+        hub_leaves(house, first)
+        two = await house.client(session={"notices": {}})
+        await two.load(session)
+        question = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
+        await two.until(lambda: notices(two))
+        three = await house.client(session={"notices": {}})
+        await three.load(session)
+        await three.until(lambda: notices(three))
+        four = await house.client(**FORMS)
+        person = Person(four, FORM)
+        await four.load(session)
+        await person.asked.wait()
+        person.answer.set_result({"action": "accept", "content": {"branch": "main"}})
+        assert await question == {"action": "accept", "content": {"branch": "main"}}
+        assert notices(two) == notices(three) == ["The agent waits for an answer"]
+        assert FORM not in methods(two) + methods(three)
+
+
+async def test_a_form_is_refused_if_the_agent_was_not_told_that_forms_can_be_shown(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        session = await begun(house, await house.client())
+        with pytest.raises(MethodNotFoundError):
+            await house.agent.ask_client(FORM, **form(session))
+        assert await house.entries(session, "question") == []
+
+
+async def test_a_form_is_put_to_a_client_that_can_show_it_though_the_first_one_could_not(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        session = await begun(house, await house.client())
+        two = await house.client(**FORMS)
+        two.answers[FORM] = lambda _: {"action": "decline"}
+        await two.load(session)
+        assert await house.agent.ask_client(FORM, **form(session)) == {"action": "decline"}
+
+
+async def test_a_cancel_ends_questions_and_forms_as_cancelled(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        house.agent.heeds_cancel = False
+        client = await house.client(**FORMS)
+        people = Person(client), Person(client, FORM)
+        session = await begun(house, client)
+        question = asking(house, session)
+        asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
+        for person in people:
+            await person.asked.wait()
+        client.tell("session/cancel", {"sessionId": session})
+        assert await question == {"outcome": {"outcome": "cancelled"}}
+        assert await asked == {"action": "cancel"}
+        # And what it asks while it winds down is asked of nobody.
+        assert await asking(house, session) == {"outcome": {"outcome": "cancelled"}}
+        assert await house.agent.ask_client(FORM, **form(session)) == {"action": "cancel"}
+        assert [person.times for person in people] == [1, 1]
+        answers = await house.entries(session, "answer")
+        assert [answer["outcome"] for answer in answers] == ["cancelled", "cancelled"]
+
+
+async def test_a_question_that_all_refuse_is_refused_with_the_reason(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client()
+        del client.answers[PERMISSION]
+        session = await begun(house, client)
+        with pytest.raises(RemoteError, match="not here"):
+            await asking(house, session)
+        [answer] = await house.entries(session, "answer")
+        assert (answer["outcome"], answer["message"]) == ("refused", "not here")
+
+
+async def test_a_late_answer_and_a_client_that_knows_no_cancelled_requests_harm_nothing(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(), await house.client()
+        late = Person(one)
+        two.answers[PERMISSION] = lambda _: selected("reject_once")
+        session = await begun(house, one)
+        await two.load(session)
+        assert await asking(house, session) == selected("reject_once")
+        await late.asked.wait()
+        late.answer.set_result(selected("allow_always"))
+        await house.agent.say(session, "on")
+        await one.until_text("on")
+        assert await one.call("session/list", {})
+        [answer] = await house.entries(session, "answer")
+        assert answer["result"] == selected("reject_once")
+
+
+async def test_a_question_that_the_agent_takes_back_is_closed_as_withdrawn(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client()
+        person = Person(client)
+        session = await begun(house, client)
+        question = asking(house, session)
+        await person.asked.wait()
+        question.cancel()
+        await journalled(house, session, "answer")
+        [answer] = await house.entries(session, "answer")
+        assert answer["outcome"] == "withdrawn"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "result"),
+    [
+        (ALL_KINDS, selected("reject_once")),
+        (("allow_once", "reject_always"), {"outcome": {"outcome": "cancelled"}}),
+        (("allow_always", "allow_once"), {"outcome": {"outcome": "cancelled"}}),
+    ],
+)
+async def test_with_reject_nobody_is_waited_for_and_nothing_is_said_for_always(
+    journal: Path, kinds: tuple[str, ...], result: dict[str, Any]
+) -> None:
+    rules = QuestionRules(when_detached="reject")
+    async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):
+        client = await house.client(**FORMS)
+        person = Person(client)
+        session = await begun(house, client)
+        question = asking(house, session, *kinds)
+        await person.asked.wait()  # while somebody is there, it waits
+        hub_leaves(house, client)
+        assert await question == result
+        assert await asking(house, session, *kinds) == result
+        assert await house.agent.ask_client(FORM, **form(session)) == {"action": "decline"}
+        outcomes = [answer["outcome"] for answer in await house.entries(session, "answer")]
+        assert outcomes == ["rejected"] * 3
+
+
+async def test_behind_the_limit_a_question_is_rejected_though_somebody_is_there(
+    journal: Path,
+) -> None:
+    rules = QuestionRules(limit_seconds=0.01)
+    async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):
+        client = await house.client(**FORMS)
+        Person(client), Person(client, FORM)
+        session = await begun(house, client)
+        assert await asking(house, session) == selected("reject_once")
+        assert await house.agent.ask_client(FORM, **form(session)) == {"action": "cancel"}
+        await client.until(lambda: methods(client).count("$/cancel_request") == 2)
+        outcomes = [answer["outcome"] for answer in await house.entries(session, "answer")]
+        assert outcomes == ["expired"] * 2
+
+
+async def test_when_the_agent_dies_its_question_ends_and_who_comes_next_is_told(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await house.client()
+        session = await begun(house, one)
+        call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Run make"}
+        await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
+        hub_leaves(house, one)
+        question = asking(house, session)
+        await journalled(house, session, "question")
+        await house.agent.end(session, AgentExitedError("it crashed", "signal SIGSEGV", ""))
+        with pytest.raises(AgentExitedError):
+            await question
+        two = await house.client(session={"notices": {}})
+        await two.load(session)
+        assert PERMISSION not in methods(two)
+        await two.until(lambda: notices(two))
+        assert notices(two) == ["A question of the agent was not answered"]
+        [answer] = await house.entries(session, "answer")
+        assert (answer["outcome"], answer["message"]) == ("interrupted", "it crashed")
+        closed = [u for u in two.updates() if u.get("status") == "failed"]
+        assert closed[0]["_meta"]["acphold/failed"] == "it crashed"
+        three = await house.client(session={"notices": {}})
+        await three.load(session)
+        assert notices(three) == []  # it was for the moment
+
+
+async def test_when_the_owner_died_its_question_ends_and_who_comes_next_is_told(
+    journal: Path,
+) -> None:
+    dead = SqliteJournal.open(journal)
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client()
+        Person(client)
+        session = await begun(house, client)
+        question = asking(house, session)
+        await journalled(house, session, "question")
+        # What the next owner finds is what a process left that was killed here.
+        live = house.hub.held(session)
+        await dead.acquire(session, "the next owner")
+        async with shared(journal) as next_house:
+            client = await next_house.client(session={"notices": {}})
+            await client.load(session)
+            assert PERMISSION not in methods(client)
+            await client.until(lambda: notices(client))
+            [answer] = await next_house.entries(session, "answer")
+            assert answer["outcome"] == "interrupted"
+            assert (await next_house.journal.summary(session)).open_questions == ()
+        assert live.questions.waiting  # the old process does not know yet
+        question.cancel()
+        await asyncio.wait([question])
+    await dead.aclose()
+
+
+async def test_the_end_of_the_process_ends_what_waits_and_journals_it(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        Person(client)
+        session = await client.new()
+        question = asking(house, session)  # outside of any turn
+        await journalled(house, session, "question")
+    assert await question == {"outcome": {"outcome": "cancelled"}}
+    async with shared(journal) as house:
+        await house.client()
+        [answer] = await house.entries(session, "answer")
+        assert answer["outcome"] == "cancelled"
+
+
+async def test_a_question_that_cannot_be_journalled_is_asked_of_nobody(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acphold.errors import JournalUnavailableError
+
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client()
+        session = await client.new()
+
+        async def full(*_: Any, **__: Any) -> Any:
+            raise JournalUnavailableError("the disk is full")
+
+        monkeypatch.setattr(house.journal, "append", full)
+        with pytest.raises(JournalUnavailableError):
+            await asking(house, session)
+        assert PERMISSION not in methods(client)
+
+
+async def test_many_questions_to_a_client_that_reads_nothing_take_bounded_memory(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(), await house.client()
+        two.answers[PERMISSION] = lambda _: selected("reject_once")
+        session = await begun(house, one)
+        await two.load(session)
+        one.reads.clear()
+        filler = "x" * 100_000
+        for number in range(100):
+            params = {**permission(session, "reject_once"), "n": number, "filler": filler}
+            asked = Asked(PERMISSION, json.dumps(params).encode())
+            assert json.loads(await house.agent.listener.answer(asked)) == selected("reject_once")
+            await house.agent.say(session, filler)
+            assert one.connection.buffered < 4_000_000
+        [attachment] = [
+            item
+            for item in house.hub.held(session).session.attachments
+            if item.client is one.connection
+        ]
+        assert not attachment._due
+        one.reads.set()
