@@ -14,7 +14,7 @@ from acphold.cli.main import COMMANDS, exit_code, main, parser_of
 from acphold.errors import AcpholdError, AgentStartError, UnknownSessionError
 from tests.cli.command_line import CommandLine
 
-WITHOUT_JOURNAL = {"completion", "demo", "demo-agent", "mcp-bridge"}
+WITHOUT_JOURNAL = {"setup", "completion", "demo", "demo-agent", "mcp-bridge"}
 
 
 def flags(name: str) -> set[str]:

@@ -76,11 +76,14 @@ class Parser(argparse.ArgumentParser):
         )
         self.execute = execute
         self._runs_program = runs_program
-        self._takes_agent = takes_agent
+        self._takes_agent = False
         if takes_agent:
-            self.add_argument(
-                "agent", metavar="AGENT", nargs="?", help="an agent of the settings file"
-            )
+            self.add_agent()
+
+    def add_agent(self) -> None:
+        """Take a name of an agent here, behind the arguments that were added before."""
+        self._takes_agent = True
+        self.add_argument("agent", metavar="AGENT", nargs="?", help="an agent of the settings file")
 
     def run(self, arguments: Sequence[str]) -> int:
         """Do what the arguments say; the exit code. Raises UsageError."""
@@ -96,12 +99,10 @@ class Parser(argparse.ArgumentParser):
         if stray and stray[0].startswith("-") and named is None:
             self.error(f"unrecognized arguments: {stray[0]}")
         if stray or (named is not None and program):
-            first = stray[0] if named is None else named
-            words = " ".join([*own[own.index(first) :], *program])
+            place = own.index(stray[0] if named is None else named)
             unknown = f"unrecognized arguments: {stray[0]}; " if named and stray else ""
-            raise UsageError(
-                f"{unknown}the agent's command goes behind `--`: {self.prog} -- {words}"
-            )
+            words = " ".join([self.prog, *own[:place], "--", *own[place:], *program])
+            raise UsageError(f"{unknown}the agent's command goes behind `--`: {words}")
         return {**vars(found), "program": tuple(program)}
 
     @property

@@ -43,6 +43,7 @@ COMMANDS = {
     "unarchive": Entry("unarchive", "Put archived sessions back into the list."),
     "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
     "delete": Entry("delete", "Delete sessions for good."),
+    "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),
     "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),
     "demo-agent": Entry("demo_agent", "A scripted agent to try acphold with, offline."),

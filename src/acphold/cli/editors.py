@@ -1,0 +1,281 @@
+"""Where each editor keeps its agents, and how it writes one.
+
+    editor     file                                           where in it, by the agent's name
+    ---------  ---------------------------------------------  --------------------------------
+    zed        zed/settings.json in the folder for settings   agent_servers
+    jetbrains  ~/.jetbrains/acp.json                          agent_servers
+    vscode     Code/User/settings.json                        "acp.agents", of ACP Client
+    acpx       ~/.acpx/config.json                            agents
+    neovim     the person's own Lua                           (to be pasted)
+    emacs      the person's own Lisp                          (to be pasted)
+
+Sources: zed.dev/docs/ai/external-agents and Zed's crate `paths`; JetBrains' help page "Agent Client
+Protocol (ACP)"; package.json of formulahendry/vscode-acp; docs/config.md of openclaw/acpx;
+codecompanion's page "Configuring ACP Adapters", avante's `acp_providers`, and agent-shell's
+`agent-shell-make-agent-config`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from acphold.cli.jsonc import put, value_at
+
+
+class Served(NamedTuple):
+    """An agent behind `acphold wrap`, as an editor starts it.
+
+    `name` is that of the agent, `title` what the editor is to call it, or None. `command` is that
+    of acphold, absolute; `env` has the variables without which it would find other settings.
+    """
+
+    name: str
+    title: str | None
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+
+    @property
+    def spoken(self) -> str:
+        """A name for a list that people read."""
+        return self.title or f"{self.name} (acphold)"
+
+    @property
+    def typed(self) -> str:
+        """A name that people type."""
+        return self.title or f"{self.name.lower().replace(' ', '-')}-acphold"
+
+    @property
+    def words(self) -> list[str]:
+        """The command with its variables before it, for what takes no variables."""
+        if not self.env:
+            return [*self.command]
+        variables = [f"{name}={value}" for name, value in self.env.items()]
+        return [shutil.which("env") or "/usr/bin/env", *variables, *self.command]
+
+
+class FileEditor(NamedTuple):
+    """An editor that keeps its agents in a file of JSON, with comments or not.
+
+    `places` are where the file may be, the likeliest first; `table` is where agents stand in it.
+    `afterwards` says how to come to the agent.
+    """
+
+    shown: str
+    places: Callable[[], list[str]]
+    table: str
+    written: Callable[[str, Served], str]
+    name_of: Callable[[Served], str]
+    afterwards: str
+
+    def path(self) -> str:
+        """The file that is there, or the one that the editor would make."""
+        places = self.places()
+        return next((place for place in places if os.path.exists(place)), places[0])
+
+
+class PasteEditor(NamedTuple):
+    """An editor whose settings are a program of the person's: they paste it themselves.
+
+    `snippet` gets the agent's own command, too.
+    """
+
+    shown: str
+    snippet: Callable[[Served, Sequence[str]], str]
+    hint: str
+
+
+# -- files ----------------------------------------------------------------------------------
+
+
+def _config(*names: str) -> str:
+    """A file of the folder for settings."""
+    folder = os.environ.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(folder):
+        folder = os.path.expanduser("~/.config")
+    return os.path.join(folder, *names)
+
+
+def _zed() -> list[str]:
+    # On macOS, too: only its data is in ~/Library.
+    home = os.path.expanduser("~/.config/zed/settings.json")
+    return [home] if sys.platform == "darwin" else [_config("zed", "settings.json")]
+
+
+_CODES: Final = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
+
+
+def _vscode() -> list[str]:
+    if sys.platform == "darwin":
+        folder = os.path.expanduser("~/Library/Application Support")
+        return [os.path.join(folder, code, "User", "settings.json") for code in _CODES]
+    return [_config(code, "User", "settings.json") for code in _CODES]
+
+
+def _in_home(path: str) -> Callable[[], list[str]]:
+    return lambda: [os.path.expanduser(path)]
+
+
+def _by_member(table: str, unit: str, **fixed: str) -> Callable[[str, Served], str]:
+    """Writes `command`, `args` and `env`; what else stands in an entry is left there."""
+
+    def written(text: str, served: Served) -> str:
+        place = [table, served.spoken]
+        program, *arguments = served.command
+        if value_at(text, place) is None:
+            entry = {**fixed, "command": program, "args": arguments, "env": dict(served.env)}
+            return put(text, place, entry, unit)
+        members: dict[str, object] = {**fixed, "command": program, "args": arguments}
+        for key, value in members.items():
+            text = put(text, [*place, key], value, unit)
+        for name, value in served.env.items():
+            text = put(text, [*place, "env", name], value, unit)
+        return text
+
+    return written
+
+
+def _acpx(text: str, served: Served) -> str:
+    # Whole: `argv` beside the older `command` is an error for acpx.
+    return put(text, ["agents", served.typed], {"argv": served.words})
+
+
+# -- what is pasted -------------------------------------------------------------------------
+
+ADAPTERS: Final = {
+    "claude-agent-acp": "claude_code",
+    "claude-code-acp": "claude_code",
+    "gemini": "gemini_cli",
+    "gemini-cli": "gemini_cli",
+    "codex-acp": "codex",
+    "goose": "goose",
+    "kimi": "kimi_cli",
+    "cline": "cline_cli",
+    "copilot": "copilot_acp",
+    "auggie": "auggie_cli",
+    "cursor-agent": "cursor_cli",
+}
+"""The adapter of codecompanion that knows how to sign in to an agent, by a word of its command."""
+
+OTHER_ADAPTER: Final = "opencode"
+"""The one to extend for other agents: it asks for no sign-in, and sets no variables."""
+
+
+def adapter_for(words: Sequence[str]) -> str:
+    """The adapter of codecompanion to extend for an agent's command."""
+    for word in words:
+        package = os.path.basename(word).rpartition("@")[0] or os.path.basename(word)
+        if package in ADAPTERS:
+            return ADAPTERS[package]
+    return OTHER_ADAPTER
+
+
+def neovim_snippet(served: Served, command: Sequence[str]) -> str:
+    """Lua for codecompanion.nvim, and for avante.nvim."""
+    program, *arguments = map(quoted, served.words)
+    name = quoted(served.typed)
+    return f"""\
+-- codecompanion.nvim
+require("codecompanion").setup({{
+  adapters = {{
+    acp = {{
+      [{name}] = function()
+        return require("codecompanion.adapters").extend({quoted(adapter_for(command))}, {{
+          formatted_name = {quoted(served.spoken)},
+          commands = {{ default = {{ {", ".join([program, *arguments])} }} }},
+        }})
+      end,
+    }},
+  }},
+}})
+
+-- avante.nvim
+require("avante").setup({{
+  provider = {name},
+  acp_providers = {{
+    [{name}] = {{
+      command = {program},
+      args = {{ {", ".join(arguments)} }},
+    }},
+  }},
+}})
+"""
+
+
+def emacs_snippet(served: Served, _: Sequence[str]) -> str:
+    """Lisp for agent-shell."""
+    program, *arguments = map(quoted, served.words)
+    prompt = quoted(f"{served.spoken}> ")
+    pattern = prompt.replace("(", "[(]").replace(")", "[)]").replace(".", "[.]")
+    symbol = "".join(sign if sign.isalnum() or sign == "-" else "-" for sign in served.typed)
+    return f"""\
+;; agent-shell
+(with-eval-after-load 'agent-shell
+  (setq agent-shell-session-strategy 'prompt      ; list, pick, load
+        agent-shell-prefer-session-resume nil)    ; load shows the whole history
+  (add-to-list
+   'agent-shell-agent-configs
+   (agent-shell-make-agent-config
+    :identifier '{symbol}
+    :mode-line-name {quoted(served.spoken)}
+    :buffer-name {quoted(served.spoken)}
+    :shell-prompt {prompt}
+    :shell-prompt-regexp {pattern}
+    :client-maker (lambda (buffer)
+                    (acp-make-client :command {program}
+                                     :command-params '({" ".join(arguments)})
+                                     :context-buffer buffer)))))
+"""
+
+
+def quoted(text: str) -> str:
+    """A text as Lua and Emacs Lisp write it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
+    "zed": FileEditor(
+        "Zed",
+        _zed,
+        "agent_servers",
+        _by_member("agent_servers", "  ", type="custom"),
+        lambda served: served.spoken,
+        "It is in the menu of the agent panel's `+`. Earlier conversations: Threads Sidebar, its "
+        "archive, Import ACP Threads.",
+    ),
+    "jetbrains": FileEditor(
+        "JetBrains",
+        _in_home("~/.jetbrains/acp.json"),
+        "agent_servers",
+        _by_member("agent_servers", "  "),
+        lambda served: served.spoken,
+        "It is in the menu of agents of the AI Chat.",
+    ),
+    "vscode": FileEditor(
+        "VS Code",
+        _vscode,
+        "acp.agents",
+        _by_member("acp.agents", "    "),
+        lambda served: served.spoken,
+        "It is in the list of the extension ACP Client (formulahendry.acp-client).",
+    ),
+    "acpx": FileEditor(
+        "acpx",
+        _in_home("~/.acpx/config.json"),
+        "agents",
+        _acpx,
+        lambda served: served.typed,
+        "Try it: acpx {name} exec 'Who are you?'",
+    ),
+    "neovim": PasteEditor(
+        "Neovim",
+        neovim_snippet,
+        "Paste one of the two into your configuration: for codecompanion.nvim, or avante.nvim.",
+    ),
+    "emacs": PasteEditor("Emacs", emacs_snippet, "Paste it into your init file."),
+}
+"""By the word that `setup` takes."""

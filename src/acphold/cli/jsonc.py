@@ -1,0 +1,300 @@
+"""JSON with comments, edited where it stands: every other character of the text stays.
+
+Editors keep such files: with `//` and `/* */`, commas behind a last member, and people's own
+order. So nothing is decoded and written again: the text is scanned for places, and pieces of it
+are replaced. Where a key stands twice, the last one counts, as it does for editors.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+MAX_DEPTH: Final = 100
+"""Values in values; what people write has five."""
+
+_BLANK = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+_REST_OF_LINE = re.compile(r"(?:[ \t]+|//[^\r\n]*|/\*[^\r\n]*?\*/)*")
+_STRING = re.compile(r'"(?:[^"\\\r\n]|\\.)*"')
+_SCALAR = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
+_INDENT = re.compile(r"[ \t]*")
+
+
+class JsoncError(ValueError):
+    """The text is no JSON with comments, or has something else where an object is needed."""
+
+
+class Node(NamedTuple):
+    """A value and where it stands; `members` only of an object."""
+
+    start: int
+    end: int
+    value: object
+    members: tuple[Member, ...] | None = None
+
+    def find(self, key: str) -> Member | None:
+        """The member that counts for `key`."""
+        found = [member for member in self.members or () if member.key == key]
+        return found[-1] if found else None
+
+
+class Member(NamedTuple):
+    """A member of an object; `start` is where its key begins."""
+
+    key: str
+    start: int
+    node: Node
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+def scan(text: str) -> Node | None:
+    """The value of a text; None when there is nothing but blanks and comments. JsoncError."""
+    scanner = _Scanner(text)
+    start = scanner.blank(0)
+    if start == len(text):
+        return None
+    root = scanner.value(start, 0)
+    end = scanner.blank(root.end)
+    if end != len(text):
+        raise scanner.error(end, "something stands behind the end")
+    return root
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def error(self, at: int, what: str) -> JsoncError:
+        return JsoncError(f"line {self._text.count(chr(10), 0, at) + 1}: {what}")
+
+    def blank(self, at: int) -> int:
+        """Where the blanks and comments that begin here end."""
+        match = _BLANK.match(self._text, at)
+        assert match is not None
+        return match.end()
+
+    def value(self, at: int, depth: int) -> Node:
+        if depth > MAX_DEPTH:
+            raise self.error(at, "nested too deep")
+        match self._text[at : at + 1]:
+            case "{":
+                return self._object(at, depth)
+            case "[":
+                return self._array(at, depth)
+            case '"':
+                return self._string(at)
+        found = _SCALAR.match(self._text, at)
+        if found is None:
+            raise self.error(at, "a value is missing")
+        return Node(at, found.end(), json.loads(found[0]))
+
+    def _string(self, at: int) -> Node:
+        found = _STRING.match(self._text, at)
+        if found is None:
+            raise self.error(at, "a text in double quotes is missing, or its end")
+        try:
+            return Node(at, found.end(), json.loads(found[0], strict=False))
+        except ValueError:
+            raise self.error(at, "this text has a \\ that means nothing") from None
+
+    def _object(self, at: int, depth: int) -> Node:
+        members: list[Member] = []
+        at_item = self.blank(at + 1)
+        while self._text[at_item : at_item + 1] != "}":
+            key = self._string(at_item)
+            colon = self.blank(key.end)
+            if self._text[colon : colon + 1] != ":":
+                raise self.error(colon, "a colon is missing")
+            node = self.value(self.blank(colon + 1), depth + 1)
+            members.append(Member(str(key.value), key.start, node))
+            at_item = self._next(node.end, "}")
+        value = {member.key: member.node.value for member in members}
+        return Node(at, at_item + 1, value, tuple(members))
+
+    def _array(self, at: int, depth: int) -> Node:
+        items: list[object] = []
+        at_item = self.blank(at + 1)
+        while self._text[at_item : at_item + 1] != "]":
+            item = self.value(at_item, depth + 1)
+            items.append(item.value)
+            at_item = self._next(item.end, "]")
+        return Node(at, at_item + 1, items)
+
+    def _next(self, end: int, closing: str) -> int:
+        """Where the next item begins, or the closing bracket stands."""
+        at = self.blank(end)
+        match self._text[at : at + 1]:
+            case ",":
+                return self.blank(at + 1)
+            case found if found == closing:
+                return at
+        raise self.error(at, f"a comma or {closing} is missing")
+
+
+# -- writing --------------------------------------------------------------------------------
+
+
+def put(text: str, path: Sequence[str], value: object, unit: str = "  ") -> str:
+    """The text with `value` at `path`, through objects that are made where they are missing.
+
+    `unit` is one step of indentation, where the text does not show its own. It is the same text
+    if the value is there already. Raises JsoncError.
+    """
+    layout = _Layout(text, unit)
+    node = scan(text)
+    if node is None:
+        return layout.begun(_nested(path, value))
+    for depth, key in enumerate(path):
+        if node.members is None:
+            if node.value is None and depth:
+                return layout.replaced(node, _nested(path[depth:], value))
+            raise JsoncError(f"{'.'.join(path[:depth]) or 'the whole'} is not an object in braces")
+        member = node.find(key)
+        if member is None:
+            return layout.added(node, key, _nested(path[depth + 1 :], value))
+        node = member.node
+    return text if _is_same(node.value, value) else layout.replaced(node, value)
+
+
+def remove(text: str, path: Sequence[str]) -> str:
+    """The text without the member at `path`; the same text if there is none. JsoncError."""
+    parent = scan(text)
+    for key in path[:-1]:
+        member = parent.find(key) if parent is not None else None
+        parent = member.node if member is not None else None
+    member = parent.find(path[-1]) if parent is not None else None
+    if parent is None or member is None:
+        return text
+    text = _Layout(text, "").removed(parent, member)
+    return remove(text, path)  # it may stand twice
+
+
+def value_at(text: str, path: Sequence[str]) -> object:
+    """The value at `path`; None when there is none."""
+    node = scan(text)
+    for key in path:
+        member = node.find(key) if node is not None else None
+        node = member.node if member is not None else None
+    return None if node is None else node.value
+
+
+def _nested(path: Sequence[str], value: object) -> object:
+    for key in reversed(path):
+        value = {key: value}
+    return value
+
+
+def _is_same(one: object, other: object) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+class _Layout:
+    """How a text is laid out, and the text with a piece of it changed."""
+
+    def __init__(self, text: str, unit: str) -> None:
+        self._text = text
+        self._eol = "\r\n" if "\r\n" in text else "\n"
+        self._unit = self._own_unit() or unit
+
+    def _own_unit(self) -> str:
+        first = re.search(r"[{,][ \t]*\r?\n(?:[ \t]*//[^\n]*\n)*([ \t]+)\"", self._text)
+        return first[1] if first else ""
+
+    def begun(self, value: object) -> str:
+        """The text, which has comments at most, with its first value behind it."""
+        before = self._text
+        if before and before != "\ufeff" and not before.endswith("\n"):
+            before += self._eol
+        return f"{before}{self._rendered(value, '')}{self._eol}"
+
+    def replaced(self, node: Node, value: object) -> str:
+        """With another value in the place of one."""
+        text, indent = self._text, self._indent_at(node.start)
+        return f"{text[: node.start]}{self._rendered(value, indent)}{text[node.end :]}"
+
+    def added(self, node: Node, key: str, value: object) -> str:
+        """With a further member at the end of an object."""
+        if not node.members:
+            return self._filled(node, key, value)
+        text, last = self._text, node.members[-1]
+        if "\n" not in text[node.start : node.end]:
+            end = last.node.end
+            return f"{text[:end]}, {_inline({key: value})[1:-1]}{text[end:]}"
+        comma = self._comma_behind(last.node.end)
+        base, indent = self._indent_at(node.start), self._indent_of(node, last)
+        begin = last.node.end if comma is None else comma + 1
+        line_end = _matched_to(_REST_OF_LINE, text, begin)
+        member = self._member(key, value, indent) + ("" if comma is None else ",")
+        before = text[: last.node.end] + ("," if comma is None else "")
+        before += text[last.node.end : line_end].rstrip(" \t")
+        if text[line_end : line_end + 1] in ("\r", "\n"):
+            spaces = text[len(text[:line_end].rstrip(" \t")) : line_end]
+            return f"{before}{spaces}{self._eol}{member}{text[line_end:]}"
+        return f"{before}{self._eol}{member}{self._eol}{base}{text[line_end:]}"
+
+    def _filled(self, node: Node, key: str, value: object) -> str:
+        """With the first member of an object, which may hold comments."""
+        text, base = self._text, self._indent_at(node.start)
+        inside = text[: node.end - 1].rstrip(" \t\r\n")
+        member = self._member(key, value, base + self._unit)
+        return f"{inside}{self._eol}{member}{self._eol}{base}{text[node.end - 1 :]}"
+
+    def removed(self, node: Node, member: Member) -> str:
+        """Without a member, its comma, and the line that is then empty."""
+        text, begin, end = self._text, member.start, member.node.end
+        comma = self._comma_behind(end)
+        if comma is not None and not text[end:comma].strip():
+            end = comma + 1
+        elif comma is not None:
+            text = f"{text[:comma]} {text[comma + 1 :]}"  # a comment stands before it
+        line = text.rfind("\n", 0, begin) + 1
+        rest = _matched_to(re.compile(r"[ \t]*(\r?\n)?"), text, end)
+        if not text[line:begin].strip() and text[end:rest].endswith("\n"):
+            begin, end = line, rest
+        else:
+            end = _matched_to(_INDENT, text, end)
+        text = text[:begin] + text[end:]
+        before = [other.node.end for other in node.members or () if other.start < member.start]
+        if comma is None and before and (gone := self._comma_behind(before[-1])) is not None:
+            text = text[:gone] + text[gone + 1 :]
+        return text
+
+    def _comma_behind(self, end: int) -> int | None:
+        """Where the comma behind a value stands."""
+        at = _matched_to(_BLANK, self._text, end)
+        return at if self._text[at : at + 1] == "," else None
+
+    def _indent_at(self, at: int) -> str:
+        """The blanks at the beginning of the line of a place."""
+        line = self._text.rfind("\n", 0, at) + 1
+        return self._text[line : _matched_to(_INDENT, self._text, line)]
+
+    def _indent_of(self, node: Node, member: Member) -> str:
+        """The indentation of a member that stands behind this one."""
+        if "\n" in self._text[node.start : member.start]:
+            return self._indent_at(member.start)
+        return self._indent_at(node.start) + self._unit
+
+    def _member(self, key: str, value: object, indent: str) -> str:
+        return f"{indent}{_inline(key)}: {self._rendered(value, indent)}"
+
+    def _rendered(self, value: object, indent: str) -> str:
+        """A value, of which all but the first line is indented; lists stay on their line."""
+        if not isinstance(value, dict) or not value:
+            return _inline(value)
+        inner = indent + self._unit
+        members = (self._member(key, item, inner) for key, item in value.items())
+        return f"{{{self._eol}{f',{self._eol}'.join(members)}{self._eol}{indent}}}"
+
+
+def _inline(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _matched_to(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return at if match is None else match.end()

@@ -1,0 +1,321 @@
+"""`acphold setup EDITOR`: an agent behind `wrap` in an editor's settings, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import unified_diff
+from itertools import count
+from typing import NamedTuple
+
+from rich.text import Text
+
+from acphold.agents.identity import agent_key
+from acphold.cli.command_line import Exit, Parser, UsageError, a_name
+from acphold.cli.editors import EDITORS, FileEditor, PasteEditor, Served
+from acphold.cli.jsonc import JsoncError
+from acphold.cli.jsonc import remove as without
+from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
+from acphold.cli.settings import (
+    NamedAgent,
+    agent_command,
+    named_agents,
+    read_settings,
+    settings_path,
+    wrap_arguments,
+)
+from acphold.cli.terminal_text import console, folder, visible
+from acphold.cli.wrap import parser as wrap_parser
+from acphold.errors import AgentStartError, SettingsError
+from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
+from acphold.journal.location import journal_path
+from acphold.workspace.replacement import replace
+
+STYLES = {"+": "added", "-": "removed", "@": "faint"}
+"""How the lines of a diff are shown, by how they begin."""
+
+
+def parser() -> Parser:
+    """The arguments of `setup`."""
+    made = Parser(setup, "setup", "[OPTIONS] EDITOR [AGENT | -- CMD...]", runs_program=True)
+    made.add_argument(
+        "editor", metavar="EDITOR", choices=[*EDITORS], help=f"one of {', '.join(EDITORS)}"
+    )
+    made.add_agent()
+    made.add_argument(
+        "--as", dest="title", metavar="NAME", type=a_name, help="what the editor is to call it"
+    )
+    made.add_argument(
+        "--file", metavar="FILE", help="the editor's settings file, where it is elsewhere"
+    )
+    made.add_argument("--remove", action="store_true", help="take the entry out again")
+    made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
+    return made
+
+
+def setup(
+    *,
+    editor: str,
+    agent: str | None,
+    program: tuple[str, ...],
+    title: str | None,
+    file: str | None,
+    remove: bool,
+    sure: bool,
+) -> int:
+    """Write an agent into an editor's settings, behind acphold.
+
+    AGENT is a name of the settings file; without it, all of them are written. With `-- CMD` no
+    settings file is needed:
+
+      acphold setup zed claude
+      acphold setup jetbrains -- gemini --acp
+
+    What is going to change is shown first. Nothing else in the file is touched; as it was, it is
+    kept beside it. For Neovim and Emacs it prints what to paste.
+    """
+    meant = _named_only(agent, program) if remove else _checked(agent, program)
+    if title is not None and len(meant) > 1:
+        raise UsageError(f"--as names one agent, and there are {len(meant)}: say which")
+    match EDITORS[editor]:
+        case PasteEditor() as pasted:
+            if remove or file is not None:
+                raise UsageError(f"{pasted.shown} has no settings file that can be written")
+            _print_snippets(pasted, meant, title)
+            return Exit.OK
+        case FileEditor() as found:
+            path = os.path.abspath(os.path.expanduser(file)) if file else found.path()
+            served = [_served(agent, title) for agent in meant]
+            return _change(found, path, served, is_removal=remove, sure=sure)
+
+
+# -- which agents ---------------------------------------------------------------------------
+
+
+class Meant(NamedTuple):
+    """An agent to be written: its name, what stands behind `wrap` for it, and its command."""
+
+    name: str
+    words: tuple[str, ...]
+    command: tuple[str, ...] = ()
+
+
+def _checked(agent: str | None, program: Sequence[str]) -> list[Meant]:
+    """Those that are meant, each of which can be started; SettingsError, AgentStartError."""
+    if program:
+        command = (_found(program[0]), *program[1:])
+        return [Meant(_name_of(program), ("--", *command), command)]
+    named = [agent_command(agent)] if agent is not None else _all_of_the_file()
+    for found in named:
+        wrap_arguments(found, wrap_parser())  # which says what cannot be used
+        _warn_of_path(found)
+    return [Meant(found.name, (found.name,), found.command) for found in named]
+
+
+def _named_only(agent: str | None, program: Sequence[str]) -> list[Meant]:
+    """Those whose entries are to go; they may be gone themselves."""
+    if program:
+        return [Meant(_name_of(program), ())]
+    names = [agent] if agent is not None else [found.name for found in _all_of_the_file()]
+    return [Meant(name, ()) for name in names]
+
+
+def _all_of_the_file() -> list[NamedAgent]:
+    path = settings_path()
+    found = [*named_agents(read_settings(path) or {}, path)]
+    if not found:
+        raise UsageError(
+            f"no agent is named, and {path} has none; give its command behind `--`, as in "
+            "`acphold setup zed -- gemini --acp`"
+        )
+    for agent in found:
+        if isinstance(agent, SettingsError):
+            raise agent
+    return [agent for agent in found if isinstance(agent, NamedAgent)]
+
+
+def _found(program: str) -> str:
+    """The absolute path of a program; AgentStartError."""
+    path = shutil.which(os.path.expanduser(program))
+    if path is None:
+        raise AgentStartError(
+            f"there is no program {program!r} on PATH; install it, or give its full path"
+        )
+    return os.path.abspath(path)
+
+
+def _name_of(program: Sequence[str]) -> str:
+    """The last part of what the command shows: `claude-agent-acp` of an npm package."""
+    return agent_key(program).split()[-1].rpartition("/")[2]
+
+
+def _warn_of_path(agent: NamedAgent) -> None:
+    """Editors often have a shorter PATH than the shell in which this runs."""
+    program, *arguments = agent.command
+    if os.path.isabs(program):
+        return
+    words = ", ".join(f'"{word}"' for word in (_found(program), *arguments))
+    print(
+        visible(
+            f"acphold: {agent.name} is started by {program!r}, which an editor may not find; safer "
+            f"in {folder(settings_path())}: command = [{words}]"
+        ),
+        file=sys.stderr,
+    )
+
+
+def _served(agent: Meant, title: str | None) -> Served:
+    """The agent as an editor starts it."""
+    return Served(agent.name, title, (*own_command(), "wrap", *agent.words), _carried())
+
+
+def _carried() -> dict[str, str]:
+    """Variables of this shell without which acphold would use other files than here."""
+    env: dict[str, str] = {}
+    if os.environ.get(SETTINGS_VARIABLE):
+        env[SETTINGS_VARIABLE] = settings_path()
+    if named := os.environ.get(JOURNAL_VARIABLE):
+        env[JOURNAL_VARIABLE] = journal_path(named)
+    return env
+
+
+def own_command() -> tuple[str, ...]:
+    """The absolute command of the acphold that runs: its own script, or Python and the module."""
+    started = os.path.abspath(sys.argv[0])
+    if os.path.basename(started) == "acphold" and os.access(started, os.X_OK):
+        return (started,)
+    if found := shutil.which("acphold"):
+        return (os.path.abspath(found),)
+    return (sys.executable, "-m", "acphold")
+
+
+# -- what is to be pasted -------------------------------------------------------------------
+
+
+def _print_snippets(editor: PasteEditor, meant: Sequence[Meant], title: str | None) -> None:
+    for agent in meant:
+        print(visible(editor.snippet(_served(agent, title), agent.command)))
+    print(visible(editor.hint), file=sys.stderr)
+
+
+# -- a file ---------------------------------------------------------------------------------
+
+
+def _change(
+    editor: FileEditor, path: str, served: Sequence[Served], *, is_removal: bool, sure: bool
+) -> int:
+    """Show what changes in the file, ask, write."""
+    before = _read(path)
+    try:
+        after = _edited(before or "", editor, served, is_removal=is_removal)
+    except JsoncError as error:
+        raise SettingsError(f"{path}, {error}; nothing was written") from None
+    names = ", ".join(editor.name_of(agent) for agent in served)
+    if after == (before or ""):
+        state = "has no entry" if is_removal else "is as it should be for"
+        print(visible(f"Nothing to do: {folder(path)} {state} {names}."))
+        return Exit.OK
+    _show(path, before, after)
+    if not sure and not _confirmed(path):
+        return Exit.ERROR
+    kept = _write(path, before, after)
+    print(visible(f"Written: {folder(path)}{f'; as it was: {folder(kept)}' if kept else ''}"))
+    if not is_removal:
+        print(visible(editor.afterwards.format(name=names)))
+    return Exit.OK
+
+
+def _edited(text: str, editor: FileEditor, served: Sequence[Served], *, is_removal: bool) -> str:
+    for agent in served:
+        if is_removal:
+            text = without(text, [editor.table, editor.name_of(agent)])
+        else:
+            text = editor.written(text, agent)
+    return text
+
+
+def _read(path: str) -> str | None:
+    """The text of a file with its own ends of lines; None when there is none. SettingsError."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _show(path: str, before: str | None, after: str) -> None:
+    """The change, as patches show it."""
+    shown = folder(path)
+    lines = unified_diff(
+        (before or "").splitlines(),
+        after.splitlines(),
+        shown if before is not None else "(not there yet)",
+        shown,
+        lineterm="",
+    )
+    screen = console()
+    for line in lines:
+        style = "heading" if line[:3] in ("---", "+++") else STYLES.get(line[:1], "")
+        screen.print(Text(visible(line), style), soft_wrap=True)
+
+
+def _confirmed(path: str) -> bool:
+    """Whether the person wants it; raises UsageError where nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on; nothing was written: --yes writes it")
+    print(visible(f"Write this to {folder(path)}? [y/N]: "), end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print("Nothing was written.", file=sys.stderr)
+    return False
+
+
+def _write(path: str, before: str | None, after: str) -> str | None:
+    """Replace the file in one step, its links followed; the path of the old text. SettingsError."""
+    target = os.path.realpath(path)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if _read(target) != before:  # an editor may have written meanwhile
+            raise SettingsError(f"{path} has changed meanwhile; nothing was written: try again")
+        kept = None if before is None else _keep(path, target)
+        _replace(target, after.encode())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
+    return kept
+
+
+def _keep(path: str, target: str) -> str:
+    """Copy the file to a name beside it that is free; that name."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    names = (f"{path}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
+    for name in names:
+        try:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            continue
+        with open(fd, "wb") as copy, open(target, "rb") as file:
+            os.fchmod(fd, os.fstat(file.fileno()).st_mode & 0o777)
+            shutil.copyfileobj(file, copy)
+        return name
+    raise AssertionError("there is always a further number")
+
+
+def _replace(target: str, data: bytes) -> None:
+    folder_fd = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
+    old: int | None = None
+    try:
+        with suppress(FileNotFoundError):
+            old = os.open(target, os.O_RDONLY)
+        replace(folder_fd, os.path.basename(target), data, old, lambda: None)
+    finally:
+        os.close(folder_fd)
+        if old is not None:
+            os.close(old)

@@ -1,0 +1,388 @@
+"""`acphold setup`: one entry in an editor's settings, shown first, and nothing else touched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import stat
+import subprocess
+import sys
+from difflib import ndiff
+from pathlib import Path
+
+import pytest
+
+from acphold.cli.editors import EDITORS, FileEditor, adapter_for
+from acphold.cli.jsonc import value_at
+from acphold.cli.setup import own_command
+from tests.cli.command_line import CommandLine, Finished, run_here
+from tests.editor import editor, scripted_agent
+
+ZED = """\
+// Zed settings
+//
+// They are mine.
+{
+  "ui_font_size": 16, // points
+  "theme": { "mode": "system", "light": "One Light", "dark": "One Dark" },
+  "agent_servers": {
+    /* "old": { "command": "old" }, */
+    "Gemini": {
+      "type": "custom",
+      "command": "gemini",
+      "args": ["--acp"],
+    },
+  },
+  "vim_mode": true,
+}
+"""
+
+VSCODE = """\
+{\r
+    "editor.fontSize": 14,\r
+    // from the marketplace\r
+    "acp.agents": {\r
+        "Codex CLI": { "command": "npx", "args": ["codex-acp"], "env": {} }\r
+    },\r
+    "files.eol": "\\r\\n"\r
+}\r
+"""
+
+
+class Person:
+    """Somebody with a home folder, some programs, and editors' settings."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.programs = home / "bin"
+        self.programs.mkdir()
+        for name in ("acphold", "gemini", "npx"):
+            (self.programs / name).write_text("#!/bin/sh\n")
+            (self.programs / name).chmod(0o755)
+        self.environment: dict[str, str] = {
+            "HOME": str(home),
+            "PATH": f"{self.programs}:/usr/bin:/bin",
+        }
+
+    @property
+    def acphold(self) -> str:
+        return str(self.programs / "acphold")
+
+    def run(self, *arguments: str) -> Finished:
+        return run_here(("setup", *arguments), self.environment)
+
+    def write(self, path: str, text: str) -> Path:
+        """A file of the home folder."""
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode())
+        return file
+
+    def names(self, *lines: str) -> None:
+        """A settings file of acphold with these agents."""
+        self.write(".config/acphold/settings.toml", "\n".join(lines))
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
+
+
+def added(before: str, after: str) -> list[str]:
+    """The lines that are new; none may be gone but for a comma behind it."""
+    lines = list(ndiff(before.splitlines(), after.splitlines()))
+    gone = {line[2:] for line in lines if line.startswith("- ")}
+    new = [line[2:] for line in lines if line.startswith("+ ")]
+    assert {f"{line}," for line in gone} <= set(new)
+    return [line for line in new if line.removesuffix(",") not in gone]
+
+
+# -- each editor ------------------------------------------------------------------------------
+
+
+def test_zed_gets_an_entry_and_keeps_all_else(person: Person) -> None:
+    file = person.write(".config/zed/settings.json", ZED)
+    done = person.run("zed", "--yes", "--", "gemini", "--acp", "ü")
+    assert done.code == 0, done.err
+    assert added(ZED, file.read_text()) == [
+        '    "gemini (acphold)": {',
+        '      "type": "custom",',
+        f'      "command": "{person.acphold}",',
+        f'      "args": ["wrap", "--", "{person.programs}/gemini", "--acp", "ü"],',
+        '      "env": {}',
+        "    },",
+    ]
+
+
+def test_vscode_gets_an_entry_with_its_own_line_ends_and_indentation(person: Person) -> None:
+    file = person.write(".config/Code/User/settings.json", VSCODE)
+    person.names("[agents.claude]", f'command = ["{person.programs}/npx", "x"]')
+    assert person.run("vscode", "claude", "--yes").code == 0
+    after = file.read_bytes().decode()
+    assert after.count("\n") == after.count("\r\n")
+    assert value_at(after, ["acp.agents", "claude (acphold)"]) == {
+        "command": person.acphold,
+        "args": ["wrap", "claude"],
+        "env": {},
+    }
+    assert value_at(after, ["acp.agents", "Codex CLI", "command"]) == "npx"
+
+
+@pytest.mark.parametrize(
+    ("platform", "editor", "path"),
+    [
+        ("linux", "zed", ".config/zed/settings.json"),
+        ("darwin", "zed", ".config/zed/settings.json"),
+        ("linux", "vscode", ".config/Code/User/settings.json"),
+        ("darwin", "vscode", "Library/Application Support/Code/User/settings.json"),
+        ("linux", "jetbrains", ".jetbrains/acp.json"),
+        ("linux", "acpx", ".acpx/config.json"),
+    ],
+)
+def test_a_file_that_is_not_there_yet_is_made_where_the_editor_looks(
+    person: Person, monkeypatch: pytest.MonkeyPatch, platform: str, editor: str, path: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    done = person.run(editor, "--yes", "--", "gemini", "--acp")
+    assert done.code == 0, done.err
+    written = json.loads((person.home / path).read_text())
+    found = EDITORS[editor]
+    assert isinstance(found, FileEditor)
+    [(name, entry)] = written[found.table].items()
+    command = [person.acphold, "wrap", "--", f"{person.programs}/gemini", "--acp"]
+    if editor == "acpx":
+        assert (name, entry) == ("gemini-acphold", {"argv": command})
+    else:
+        assert name == "gemini (acphold)"
+        assert [entry["command"], *entry["args"]] == command
+    assert ".bak" not in " ".join(os.listdir((person.home / path).parent))
+
+
+def test_the_folder_for_settings_and_another_vscode_are_found(person: Person) -> None:
+    person.environment["XDG_CONFIG_HOME"] = str(person.home / "etc")
+    file = person.write("etc/VSCodium/User/settings.json", "{}\n")
+    assert person.run("vscode", "--yes", "--", "gemini").code == 0
+    assert "acp.agents" in file.read_text()
+    file = person.write("elsewhere.json", "{}\n")
+    assert person.run("zed", "--yes", "--file", "~/elsewhere.json", "--", "gemini").code == 0
+    assert "agent_servers" in file.read_text()
+
+
+def test_acpx_loses_the_older_form_of_an_entry_and_gets_variables_as_words(person: Person) -> None:
+    older = {"agents": {"gemini-acphold": {"command": "gemini", "args": []}}, "ttl": 300}
+    file = person.write(".acpx/config.json", json.dumps(older, indent=2))
+    person.environment["ACPHOLD_JOURNAL"] = "sqlite:////j.db"
+    assert person.run("acpx", "--yes", "--", "gemini").code == 0
+    written = json.loads(file.read_text())
+    assert written["ttl"] == 300
+    argv = written["agents"]["gemini-acphold"].pop("argv")
+    assert argv[1:3] == ["ACPHOLD_JOURNAL=/j.db", person.acphold]
+    assert os.path.isabs(argv[0])
+    assert written["agents"] == {"gemini-acphold": {}}
+
+
+def test_what_is_pasted_is_lua_and_lisp(person: Person) -> None:
+    person.names('[agents."my \'b\\\\\\""]', 'command = ["/bin/gemini"]')
+    for name in ("neovim", "emacs"):
+        done = person.run(name)
+        assert done.code == 0
+        assert '"wrap"' in done.out
+        assert f'"{person.acphold}"' in done.out
+        assert "my 'b\\\\\\\"" in done.out
+        assert "aste" in done.err
+    assert "--remove" not in done.err
+    assert person.run("emacs", "--remove").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "adapter"),
+    [
+        (["npx", "-y", "@agentclientprotocol/claude-agent-acp"], "claude_code"),
+        (["npx", "-y", "@agentclientprotocol/claude-agent-acp@1.2"], "claude_code"),
+        (["/usr/bin/gemini", "--acp"], "gemini_cli"),
+        (["mine"], "opencode"),
+    ],
+)
+def test_neovim_gets_the_adapter_that_knows_the_agent(words: list[str], adapter: str) -> None:
+    assert adapter_for(words) == adapter
+
+
+# -- what is written --------------------------------------------------------------------------
+
+
+def test_a_second_run_has_nothing_to_do(person: Person) -> None:
+    file = person.write(".config/zed/settings.json", ZED)
+    assert person.run("zed", "--yes", "--", "gemini").code == 0
+    before, there = file.read_bytes(), sorted(os.listdir(file.parent))
+    done = person.run("zed", "--", "gemini")
+    assert (done.code, "Nothing to do" in done.out) == (0, True)
+    assert (file.read_bytes(), sorted(os.listdir(file.parent))) == (before, there)
+
+
+def test_an_entry_is_brought_up_to_date_and_keeps_what_the_person_added(person: Person) -> None:
+    file = person.write(
+        ".config/zed/settings.json",
+        '{ "agent_servers": { "g": { "command": "old", "default_mode": "plan", '
+        '"env": { "KEY": "1" } } } }',
+    )
+    person.environment["ACPHOLD_JOURNAL"] = str(person.home / "j.db")
+    assert person.run("zed", "--yes", "--as", "g", "--", "gemini").code == 0
+    assert json.loads(file.read_text())["agent_servers"]["g"] == {
+        "command": person.acphold,
+        "default_mode": "plan",
+        "env": {"KEY": "1", "ACPHOLD_JOURNAL": str(person.home / "j.db")},
+        "type": "custom",
+        "args": ["wrap", "--", str(person.programs / "gemini")],
+    }
+
+
+def test_an_entry_is_removed_again_to_the_byte(person: Person) -> None:
+    file = person.write(".config/zed/settings.json", ZED)
+    person.names("[agents.a]", 'command = ["/bin/a"]', "[agents.b]", 'command = ["/bin/b"]')
+    assert person.run("zed", "--yes").code == 0
+    assert "b (acphold)" in file.read_text()
+    person.names("[agents.b]", 'command = ["/bin/b"]')
+    assert person.run("zed", "a", "--remove", "--yes").code == 0
+    assert person.run("zed", "--remove", "--yes").code == 0
+    assert file.read_text() == ZED
+    done = person.run("zed", "--remove")
+    assert (done.code, "Nothing to do" in done.out) == (0, True)
+
+
+def test_the_file_keeps_its_mode_and_its_link_and_a_copy_is_beside_it(person: Person) -> None:
+    real = person.write("dotfiles/zed.json", ZED)
+    real.chmod(0o640)
+    link = person.home / ".config/zed/settings.json"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(real)
+    done = person.run("zed", "--yes", "--", "gemini")
+    assert done.code == 0
+    assert link.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    [copy] = link.parent.glob("settings.json.*.bak")
+    assert copy.read_text() == ZED
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o640
+    assert copy.name in done.out
+    for _ in range(2):
+        person.run("zed", "--yes", "--remove", "--", "gemini")
+        person.run("zed", "--yes", "--", "gemini")
+    assert len([*link.parent.glob("settings.json.*.bak")]) == 5
+
+
+# -- asked first ------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_it_shows_the_change_and_writes_nothing(person: Person) -> None:
+    file = person.write(".config/zed/settings.json", ZED)
+    done = person.run("zed", "--", "gemini")
+    assert done.code == 2
+    assert '+    "gemini (acphold)": {' in done.out
+    assert "--yes" in done.err
+    assert file.read_text() == ZED
+    assert os.listdir(file.parent) == ["settings.json"]
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"\n", 1)])
+def test_on_a_terminal_it_shows_the_change_in_colour_and_asks(
+    person: Person, acphold: CommandLine, typed: bytes, code: int
+) -> None:
+    file = person.write("zed.json", ZED)
+    arguments = ("setup", "zed", "--file", str(file), "--", sys.executable)
+    shown = acphold.on_terminal(*arguments, typed=typed)
+    assert shown.code == code
+    assert "\x1b[32m+" in shown.out
+    assert "[y/N]" in shown.out
+    assert (file.read_text() == ZED) == bool(code)
+
+
+def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = person.write(".config/zed/settings.json", ZED)
+
+    def write_too(*_: object) -> bool:
+        file.write_text("{}")
+        return True
+
+    monkeypatch.setattr("acphold.cli.setup._confirmed", write_too)
+    done = person.run("zed", "--", "gemini")
+    assert (done.code, "has changed meanwhile" in done.err) == (2, True)
+    assert file.read_text() == "{}"
+    assert os.listdir(file.parent) == ["settings.json"]
+
+
+# -- what cannot be done ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["zd", "--", "gemini"], 2, ["EDITOR", "zed"]),
+        (["zed"], 2, ["no agent is named", "setup zed -- gemini --acp"]),
+        (["zed", "claude"], 2, ["no agent 'claude'", "settings.toml"]),
+        (["zed", "--", "no-such-agent"], 5, ["no program 'no-such-agent'"]),
+        (["emacs", "--file", "x", "--", "gemini"], 2, ["Emacs has no settings file"]),
+    ],
+)
+def test_what_cannot_be_used_is_told(
+    person: Person, arguments: list[str], code: int, words: list[str]
+) -> None:
+    done = person.run(*arguments)
+    assert (done.code, done.out) == (code, "")
+    assert all(word in done.err for word in words), done.err
+
+
+@pytest.mark.parametrize("text", ["{ 'a': 1 }", "[]", '{ "agent_servers": 3 }'])
+def test_a_file_that_cannot_be_edited_is_left_alone(person: Person, text: str) -> None:
+    file = person.write(".config/zed/settings.json", text)
+    done = person.run("zed", "--yes", "--", "gemini")
+    assert (done.code, done.out) == (2, "")
+    assert str(file) in done.err
+    assert "nothing was written" in done.err
+    assert file.read_text() == text
+
+
+def test_a_program_that_an_editor_may_not_find_is_told_with_its_path(person: Person) -> None:
+    person.names("[agents.a]", 'command = ["npx", "b"]', "[agents.b]", 'command = ["npx"]')
+    done = person.run("zed", "a", "--yes")
+    assert done.code == 0
+    assert f'command = ["{person.programs}/npx", "b"]' in done.err
+    assert person.run("zed", "--as", "one", "--yes").code == 2
+
+
+# -- the command that is written --------------------------------------------------------------
+
+
+def test_it_is_the_script_that_runs_or_the_one_on_path_or_python(
+    person: Person, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(person.programs))
+    assert own_command() == (person.acphold,)
+    other = person.write("venv/bin/acphold", "")
+    other.chmod(0o755)
+    monkeypatch.chdir(other.parent)
+    monkeypatch.setattr(sys, "argv", ["./acphold", "setup"])
+    assert own_command() == (str(other),)
+    monkeypatch.setattr(sys, "argv", ["x/__main__.py"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_command() == (sys.executable, "-m", "acphold")
+
+
+async def test_what_is_written_starts_the_agent(person: Person, journal: Path) -> None:
+    (person.programs / "acphold").unlink()  # then it is this Python and the module
+    program = person.write("bin/agent", f'#!/bin/sh\nexec {shlex.join(scripted_agent())} "$@"\n')
+    program.chmod(0o755)
+    file = person.home / "acp.json"
+    command = ["setup", "jetbrains", "--file", str(file), "--yes", "--", "agent"]
+    environment = {**os.environ, **person.environment, "ACPHOLD_JOURNAL": str(journal)}
+    command = [sys.executable, "-m", "acphold", *command]
+    done = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    [entry] = json.loads(file.read_text())["agent_servers"].values()
+    served = [entry["command"], *entry["args"]]
+    async with editor(served, journal=journal, env={**entry["env"], "PATH": "/bin"}) as client:
+        await client.initialize()
+        await client.new()
+        assert await client.leave() == 0
