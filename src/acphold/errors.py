@@ -15,6 +15,7 @@
     ├── AuthRequiredError          the person has to sign in first                   -32000
     ├── IncidentError              an author's code failed; only the log says how
     ├── CapabilityError            asked for what the other side did not advertise
+    ├── NothingSaidError           a session without a turn that could be copied     -32602
     ├── UnknownSessionError        neither the journal nor the agent has it      -32002
     ├── AmbiguousIdError           a prefix that fits several sessions
     ├── AgentError                 the wrapped program
@@ -188,6 +189,12 @@ class IncidentError(AcpholdError):
 
 class CapabilityError(AcpholdError):
     """Asked for what the other side did not advertise; nothing was sent."""
+
+
+class NothingSaidError(AcpholdError):
+    """A session has no turn that is over, or none up to the place that was asked for."""
+
+    code = INVALID_PARAMS
 
 
 class UnknownSessionError(AcpholdError):

@@ -36,6 +36,7 @@ class PuppetAgent:
         self.capabilities = AgentCapabilities()
         self.generation = 0
         self.has_sign_in = False
+        self.can_fork = False
         self.reads_journal = False
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = asyncio.Event()

@@ -91,6 +91,9 @@ class Agent(Protocol):
     has_sign_in: bool
     """Whether it advertised a way to sign in, and may refuse a session to who has not."""
 
+    can_fork: bool
+    """Whether it advertised `session/fork` (unstable, RFD session fork)."""
+
     reads_journal: bool
     """Whether its memory of a session is our journal: then it lacks nothing that is in there."""
 

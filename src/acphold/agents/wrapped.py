@@ -22,7 +22,7 @@ from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER, Answer, Request
 from acphold.schema import INITIALIZE, AgentCapabilities, InitializeResponse, decode
-from acphold.schema.splice import splice
+from acphold.schema.splice import members, splice
 from acphold.transports.child import ChildProcess
 
 log = logging.getLogger(__name__)
@@ -63,6 +63,7 @@ class ProcessAgent:
         self.key = name or agent_key(command)
         self.capabilities = AgentCapabilities()
         self.has_sign_in = False
+        self.can_fork = False
         self.reads_journal = False
         self.generation = 0
         self._name = name
@@ -124,6 +125,7 @@ class ProcessAgent:
             raise
         self.capabilities = answer.agent_capabilities
         self.has_sign_in = bool(answer.auth_methods)
+        self.can_fork = _forks(result)
         if self._name is None and answer.agent_info is not None:
             self.key = answer.agent_info.name
         self.generation += 1
@@ -256,3 +258,14 @@ def understood(name: str, result: bytes) -> InitializeResponse:
             f"not {PROTOCOL_VERSION}"
         )
     return answer
+
+
+def _forks(answer: bytes) -> bool:
+    """Whether an answer to `initialize` has `sessionCapabilities.fork`, which is unstable."""
+    found = answer
+    try:
+        for name in ("agentCapabilities", "sessionCapabilities", "fork"):
+            found = members(found).get(name, b"null")
+    except InvalidParamsError:
+        return False
+    return found.startswith(b"{")

@@ -42,6 +42,7 @@ COMMANDS = {
     "archive": Entry("archive", "Take sessions out of the list."),
     "unarchive": Entry("unarchive", "Put archived sessions back into the list."),
     "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
+    "fork": Entry("fork", "Begin a session with a copy of another one's conversation."),
     "delete": Entry("delete", "Delete sessions for good."),
     "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import entries, opened, place, place_name
@@ -136,4 +136,20 @@ def _facts(row: SessionRow) -> list[str]:
         f"session {on_one_line(row.session_id)}",
         f"{on_one_line(row.agent)} in {folder(row.cwd)}",
         f"{counted(row.message_count, 'message')}, {dates}",
+        *(on_one_line(line) for line in _origins(row)),
+        *(["archived"] if row.archived else []),
     ]
+
+
+def _origins(row: SessionRow) -> Iterator[str]:
+    """Where the conversation came from, the last step first."""
+    later = row.agent
+    for origin in reversed(row.origins):
+        from_where = place_name(origin.session_id, origin.seq)
+        if origin.session_id == row.session_id:
+            yield f"held with {origin.agent} up to {from_where}"
+        elif origin.agent == later:
+            yield f"forked from {from_where}"
+        else:
+            yield f"handed over from {origin.agent}, {from_where}"
+        later = origin.agent

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acphold.journal import Message, SessionState, ToolCall
+from acphold.journal.copies import TITLE
 from acphold.schema import encode
 from acphold.schema.splice import splice
 
@@ -20,7 +21,6 @@ TITLE_LENGTH = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""
 
 FAILED = "acphold/failed"
-TITLE = "acphold/title"
 NOTICE = "acphold/notice"
 CHOICE = "acphold/choice"
 

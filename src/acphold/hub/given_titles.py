@@ -17,9 +17,9 @@ from __future__ import annotations
 from msgspec import json
 
 from acphold.errors import UnknownSessionError
-from acphold.hub.annotations import TITLE
 from acphold.hub.session import Session
 from acphold.journal import Journal
+from acphold.journal.copies import TITLE
 from acphold.journal.raw_update import storable, update_kind
 from acphold.schema.splice import splice
 

@@ -1,8 +1,9 @@
 """Having the agent open a session again: after its own end, or ours.
 
 By the agent's own `session/resume`, else by its own `session/load` with that replay kept from
-everybody, else by a new session at the agent that is handed the earlier conversation with the next
-prompt. Then modes and options are set as the person left them.
+everybody; a fork that it has not seen by its own `session/fork`, where that fits; else by a new
+session at the agent that is handed the earlier conversation with the next prompt. Then modes and
+options are set as the person left them.
 
 What the agent is owed then, with the next prompt:
 
@@ -32,6 +33,7 @@ from acphold.errors import (
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
 from acphold.hub.choices import current_values, is_boolean, option_list, with_mode
+from acphold.hub.forks import FORK_SESSION, forked_from
 from acphold.hub.handover import cut_off_turn, earlier_conversation
 from acphold.hub.outside_turns import missing_turns
 from acphold.hub.session import Session
@@ -165,7 +167,7 @@ class Restoration:
         self._owed, self._unlinked = "nothing", None
         wanted = self._session.standing
         known = await self.known_as()
-        opened = None if known is None else await self._reopen(known)
+        opened = await (self._fork() if known is None else self._reopen(known))
         if opened is None:
             opened = await self._open_new()
         elif self.cut_off and not self._side.agent.reads_journal:
@@ -184,6 +186,34 @@ class Restoration:
                 opened = await self._try(way[0], known, way[1])
                 if opened is not None:
                     return opened
+        return None
+
+    async def _fork(self) -> bytes | None:
+        """By the agent's own fork of what this session was made of; None when that does not fit."""
+        side, setup = self._side, self._side.setup
+        source = await forked_from(self._journal, self._session.id, side.agent)
+        if source is None:
+            return None
+        params = splice(setup.params, {"sessionId": encode(source)})
+        try:
+            async with Exchange(side.agent, FORK_SESSION, params, OPEN_SECONDS) as answer:
+                forked = new_session_id(answer)
+                side.voice = Voice.STALE  # some replay what they have forked
+                for early in side.bind(forked):
+                    if standing := side.counting(early):
+                        await self._session.publish(early.kind, standing)
+                await self._session.link(side.agent.key, forked)
+                side.opened(answer, setup)
+                return answer
+        except RemoteError as exc:
+            if exc.code == AUTH_REQUIRED:
+                raise
+            log.warning("session %s: the agent refused to fork: %s", self._session.id, exc)
+        except AgentTimeoutError as exc:
+            log.warning("session %s: %s", self._session.id, exc)
+        except AgentExitedError as exc:
+            log.warning("session %s: %s while it forked", self._session.id, exc)
+            await side.agent.ensure()
         return None
 
     async def _try(self, method: str, known: str, voice: Voice) -> bytes | None:

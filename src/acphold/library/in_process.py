@@ -86,6 +86,7 @@ class InProcessAgent:
         # Not the name alone: behind `wrap` the same journal keeps that conversation under it.
         self.key = f"{definition.name} (library)"
         self.has_sign_in = bool(definition.auth_methods)
+        self.can_fork = False  # it needs to be told of none: it reads the copy
         self.reads_journal = True
         self.generation = 1
         self.capabilities = capabilities_of(definition)

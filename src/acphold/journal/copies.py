@@ -1,0 +1,129 @@
+"""Copies of conversations: entries of a session in a session of their own.
+
+A copy has what was said and done. It has not what it cost, which was paid once; and, for another
+agent, none of the settings and commands of the agent that the conversation was held with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+from msgspec import json
+from msgspec.structs import replace
+
+from acphold.errors import AcpholdError
+from acphold.journal.entries import KINDS, PARAMS, SETTINGS, TURN_END, UPDATE, PastEntry, Segment
+from acphold.journal.journal import Journal, Lease, NewSession, Origin, RowChange, SessionRow
+from acphold.journal.raw_update import may_be_chunk, members, update_kind
+from acphold.journal.session_rows import now_ms
+from acphold.schema.splice import splice
+
+PIECE_BYTES: Final = 512 << 10
+"""How much is taken in at once: others cannot write meanwhile."""
+
+TRIES: Final = 5
+"""How often a session is read whose entries are being joined meanwhile, as after every turn."""
+
+TITLE: Final = "acphold/title"
+"""The `_meta` key that says who made a title: nobody's agent."""
+
+COSTS: Final = frozenset({"usage_update"})
+"""Updates that say what was spent."""
+
+SETTING_KINDS: Final = frozenset(
+    {"available_commands_update", "current_mode_update", "config_option_update"}
+)
+"""Updates that say what one agent offers."""
+
+
+class _RewrittenError(AcpholdError):
+    """Entries were joined between two reads: what was read does not fit together."""
+
+
+async def copy(
+    journal: Journal, source: SessionRow, new: NewSession, through: int, owner: str
+) -> None:
+    """Make the session `new` of the entries of `source` up to `through`, and let go of it.
+
+    It has the title of `new`, and one origin more than `source`. Nothing is left of it when that
+    fails: SessionExistsError, UnknownSessionError, JournalError.
+    """
+    origin = Origin(source.session_id, source.agent, through)
+    new = replace(new, renamed=source.renamed, origins=(*source.origins, origin))
+    for attempt in range(1, TRIES + 1):
+        lease = await journal.create(new, owner)
+        try:
+            await _fill(journal, lease, source, new, through)
+        except BaseException as exc:
+            await journal.abandon(lease)
+            if not isinstance(exc, _RewrittenError) or attempt == TRIES:
+                raise
+        else:
+            await journal.release(lease)
+            return
+
+
+async def _fill(
+    journal: Journal, lease: Lease, source: SessionRow, new: NewSession, through: int
+) -> None:
+    """Take the entries in; with the last of them the session comes into the list."""
+    piece: list[PastEntry] = []
+    size = 0
+    async for segment in _read(journal, source.session_id, through):
+        taken = list(_copied(segment, for_another=source.agent != new.agent))
+        size += sum(len(entry.raw) for entry in taken)
+        piece += taken
+        if size > PIECE_BYTES:
+            await journal.take_in(lease, piece)
+            piece, size = [], 0
+    if new.title is not None:
+        piece.append(PastEntry(UPDATE, now_ms(), _titled(new.title)))
+    await journal.take_in(lease, piece, RowChange(updated_at=now_ms(), prompted=True))
+
+
+async def _read(journal: Journal, session_id: str, through: int) -> AsyncIterator[Segment]:
+    """The segments up to `through`; _RewrittenError when they do not follow one another."""
+    after = 0
+    while after < through and (found := await journal.read(session_id, after)):
+        for segment in found:
+            if segment.first_seq <= after:
+                raise _RewrittenError(
+                    f"session {session_id!r} was put in order while it was copied; try again"
+                )
+            if segment.first_seq > through:
+                return
+            yield segment if segment.last_seq <= through else _cut(segment, through)
+            after = segment.last_seq
+
+
+def _cut(segment: Segment, through: int) -> Segment:
+    raws = segment.raw.split(b"\n")[: through - segment.first_seq + 1]
+    return Segment(segment.first_seq, through, segment.kind, segment.at, b"\n".join(raws))
+
+
+def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:
+    """What of a segment goes into a copy."""
+    if for_another and (segment.kind not in KINDS or segment.kind == SETTINGS):
+        return
+    left_out = COSTS | SETTING_KINDS if for_another else COSTS
+    for entry in segment.entries():
+        raw = entry.raw
+        if entry.kind == TURN_END:
+            raw = splice(raw, {"usage": None, "_meta": None})
+        if raw and not _says_only(left_out, entry.kind, raw):
+            yield PastEntry(entry.kind, entry.at, raw)
+
+
+def _says_only(kinds: frozenset[str], kind: str, raw: bytes) -> bool:
+    if kind == PARAMS:
+        raw = members(raw).get("update", b"")
+    elif kind != UPDATE or may_be_chunk(raw):
+        return False
+    return update_kind(raw) in kinds
+
+
+def _titled(title: str) -> bytes:
+    """The update that tells whoever loads the copy what it is called."""
+    meta = {TITLE: "copy"}
+    return json.encode({"sessionUpdate": "session_info_update", "title": title, "_meta": meta})

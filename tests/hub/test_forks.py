@@ -1,0 +1,210 @@
+"""Forks: whole turns in a session of their own, and how the agent learns of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.errors import NothingSaidError, RemoteError
+from acphold.hub.forks import Forked, fork
+from acphold.journal import Message
+from tests.hub.shared import OWNER, Onlooker, Shared, said, shared
+
+
+async def turn(house: Shared, client: Onlooker, session: str, text: str, own: str = "") -> None:
+    """Prompt, and have the agent answer with the same words in capitals."""
+    running = client.begin_prompt(session, text)
+    own = own or session
+    await house.agent.prompted(own)
+    await house.agent.say(own, text.upper())
+    await house.agent.end(own)
+    await running
+
+
+async def forked(house: Shared, session: str, at: int | None = None) -> Forked:
+    row = await house.journal.session(session)
+    return await fork(house.journal, row, "test", at=at)
+
+
+async def words(house: Shared, session: str) -> list[str]:
+    state = await house.journal.state(session)
+    return [item.text for item in state.timeline if isinstance(item, Message)]
+
+
+def prompts(house: Shared) -> list[dict[str, Any]]:
+    return [params for method, params in house.agent.asked if method == "session/prompt"]
+
+
+async def test_a_fork_has_the_whole_conversation_and_both_go_on_by_themselves(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await turn(house, client, session, "one")
+        made = await forked(house, session)
+        assert made == Forked(made.session_id, turns=1, left_out=0, runs=False)
+        await turn(house, client, session, "two")
+        await client.load(made.session_id)
+        await turn(house, client, made.session_id, "three", own="s1")
+        assert await words(house, session) == ["one", "ONE", "two", "TWO"]
+        assert await words(house, made.session_id) == ["one", "ONE", "three", "THREE"]
+        listed = {found["sessionId"]: found["title"] for found in await client.sessions()}
+        assert listed == {session: "one", made.session_id: "one (fork)"}
+
+
+@pytest.mark.parametrize("which", ["prompt", "answer", "end"])
+async def test_a_place_in_a_turn_stands_for_the_whole_turn(journal: Path, which: str) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        ends = []
+        for text in ("one", "two", "three"):
+            await turn(house, client, session, text)
+            ends.append((await house.journal.session(session)).last_seq)
+        at = {"prompt": ends[0] + 1, "answer": ends[0] + 2, "end": ends[1]}[which]
+        made = await forked(house, session, at)
+        assert (made.turns, made.left_out) == (2, 1)
+        assert await words(house, made.session_id) == ["one", "ONE", "two", "TWO"]
+
+
+async def test_a_turn_that_runs_is_not_taken(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        client.begin_prompt(session, "zero")
+        await house.agent.prompted(session)
+        await house.agent.say(session, "half")
+        with pytest.raises(NothingSaidError, match="no turn that is over"):
+            await forked(house, session)
+        await house.agent.end(session)
+        await client.until(lambda: client.messages[-1].get("result") == {"stopReason": "end_turn"})
+        client.begin_prompt(session, "one")
+        await house.agent.prompted(session)
+        await house.agent.say(session, "half of one")
+        made = await forked(house, session)
+        assert made.runs
+        assert await words(house, made.session_id) == ["zero", "half"]
+        last = (await house.journal.session(session)).last_seq
+        assert (await forked(house, session, last)).turns == 1
+
+
+async def test_a_turn_that_a_crash_cut_off_is_taken_as_interrupted(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        lease = await house.journal.acquire(session, "gone")
+        await house.journal.append(lease, "prompt", [b'[{"type":"text","text":"one"}]'])
+        await house.journal.append(lease, "update", [said("half")])
+        await house.journal.release(lease)
+        made = await forked(house, session)
+        assert not made.runs
+        await client.load(made.session_id)
+        state = await house.journal.state(made.session_id)
+        assert state.turn == "interrupted"
+
+
+async def test_there_is_no_fork_of_nothing(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        with pytest.raises(NothingSaidError, match="nothing to copy"):
+            await forked(house, session)
+        await turn(house, client, session, "one")
+        with pytest.raises(NothingSaidError, match="up to entry 1"):
+            await forked(house, session, 1)
+
+
+async def test_an_agent_without_forks_is_handed_the_conversation(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.can("load", "resume")
+        house.agent.results = {"session/load": b"{}", "session/resume": b"{}"}
+        client = await house.client()
+        session = await client.new()
+        await turn(house, client, session, "one")
+        made = await forked(house, session)
+        await client.load(made.session_id)
+        await turn(house, client, made.session_id, "two", own="s1")
+        [own, context] = prompts(house)[-1]["prompt"]
+        assert own["text"] == "two"
+        assert "User: one" in context["text"]
+        assert "Assistant: ONE" in context["text"]
+        assert "session/fork" not in [method for method, _ in house.agent.asked]
+
+
+async def test_an_agent_that_forks_is_asked_for_it_and_handed_nothing(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.can_fork = True
+        house.agent.results["session/fork"] = b'{"sessionId":"f1","modes":null}'
+        house.agent.replays["session/fork"] = [said("one, told again")]
+        client = await house.client()
+        session = await client.new()
+        await turn(house, client, session, "one")
+        made = await forked(house, session)
+        await client.load(made.session_id)
+        asked = [params for method, params in house.agent.asked if method == "session/fork"]
+        assert asked == [{"sessionId": session, "cwd": "/", "mcpServers": []}]
+        await turn(house, client, made.session_id, "two", own="f1")
+        assert prompts(house)[-1]["prompt"] == [{"type": "text", "text": "two"}]
+        assert await words(house, made.session_id) == ["one", "ONE", "two", "TWO"]
+        assert await house.journal.session_of("puppet", "f1") == made.session_id
+
+
+async def test_an_agent_that_refuses_to_fork_is_handed_the_conversation(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.can_fork = True
+        house.agent.results["session/fork"] = RemoteError(-32603, "not now")
+        client = await house.client()
+        session = await client.new()
+        await turn(house, client, session, "one")
+        made = await forked(house, session)
+        await client.load(made.session_id)
+        await turn(house, client, made.session_id, "two", own="s1")
+        assert len(prompts(house)[-1]["prompt"]) == 2
+
+
+@pytest.mark.parametrize("what", ["source goes on", "only a part", "fork goes on", "other agent"])
+async def test_an_agent_is_not_asked_to_fork_what_is_another_conversation(
+    journal: Path, what: str
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can_fork = True
+        house.agent.results["session/fork"] = b'{"sessionId":"f1"}'
+        client = await house.client()
+        session = await client.new()
+        await turn(house, client, session, "one")
+        at = None
+        if what == "only a part":
+            at = (await house.journal.session(session)).last_seq
+            await turn(house, client, session, "two")
+        made = await forked(house, session, at)
+        if what == "source goes on":
+            await turn(house, client, session, "two")
+        if what == "fork goes on":
+            lease = await house.journal.acquire(made.session_id, OWNER)
+            await house.journal.append(lease, "prompt", [b'[{"type":"text","text":"alone"}]'])
+            await house.journal.append(lease, "turn_end", [b'{"interrupted":true}'])
+        if what == "other agent":
+            house.agent.key = "another"
+        await client.load(made.session_id)
+        assert "session/fork" not in [method for method, _ in house.agent.asked]
+        await turn(house, client, made.session_id, "three", own="s1")
+        assert "User: one" in json.dumps(prompts(house)[-1])
+
+
+async def test_a_fork_of_a_session_that_was_deleted_meanwhile_is_handed_over(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can_fork = True
+        client = await house.client()
+        session = await client.new()
+        await turn(house, client, session, "one")
+        made = await forked(house, session)
+        await client.call("session/delete", {"sessionId": session})
+        await client.load(made.session_id)
+        await turn(house, client, made.session_id, "two", own="s1")
+        assert "User: one" in json.dumps(prompts(house)[-1])

@@ -1,0 +1,186 @@
+"""Copies of conversations: what goes into one, and that there is none that is half."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from acphold.errors import AcpholdError, JournalUnavailableError
+from acphold.journal import (
+    Journal,
+    ListFilter,
+    NewSession,
+    Origin,
+    RowChange,
+    Segment,
+    SqliteJournal,
+    copies,
+    history,
+)
+from acphold.journal.copies import copy
+
+EVERYTHING = ListFilter(include_unprompted=True, archived="include")
+
+
+def update(kind: str, **fields: object) -> tuple[str, bytes]:
+    return "update", json.dumps({"sessionUpdate": kind, **fields}).encode()
+
+
+def said(text: str) -> tuple[str, bytes]:
+    return update("agent_message_chunk", content={"type": "text", "text": text})
+
+
+SETTINGS = ("settings", b'{"modes":{"currentModeId":"m","availableModes":[]}}')
+COMMANDS = update("available_commands_update", availableCommands=[{"name": "c"}])
+MODE = update("current_mode_update", currentModeId="n")
+USAGE = update("usage_update", used=5, size=9)
+TITLE = update("session_info_update", title="Greeting")
+PROMPT = ("prompt", b'[{"type":"text","text":"Hello"}]')
+END = ("turn_end", b'{"stopReason":"end_turn","usage":{"totalTokens":7},"_meta":{"x":1}}')
+STORE = ("store", b'{"key":"k","value":1}')
+
+CONVERSATION = (SETTINGS, COMMANDS, PROMPT, MODE, said("A"), said("B"), USAGE, TITLE, STORE, END)
+
+
+async def session(journal: Journal, *entries: tuple[str, bytes], agent: str = "a") -> None:
+    """A session of the agent `a` with these entries, called `s1`."""
+    lease = await journal.create(NewSession("s1", agent, "/w", title="Greeting"), "me")
+    for kind, raw in entries:
+        await journal.append(lease, kind, [raw])
+    await journal.touch(lease, RowChange(prompted=True))
+    await journal.release(lease)
+
+
+async def copied(journal: Journal, *, agent: str = "a", through: int = 99) -> list[tuple[str, str]]:
+    """The kinds and bytes of a copy of `s1`."""
+    row = await journal.session("s1")
+    await copy(journal, row, NewSession("s2", agent, "/v", title="Copy"), through, "me")
+    return [
+        (entry.kind, entry.raw.decode())
+        async for segment in history(journal, "s2")
+        for entry in segment.entries()
+    ]
+
+
+async def test_a_copy_for_the_same_agent_has_everything_but_the_costs(
+    journal: SqliteJournal,
+) -> None:
+    await session(journal, *CONVERSATION)
+    found = await copied(journal)
+    kinds = [kind for kind, _ in found]
+    assert kinds == ["settings", "update", "prompt", *["update"] * 3, "store", "turn_end", "update"]
+    text = "".join(raw for _, raw in found)
+    assert '"AB"' in text
+    assert "usage" not in text
+    assert json.loads(found[-2][1]) == {"stopReason": "end_turn"}
+    state, before = await journal.state("s2"), await journal.state("s1")
+    assert [str(item) for item in state.timeline[:2]] == [str(item) for item in before.timeline[:2]]
+    assert state.standing.current_mode_id == "n"
+    assert state.standing.title == "Copy"
+
+
+async def test_a_copy_for_another_agent_has_none_of_the_settings_of_the_first(
+    journal: SqliteJournal,
+) -> None:
+    await session(journal, *CONVERSATION)
+    found = await copied(journal, agent="b")
+    assert {kind for kind, _ in found} == {"prompt", "update", "turn_end"}
+    standing = (await journal.state("s2")).standing
+    assert (standing.current_mode_id, standing.commands, standing.usage) == (None, None, None)
+
+
+async def test_a_copy_ends_where_it_is_to_end(journal: SqliteJournal) -> None:
+    await session(journal, *CONVERSATION, PROMPT, said("C"), END)
+    assert len(await copied(journal, through=10)) == 9  # A and B are one
+
+
+async def test_a_segment_is_cut_where_the_copy_ends(journal: SqliteJournal) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"), "me")
+    await journal.append(lease, "update", [raw for _, raw in (said("A"), said("B"), said("C"))])
+    found = await copied(journal, through=2)
+    assert "AB" in found[0][1]
+
+
+async def test_its_row_says_where_it_came_from_and_it_is_listed_and_found(
+    journal: SqliteJournal,
+) -> None:
+    await session(journal, *CONVERSATION)
+    await journal.set_title("s1", "Greeting")
+    await copied(journal)
+    row = await journal.session("s2")
+    assert row.origins == (Origin("s1", "a", 99),)
+    assert (row.title, row.cwd, row.renamed, row.archived) == ("Copy", "/v", True, False)
+    assert row.message_count == (await journal.session("s1")).message_count
+    assert [row.session_id for row in await journal.page(ListFilter())] == ["s2", "s1"]
+    assert {hit.session_id for hit in await journal.search("Hello")} >= {"s2"}
+    assert (await journal.holder("s2")).expires_at == 0
+    await copy(journal, row, NewSession("s3", "b", "/v"), 5, "me")
+    assert (await journal.session("s3")).origins == (Origin("s1", "a", 99), Origin("s2", "a", 5))
+
+
+async def test_nothing_is_left_of_a_copy_that_fails(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await session(journal, *CONVERSATION)
+    monkeypatch.setattr(copies, "PIECE_BYTES", 50)
+    take_in, times = journal.take_in, 0
+
+    async def full(*args: object, **more: object) -> None:
+        nonlocal times
+        times += 1
+        if times == 3:
+            raise JournalUnavailableError("the disk is full")
+        await take_in(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(journal, "take_in", full)
+    with pytest.raises(JournalUnavailableError):
+        await copied(journal)
+    assert [row.session_id for row in await journal.page(EVERYTHING)] == ["s1"]
+
+
+async def test_a_long_conversation_is_taken_in_piece_by_piece(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"{number} " for number in range(50)]
+    await session(journal, PROMPT, *map(said, texts), END)
+    monkeypatch.setattr(copies, "PIECE_BYTES", 200)
+    await copied(journal)
+    assert "".join(texts) in str((await journal.state("s2")).timeline)
+
+
+async def test_a_session_that_is_put_in_order_meanwhile_is_read_again(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await session(journal, PROMPT, *map(said, "ABCDEF"), END)
+    read, times = journal.read, 0
+
+    async def read_one_by_one(session_id: str, after: int, limit: int = 1) -> list[Segment]:
+        nonlocal times
+        times += 1
+        if times == 4:
+            lease = await journal.acquire("s1", "me")
+            await journal.settle(lease, 8)
+        return await read(session_id, after, 1)
+
+    monkeypatch.setattr(journal, "read", read_one_by_one)
+    row = await journal.session("s1")
+    await copy(journal, row, NewSession("s2", "a", "/"), 99, "me")
+    monkeypatch.undo()
+    assert '"ABCDEF"' in str((await journal.state("s2")).timeline)
+    assert times > 6
+
+
+async def test_one_that_is_never_still_is_refused(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await session(journal, PROMPT, END)
+
+    async def overlapping(session_id: str, after: int, limit: int = 1) -> list[Segment]:
+        return [Segment(1, after + 1, "update", 0, said("A")[1])]
+
+    monkeypatch.setattr(journal, "read", overlapping)
+    with pytest.raises(AcpholdError, match="try again"):
+        await copied(journal)
+    monkeypatch.undo()
+    assert [row.session_id for row in await journal.page(EVERYTHING)] == ["s1"]
