@@ -46,9 +46,9 @@ PUBLIC = {
         deletions each forecast reader
     """,
     "acphold.journal": """
-        KINDS LEASE_SECONDS Archived Entry Holder Journal Lease ListFilter ListKey Message
-        NewSession Origin PastEntry Replayed RowChange SearchHit Segment SessionRow SessionState
-        SqliteJournal Standing Summary ToolCall default_location history
+        Archived Entry Holder Journal KINDS LEASE_SECONDS Lease ListFilter ListKey Message
+        NewSession Origin Part PastEntry Replayed RowChange SearchHit Segment SessionRow
+        SessionState Sought SqliteJournal Standing Summary ToolCall default_location history
     """,
     "acphold.mcp": """
         CallResult Channel Connection OurSide Progress Prompt PromptArgument Server Servers Tool

@@ -15,9 +15,10 @@ from acphold.cli.command_line import MEANINGS
 from acphold.cli.import_command import Tally
 from acphold.cli.list import json_line as listed
 from acphold.cli.main import COMMANDS, parser_of
+from acphold.cli.search_command import json_line as found
 from acphold.cli.settings import OWN_KEYS
 from acphold.exports.json_lines import entry_line as shown
-from acphold.journal import KINDS, Entry, SessionRow
+from acphold.journal import KINDS, Entry, SearchHit, SessionRow
 
 SOURCE = Path(acphold.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -89,7 +90,8 @@ def test_every_exit_code_is_in_the_page() -> None:
 
 def test_every_field_of_the_json_output_is_in_the_page() -> None:
     row = SessionRow("s", "agent", "/", (), None, 0, 0, 0, True, 0)
-    lines = (listed(row), shown(Entry(1, "prompt", 0, b"[]")))
+    hit = SearchHit("s", 1, 0, "prompt", "user", "x", (), "agent", "/", None, None)
+    lines = (listed(row), found(hit), shown(Entry(1, "prompt", 0, b"[]")))
     fields = {name for line in lines for name in json.loads(line)} | {"agent", *Tally().json()}
     assert {
         name for name in (*fields, *KINDS) if f"`{name}`" not in section("JSON output")

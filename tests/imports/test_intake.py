@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -331,7 +332,26 @@ async def test_words_of_an_imported_conversation_are_found(
 ) -> None:
     conversation(1).write(tmp_path)
     await take(opened, tmp_path)
+    await opened.catch_up(20)
     assert [hit.session_id for hit in await opened.search("answer")] == [SESSION]
+
+
+async def test_of_what_is_imported_the_last_30_days_are_searchable_at_once(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    transcript.user("An old question", timestamp="2016-01-02T03:04:05.000Z")
+    transcript.assistant("answer", timestamp="2016-01-02T03:04:06.000Z")
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    assert await opened.search("answer") == []
+    assert await opened.lagging() == 1
+    recent = datetime.now(UTC) - timedelta(days=29)
+    transcript.user("A newer question", timestamp=recent.isoformat())
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    assert len(await opened.search("newer question")) == 1
+    assert await opened.lagging() == 0
 
 
 def test_killed_at_any_point_and_run_again_nothing_is_lost_or_doubled(

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import sqlite3
+from pathlib import Path
 
-from acphold.journal import NewSession, SqliteJournal
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acphold.journal import NewSession, PastEntry, Sought, SqliteJournal, search_index
 from acphold.journal.entries import Entry
-from acphold.journal.search import TEXT_CHARACTERS, searchable_text
+from acphold.journal.migrations import MIGRATIONS
+from acphold.journal.search import Term, search, terms
+from acphold.journal.words import TEXT_CHARACTERS, Document, camel_parts, document
 from tests.journal.conversations import chunk, encode
 
 
@@ -67,7 +75,7 @@ async def test_the_newest_are_found_first_whatever_session_they_are_in(
     await journal.append(old, "update", [encode(chunk("agent_message", "flaky again"))])
     await journal.settle(old, 1)
     assert await found(journal, "flaky") == [("old", 1), ("new", 1)]
-    hits = await journal.search("flaky", limit=1)
+    hits = await journal.search(Sought("flaky", limit=1))
     assert [hit.session_id for hit in hits] == ["old"]
 
 
@@ -99,9 +107,13 @@ async def test_search_can_keep_to_an_agent_and_a_folder(journal: SqliteJournal) 
     await said(journal, "s1", chunk("agent_message", "word"), agent="a", cwd="/x")
     await said(journal, "s2", chunk("agent_message", "word"), agent="b", cwd="/x")
     await said(journal, "s3", chunk("agent_message", "word"), agent="b", cwd="/y")
-    assert [hit.session_id for hit in await journal.search("word", agent="b")] == ["s3", "s2"]
-    assert [hit.session_id for hit in await journal.search("word", cwd="/x")] == ["s2", "s1"]
-    assert [hit.session_id for hit in await journal.search("word", agent="b", cwd="/x")] == ["s2"]
+    for sought, sessions in (
+        (Sought("word", agent="b"), ["s3", "s2"]),
+        (Sought("word", cwd="/x"), ["s2", "s1"]),
+        (Sought("word", agent="b", cwd="/x/."), ["s2"]),
+        (Sought("word", agent="c"), []),
+    ):
+        assert [hit.session_id for hit in await journal.search(sought)] == sessions
 
 
 async def test_an_excerpt_is_one_line_around_the_word(journal: SqliteJournal) -> None:
@@ -127,7 +139,7 @@ async def test_a_hit_names_the_entry_even_when_it_shares_its_segment(
 
 def test_only_the_beginning_of_a_huge_entry_is_searched() -> None:
     raw = encode(chunk("agent_message", "x " * TEXT_CHARACTERS))
-    assert len(searchable_text(Entry(1, "update", 0, raw))) == TEXT_CHARACTERS
+    assert len(document(Entry(1, "update", 0, raw)).messages) == TEXT_CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -142,4 +154,278 @@ def test_only_the_beginning_of_a_huge_entry_is_searched() -> None:
     ],
 )
 def test_what_nobody_said_is_not_searched(kind: str, raw: bytes) -> None:
-    assert searchable_text(Entry(1, kind, 0, raw)) == ""
+    assert document(Entry(1, kind, 0, raw)) == Document()
+
+
+# -- words in code, and in languages without spaces -----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("see max_retry_count here", "max_retry_count"),
+        ("see max_retry_count here", "retry"),
+        ("see max_retry_count here", "max_retry*"),
+        ("call getUserName(id)", "getUserName"),
+        ("call getUserName(id)", "getusername"),
+        ("call getUserName(id)", "UserName"),
+        ("call getUserName(id)", "user"),
+        ("call getUserName(id)", "getUser*"),
+        ("call get_user_name(id)", "getUserName"),
+        ("an HTTPServer", "server"),
+        ("import a.b.c_d", "a.b.c_d"),
+        ("open src/acphold/journal/words.py", "journal/words.py"),
+        ("open src/acphold/journal/words.py", "words.py"),
+        ("C++ and std::vector<int>", "std::vector"),
+        ("naïve café", "naive cafe"),
+        ("\x1b[1;32mPASSED\x1b[0m", "passed"),
+        ("\x1b]0;a title\x07prompt", "prompt"),
+        ("今日は良い天気です", "天気"),
+        ("今日は良い天気です", "天*"),
+        ("请修复这个测试", "修复 测试"),
+        ("테스트를 고쳐 주세요", "테스트"),
+        ("テストを直す", "テスト"),
+        ("use Python入門 now", "Python入門"),
+    ],
+)
+async def test_names_in_code_and_text_without_spaces_are_found(
+    journal: SqliteJournal, text: str, words: str
+) -> None:
+    await said(journal, "s1", chunk("agent_message", text))
+    (hit,) = await journal.search(words)
+    assert hit.marks, hit.excerpt
+
+
+@pytest.mark.parametrize("words", ["user_max", "気天", "复修", "eruser", "names"])
+async def test_what_is_not_in_a_row_is_no_such_name(journal: SqliteJournal, words: str) -> None:
+    text = "max_retry getUserName 今日は良い天気です 请修复这个测试"
+    await said(journal, "s1", chunk("agent_message", text))
+    assert await journal.search(words) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("getUserName", "get User Name"),
+        ("HTTPServer", "HTTP Server"),
+        ("x.fooBar(bazQux) fooBar", "x foo Bar baz Qux foo Bar"),
+        ("utf8Decode", "utf8 Decode"),
+        ("The End, OK: lower snake_case ABC", ""),
+    ],
+)
+def test_words_in_camel_case_have_parts(word: str, parts: str) -> None:
+    assert camel_parts(word) == parts
+
+
+# -- queries --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("a  b", [Term("a"), Term("b")]),
+        ('"a b" c', [Term("a b"), Term("c")]),
+        ('"a b"* c*', [Term("a b", is_prefix=True), Term("c", is_prefix=True)]),
+        ('"a b', [Term('"a'), Term("b")]),
+        ("* ** - a", [Term("a")]),
+        ("x " * 100, [Term("x")] * 64),
+    ],
+)
+def test_words_phrases_and_beginnings_are_told_apart(words: str, expected: list[Term]) -> None:
+    assert terms(words) == expected
+
+
+async def test_a_phrase_is_words_in_a_row(journal: SqliteJournal) -> None:
+    await said(journal, "s1", chunk("agent_message", "the flaky test was retried"))
+    await said(journal, "s2", chunk("agent_message", "a test that is flaky"))
+    assert await found(journal, "flaky test") == [("s2", 1), ("s1", 1)]
+    assert await found(journal, '"flaky test"') == [("s1", 1)]
+    assert await found(journal, '"flaky te"*') == [("s1", 1)]
+    assert await found(journal, '"flaky tes"') == []
+
+
+@given(words=st.text(max_size=30))
+def test_no_words_are_an_error(words: str) -> None:
+    journal = sqlite3.connect(":memory:")
+    for step in MIGRATIONS:
+        for statement in step:
+            journal.execute(statement)
+    assert search(journal, Sought(words)) == []
+    assert search(journal, Sought(words, part="diffs", rank=True)) == []
+    journal.close()
+
+
+async def test_a_search_can_keep_to_messages_tools_or_diffs(journal: SqliteJournal) -> None:
+    tool = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "t",
+        "title": "word",
+        "content": [{"type": "diff", "path": "/a", "newText": "a changed word"}],
+    }
+    other = {"sessionUpdate": "tool_call", "toolCallId": "u", "rawOutput": "word"}
+    await said(journal, "s1", [{"type": "text", "text": "word"}])
+    await said(journal, "s2", chunk("agent_thought", "word"), tool, other)
+    where = {
+        "messages": [("s2", 1, "thought"), ("s1", 1, "user")],
+        "tools": [("s2", 3, "tool"), ("s2", 2, "tool")],
+        "diffs": [("s2", 2, "diff")],
+    }
+    for part, expected in where.items():
+        hits = await journal.search(Sought("word", part=part))  # type: ignore[arg-type]
+        assert [(hit.session_id, hit.seq, hit.speaker) for hit in hits] == expected
+    (changed,) = await journal.search("changed")
+    assert (changed.speaker, changed.tool, changed.excerpt) == ("diff", "word", "/a a changed word")
+
+
+async def test_the_best_come_first_by_rank(journal: SqliteJournal) -> None:
+    await said(journal, "best", chunk("agent_message", "flaky flaky"))
+    await said(journal, "long", chunk("agent_message", "flaky " + "and more words " * 20))
+    assert [hit.session_id for hit in await journal.search("flaky")] == ["long", "best"]
+    ranked = await journal.search(Sought("flaky", rank=True))
+    assert [hit.session_id for hit in ranked] == ["best", "long"]
+    assert len(await journal.search(Sought("flaky", rank=True, limit=1))) == 1
+
+
+async def told(journal: SqliteJournal, session_id: str, *times: int) -> None:
+    """A session that was imported: an entry at each of these times (ms)."""
+    lease = await journal.create(NewSession(session_id, "a", "/w"), "me")
+    raws = [encode(chunk("agent_message", f"word{n}", messageId=str(n))) for n in range(len(times))]
+    past = [PastEntry("update", at, raw) for at, raw in zip(times, raws, strict=True)]
+    await journal.take_in(lease, past)
+
+
+async def test_what_is_indexed_later_stands_where_it_was_said(journal: SqliteJournal) -> None:
+    await told(journal, "new", 9_000, 19_000)
+    await journal.catch_up(9)
+    await told(journal, "old", 1_000, 15_000)
+    await journal.catch_up(9)
+    places = [("new", 2), ("old", 2), ("new", 1), ("old", 1)]
+    assert await found(journal, "word*") == places
+    hits = await journal.search(Sought("word*", since=10_000))
+    assert [(hit.session_id, hit.at) for hit in hits] == [("new", 19_000), ("old", 15_000)]
+
+
+async def test_entries_of_one_moment_stay_in_their_order(journal: SqliteJournal) -> None:
+    for session in ("a", "b", "c"):
+        await told(journal, session, *[5_000] * 40, 1_000)
+        await journal.catch_up(9)
+    hits = await journal.search(Sought("word*", limit=1000))
+    assert len(hits) == 123
+    for session in ("a", "b", "c"):
+        seqs = [hit.seq for hit in hits if hit.session_id == session]
+        assert seqs == [*range(41, 0, -1)]
+
+
+# -- what lags behind -----------------------------------------------------------------------
+
+
+async def test_the_newest_sessions_are_caught_up_with_first(journal: SqliteJournal) -> None:
+    for number in range(4):
+        new = NewSession(f"s{number}", "a", "/w", created_at=1000 * (number % 3))
+        lease = await journal.create(new, "me")
+        await journal.take_in(lease, [PastEntry("prompt", 1, b'[{"type":"text","text":"word"}]')])
+    assert await journal.lagging() == 4
+    assert await journal.catch_up(0) == 3
+    assert [hit.session_id for hit in await journal.search("word")] == ["s2"]
+    assert await journal.catch_up(9, since=1000) == 2
+    assert await journal.catch_up(9, since=1000) == 2
+    assert {hit.session_id for hit in await journal.search("word")} == {"s1", "s2"}
+    assert await journal.catch_up(9) == 0
+    assert len(await journal.search("word")) == 4
+
+
+async def test_each_turn_that_settles_catches_up_with_a_piece(journal: SqliteJournal) -> None:
+    await told(journal, "imported", 1)
+    await said(journal, "live", chunk("agent_message", "now"))
+    assert await journal.lagging() == 0
+    assert await found(journal, "word0") == [("imported", 1)]
+
+
+async def test_an_index_that_was_emptied_is_made_anew(journal: SqliteJournal, path: Path) -> None:
+    await said(journal, "s1", chunk("agent_message", "word"), chunk("agent_thought", "word"))
+    other = sqlite3.connect(path)
+    search_index.empty(other)
+    other.commit()
+    other.close()
+    assert await found(journal, "word") == []
+    assert await journal.lagging() == 1
+    assert await journal.catch_up(9) == 0
+    assert await found(journal, "word") == [("s1", 2), ("s1", 1)]
+
+
+async def test_two_processes_that_catch_up_put_nothing_in_twice(
+    journal: SqliteJournal, path: Path
+) -> None:
+    other = SqliteJournal.open(path)
+    await told(journal, "s1", *range(1000, 1_000_000, 1000))
+    await asyncio.gather(journal.catch_up(9), other.catch_up(9))
+    assert len(await journal.search(Sought("word*", limit=5000))) == 999
+    await other.aclose()
+
+
+async def test_what_is_half_indexed_can_be_deleted(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "PIECE_BYTES", 1)
+    await told(journal, "s1", 1000, 2000, 3000)
+    await journal.catch_up(0)
+    assert await journal.lagging() == 1
+    assert await journal.delete("s1")
+    assert (await journal.lagging(), await found(journal, "word*")) == (0, [])
+    assert await journal.damage() == []
+
+
+async def test_a_journal_with_an_index_of_earlier_releases_is_searched_after_its_migration(
+    journal: SqliteJournal, path: Path
+) -> None:
+    await said(journal, "s1", chunk("agent_message", "word"))
+    await journal.aclose()
+    as_it_was(path)
+    again = SqliteJournal.open(path)
+    assert await again.lagging() == 1
+    assert await again.catch_up(9) == 0
+    assert await found(again, "word") == [("s1", 1)]
+    await again.aclose()
+
+
+def as_it_was(path: Path) -> None:
+    """Take the journal back to version 2."""
+    database = sqlite3.connect(path)
+    for statement in (
+        "DROP INDEX unindexed",
+        "ALTER TABLE sessions DROP COLUMN indexed_through",
+        "DROP TABLE words",
+        "CREATE VIRTUAL TABLE words USING fts5 (text, content = '')",
+        "PRAGMA user_version = 2",
+    ):
+        database.execute(statement)
+    database.commit()
+    database.close()
+
+
+# -- what a hit shows -----------------------------------------------------------------------
+
+
+async def test_a_hit_tells_whose_words_they_are_and_where(journal: SqliteJournal) -> None:
+    new = NewSession("s1", "claude", "/home/me/project", title="A title")
+    lease = await journal.create(new, "me")
+    await journal.append(lease, "prompt", [b'[{"type":"text","text":"A word, or Two words"}]'])
+    await journal.settle(lease, 1)
+    (hit,) = await journal.search("WORD two")
+    assert (hit.agent, hit.cwd, hit.title) == ("claude", "/home/me/project", "A title")
+    assert (hit.speaker, hit.tool, hit.kind) == ("user", None, "prompt")
+    assert [hit.excerpt[start:end] for start, end in hit.marks] == ["word", "Two"]
+
+
+async def test_an_excerpt_has_as_many_of_the_words_as_can_be(journal: SqliteJournal) -> None:
+    text = f"one {'x ' * 200} other {'y ' * 200} one more and the other {'z ' * 200}"
+    await said(journal, "s1", chunk("agent_message", text))
+    (hit,) = await journal.search("other one")
+    assert "one more and the other" in hit.excerpt
+    assert [hit.excerpt[start:end] for start, end in hit.marks] == ["one", "other"]
+
+
+async def test_whole_words_are_marked_before_parts_of_others(journal: SqliteJournal) -> None:
+    await said(journal, "s1", chunk("agent_message", "other the there"))
+    (hit,) = await journal.search("the")
+    assert hit.marks == ((6, 9),)

@@ -25,6 +25,7 @@ from acphold.journal import (
     Origin,
     RowChange,
     Segment,
+    Sought,
     SqliteJournal,
 )
 from tests.journal.conversations import chunk, encode
@@ -289,7 +290,7 @@ async def test_names_that_are_no_text_are_refused_and_leave_nothing_open(
         journal.link(lease, "a", half),
         journal.linked("a", [half]),
         journal.page(ListFilter(cwd=half)),
-        journal.search("word", cwd=half),
+        journal.search(Sought("word", cwd=half)),
         journal.append(lease, "prompt", [b"[]"], RowChange(cwd=half)),
     ):
         with pytest.raises(IllegibleNameError, match="half"):

@@ -392,6 +392,8 @@ async def test_what_happened_earlier_is_taken_in_with_its_times_settled_and_all_
     row = await journal.session("s1")
     assert (row.title, row.updated_at, row.prompted, row.message_count) == ("T", 4000, True, 2)
     assert await journal.session_of("a", "d1") == "s1"
+    assert await journal.lagging() == 1
+    assert await journal.catch_up(0) == 0
     assert [hit.at for hit in await journal.search("words")] == [3000]
     assert [segment.at for segment in await history(journal)] == [1000, 2000, 3000, 4000]
     assert (await journal.summary("s1")).turn == "idle"

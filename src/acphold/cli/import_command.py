@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, a_name, add_journal
+from acphold.cli.index import index_beside
 from acphold.cli.journals import exists, path_of
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
 from acphold.errors import TranscriptError
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 5.0
 """Between two looks of `--watch`: agents write several times a second, people read slower."""
+
+AT_ONCE_SECONDS = 2.0
+"""What is made searchable within this time is waited for; the rest is left to another process."""
+
+BESIDE = "searchable: the newest 30 days; the rest follows in the background …"
 
 
 def parser() -> Parser:
@@ -156,6 +162,9 @@ class _Run:
             with _Progress(quiet=as_json) as progress:
                 await self._take_all(intake, progress)
             self.report(as_json=as_json)
+            if await journal.catch_up(AT_ONCE_SECONDS):
+                index_beside(location)
+                print(BESIDE, file=sys.stderr if as_json else sys.stdout, flush=True)
             while watch:
                 await asyncio.sleep(WATCH_SECONDS)
                 self._tallies = {name: Tally() for name in self._tallies}

@@ -38,6 +38,13 @@ IMPORTED: Final = "imported"
 OWNER: Final = "import"
 """Who holds the lease of a session while it is taken in."""
 
+SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
+"""How new a conversation is that is made searchable at once: others are looked for less, and the
+first import of years would take a third longer. They are left to whoever catches up."""
+
+SEARCHABLE_SECONDS: Final = 10.0
+"""A bound for that, after each conversation; what it leaves over is gone on with after the next."""
+
 Outcome = Literal["new", "grown", "same", "empty", "elsewhere", "deleted", "busy", "differs"]
 """What became of a source: taken in whole, or what was new of it; nothing new; nothing said in it;
 outside the folder asked for; deleted here before; in use by somebody; nothing in common."""
@@ -140,14 +147,16 @@ class Intake:
         def news(known: Known) -> AsyncIterator[Piece]:
             return telling(source, reader, known, self._selection.whole_turns)
 
+        taken = Taken(expected)
         try:
             if expected == "new":
-                return await self._take_new(source, news(NOTHING))
+                taken = await self._take_new(source, news(NOTHING))
             if expected == "grown":
-                return await self._take_rest(source, reader, news)
+                taken = await self._take_rest(source, reader, news)
         except (LeaseLostError, SessionExistsError):
             return Taken("busy")
-        return Taken(expected)
+        await self._journal.catch_up(SEARCHABLE_SECONDS, now_ms() - SEARCHABLE_MS)
+        return taken
 
     async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
         writing: _Writing | None = None

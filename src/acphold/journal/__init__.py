@@ -14,9 +14,11 @@ from acphold.journal.journal import (
     ListKey,
     NewSession,
     Origin,
+    Part,
     RowChange,
     SearchHit,
     SessionRow,
+    Sought,
     history,
 )
 from acphold.journal.location import default_location
@@ -38,6 +40,7 @@ __all__ = [
     "Message",
     "NewSession",
     "Origin",
+    "Part",
     "PastEntry",
     "Replayed",
     "RowChange",
@@ -45,6 +48,7 @@ __all__ = [
     "Segment",
     "SessionRow",
     "SessionState",
+    "Sought",
     "SqliteJournal",
     "Standing",
     "Summary",

@@ -149,14 +149,48 @@ class Holder(Struct, frozen=True):
         return self.expires_at == 0
 
 
+Part = Literal["messages", "tools", "diffs"]
+"""What of an entry is searched: messages and thoughts; titles, inputs and outputs of tool calls;
+paths and both sides of changes to files."""
+
+Speaker = Literal["user", "agent", "thought", "tool", "diff"]
+"""Whose words a hit shows."""
+
+
+class Sought(Struct, frozen=True):
+    """What is searched for; see `Journal.search`.
+
+    `words` are words, "phrases in quotes", and beginnings with a `*`. `since` is in ms since the
+    epoch.
+    """
+
+    words: str
+    agent: str | None = None
+    cwd: str | None = None
+    since: int = 0
+    part: Part | None = None
+    rank: bool = False
+    limit: int = 20
+
+
 class SearchHit(Struct, frozen=True):
-    """An entry that holds the words; `excerpt` is the text around the first of them, one line."""
+    """An entry that has what was sought, and the session it is in.
+
+    `excerpt` is one line of what it says, `marks` where in it the words are. `tool` is the title of
+    the tool call, where `speaker` is `tool` or `diff`; None when this entry does not tell it.
+    """
 
     session_id: str
     seq: int
     at: int
     kind: str
+    speaker: Speaker
     excerpt: str
+    marks: tuple[tuple[int, int], ...]
+    agent: str
+    cwd: str
+    title: str | None
+    tool: str | None
 
 
 class Journal(Protocol):
@@ -213,7 +247,7 @@ class Journal(Protocol):
 
         Entries that had numbers elsewhere keep them where they are free. With it `change`, and the
         `link` to an agent and its id for the session. Others cannot write meanwhile: half a
-        megabyte at a time is enough.
+        megabyte at a time is enough. It is left to `catch_up` to index it.
         """
 
     async def touch(self, lease: Lease, change: RowChange) -> None:
@@ -270,10 +304,20 @@ class Journal(Protocol):
     ) -> list[SessionRow]:
         """The next `limit` sessions of the list after `after`, newest first."""
 
-    async def search(
-        self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20
-    ) -> list[SearchHit]:
-        """Settled entries that hold every one of `words`, newest first."""
+    async def search(self, sought: Sought | str) -> list[SearchHit]:
+        """Entries of the index that have all of the words, newest first, or best first by `rank`.
+
+        An entry is in the index soon after its turn is over, but see `lagging`.
+        """
+
+    async def lagging(self) -> int:
+        """How many sessions have something that the index does not have yet."""
+
+    async def catch_up(self, seconds: float, since: int = 0) -> int:
+        """Put what the index lacks into it, for about so long; how many sessions are left.
+
+        The newest first; none that was last active before `since` (ms since the epoch).
+        """
 
     # -- the agent's own ids --------------------------------------------------------------
 

@@ -1,207 +1,245 @@
-"""The search index: what entries say in words, putting that in, taking it out, asking for it.
+"""Asking the search index: a person's words as a query, and what is shown of each hit.
 
-The index keeps no copy of the text, and takes a document out by its text: for bytes that are
-indexed `searchable_text` must never change its answer. A change there needs a migration that
-builds the index anew. What takes a connection runs inside a transaction of the caller's and may
-raise sqlite3 errors.
+The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-import msgspec
-
-from acphold.journal.entries import PARAMS, PROMPT, TERMINAL, UPDATE, Entry, Segment
-from acphold.journal.journal import SearchHit
+from acphold.journal.entries import PARAMS, PROMPT, Entry, Segment
+from acphold.journal.journal import SearchHit, Sought, Speaker
 from acphold.journal.location import resolved_folder
-from acphold.journal.migrations import SEQ_BITS
-from acphold.journal.raw_update import (
-    ROLES,
-    UNREADABLE,
-    items,
-    members,
-    storable,
-    string,
-    update_kind,
-)
+from acphold.journal.raw_update import ROLES, members, storable, string, update_kind
+from acphold.journal.search_index import TIME_BITS
 from acphold.journal.segments import NAMES
+from acphold.journal.words import camel_parts, document, with_spaces
 
-TEXT_CHARACTERS: Final = 64 << 10
-"""How much of one entry is searched."""
+RANKED_AT_MOST: Final = 50_000
+"""Of how many hits, the newest, `rank` takes the best: ranking one costs a microsecond."""
 
-PURGE_PAGES: Final = 64
-"""Pages of the index that one `purge` merges: some milliseconds."""
+TERMS_AT_MOST: Final = 64
+"""Words of a query that count: FTS5 refuses some hundreds; who pastes a page means its start."""
+
+EXCERPT: Final = 160
+"""Characters of an excerpt, ellipses aside."""
 
 BEFORE: Final = 40
-AFTER: Final = 120
-"""Characters of an excerpt on either side of the beginning of the first word found."""
+"""How many of them stand before the first word found, if there are so many."""
 
-_SEARCH: Final = """
-    SELECT session_id, entry & 4294967295, key & 4294967295, first_seq, at, kind, raw
+MATCHES_AT_MOST: Final = 100
+"""Places of one term in one text that are looked at, for the best excerpt."""
+
+_WHERE: Final = """
     FROM words
     CROSS JOIN documents ON documents.number = words.rowid
-    CROSS JOIN segments ON key = (
-        SELECT key FROM segments WHERE key >= entry ORDER BY key LIMIT 1
-    )
     CROSS JOIN sessions ON sessions.number = entry >> 32
-    WHERE words MATCH ?1 AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR folder = ?3)
-    ORDER BY words.rowid DESC LIMIT ?4
+    WHERE words MATCH :query AND words.rowid >= :since
+        AND (:agent IS NULL OR agent = :agent) AND (:folder IS NULL OR folder = :folder)
+        ORDER BY words.rowid DESC
 """
-# Newest first: by rank, a word that is everywhere costs more than reading everything. CROSS
-# keeps the planner from turning the walk around.
+# CROSS keeps the planner from turning the walk around.
 
-Document = tuple[int, str]
-"""The `seq` of an entry and what it says."""
+_NEWEST: Final = f"SELECT words.rowid, entry {_WHERE} LIMIT :limit"
 
+_BEST: Final = f"""
+    SELECT rowid, entry FROM (
+        SELECT words.rowid AS rowid, entry, words.rank AS rank {_WHERE} LIMIT {RANKED_AT_MOST}
+    ) ORDER BY rank, rowid DESC LIMIT :limit
+"""
 
-def documents(segments: Iterable[Segment]) -> list[Document]:
-    """The entries of these segments that say something."""
-    entries = (entry for segment in segments for entry in segment.entries())
-    return [(entry.seq, text) for entry in entries if (text := searchable_text(entry))]
-
-
-def index(connection: sqlite3.Connection, session: int, found: Iterable[Document]) -> None:
-    """Put documents in."""
-    for seq, text in found:
-        number = connection.execute(
-            "INSERT INTO documents (entry) VALUES (?)", (session << SEQ_BITS | seq,)
-        ).lastrowid
-        connection.execute(
-            "INSERT INTO words (rowid, text) VALUES (?, ?)", (number, storable(text))
-        )
+_HIT: Final = """
+    SELECT session_id, agent, cwd, title, key & 4294967295, first_seq, at, kind, raw
+    FROM sessions CROSS JOIN segments ON key = (
+        SELECT key FROM segments WHERE key >= ?1 ORDER BY key LIMIT 1
+    )
+    WHERE number = ?1 >> 32
+"""
 
 
-def unindex(connection: sqlite3.Connection, session: int, found: Iterable[Document]) -> None:
-    """Take documents out; those that are not in are passed over."""
-    for seq, text in found:
-        row = connection.execute(
-            "SELECT number FROM documents WHERE entry = ?", (session << SEQ_BITS | seq,)
-        ).fetchone()
-        if row is not None:
-            connection.execute(
-                "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)",
-                (row[0], storable(text)),
-            )
-            connection.execute("DELETE FROM documents WHERE number = ?", row)
+class Term(NamedTuple):
+    """A word, or a phrase of several, that is sought; or the beginning of one."""
+
+    text: str
+    is_prefix: bool = False
 
 
-def purge(connection: sqlite3.Connection) -> bool:
-    """Drop some of what was taken out from the index's pages; whether there may be more.
-
-    FTS5 marks a document as gone and keeps its words until it merges the pages they are in.
-    """
-    before = connection.total_changes
-    connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (-PURGE_PAGES,))
-    return connection.total_changes - before > 1
-
-
-def search(
-    connection: sqlite3.Connection, words: str, agent: str | None, cwd: str | None, limit: int
-) -> list[SearchHit]:
-    """The newest entries that hold all `words`; a word that ends in `*` is a beginning."""
-    if not (query := _query(words)):
+def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
+    """The entries that have all that is sought, the newest or the best first."""
+    found = terms(sought.words)
+    if not found:
         return []
-    folder = None if cwd is None else resolved_folder(cwd)
-    rows = connection.execute(_SEARCH, (query, agent, folder, limit)).fetchall()
-    return [
-        _hit(session_id, seq, Segment(first, last, NAMES.get(kind, kind), at, raw), words)
-        for session_id, seq, last, first, at, kind, raw in rows
-    ]
+    values = {
+        "query": _query(found, sought.part),
+        "since": sought.since >> TIME_BITS,
+        "agent": sought.agent,
+        "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
+        "limit": sought.limit,
+    }
+    rows = connection.execute(_BEST if sought.rank else _NEWEST, values).fetchall()
+    hits = (_hit(connection, entry, found, sought.part) for _, entry in rows)
+    return [hit for hit in hits if hit is not None]
 
 
-def _query(words: str) -> str:
-    """The FTS5 query for all of the words, none of them taken for an operator."""
-    terms = []
+# -- the query ---------------------------------------------------------------------------------
+
+_TERM: Final = re.compile(r'"([^"]*)"(\*?)|(\S+)')
+
+
+def terms(words: str) -> list[Term]:
+    """What is sought: words, "phrases in quotes", and beginnings of either with a `*` behind."""
+    found = []
     # FTS5 reads a query up to its first NUL.
-    for word in words.replace("\0", " ").encode(errors="replace").decode().split():
-        stem = word.rstrip("*")
+    for phrase, star, word in _TERM.findall(storable(words.replace("\0", " "))):
+        term = Term(phrase, bool(star)) if not word else Term(word.rstrip("*"), word.endswith("*"))
         # What has no letter or digit is not in the index, and would match nothing.
-        if any(map(str.isalnum, stem)):
-            quoted = stem.replace('"', '""')
-            terms.append(f'"{quoted}"' + ("*" if word != stem else ""))
-    return " ".join(terms)
+        if any(map(str.isalnum, term.text)):
+            found.append(term)
+    return found[:TERMS_AT_MOST]
 
 
-def _hit(session_id: str, seq: int, segment: Segment, words: str) -> SearchHit:
-    (entry,) = (entry for entry in segment.entries() if entry.seq == seq)
-    text = " ".join(searchable_text(entry).split())
-    sought = [word.rstrip("*").casefold() for word in words.split()]
-    return SearchHit(session_id, seq, entry.at, entry.kind, _excerpt(text, sought))
+def _query(found: Iterable[Term], part: str | None) -> str:
+    """The FTS5 query for all of the terms, nothing in them taken for an operator."""
+    query = " AND ".join(map(_alternatives, found))
+    return query if part is None else f"{{{part}}} : ({query})"
 
 
-def _excerpt(text: str, sought: Iterable[str]) -> str:
-    folded = text.casefold()
-    starts = [start for word in sought if (start := folded.find(word)) >= 0]
-    middle = min(starts, default=0)
-    start, end = max(0, middle - BEFORE), middle + AFTER
+def _alternatives(term: Term) -> str:
+    """A term as it is written; or, of `camelCase`, its parts in a row."""
+    ways = [_quoted(with_spaces(term.text), term.is_prefix)]
+    if parts := camel_parts(term.text):
+        ways.append(_quoted(parts, term.is_prefix))
+    return f"({' OR '.join(ways)})"
+
+
+def _quoted(text: str, is_prefix: bool) -> str:
+    escaped = text.replace('"', '""').strip()
+    return f'"{escaped}"' + ("*" if is_prefix else "")
+
+
+# -- a hit -------------------------------------------------------------------------------------
+
+
+class _Text(NamedTuple):
+    """One of the texts of an entry that a hit can be shown in."""
+
+    speaker: Speaker
+    text: str
+
+
+def _hit(
+    connection: sqlite3.Connection, entry: int, found: Sequence[Term], part: str | None
+) -> SearchHit | None:
+    row = connection.execute(_HIT, (entry,)).fetchone()
+    if row is None:
+        return None  # deleted, and not swept yet
+    session_id, agent, cwd, title, last, first, at, kind, raw = row
+    segment = Segment(first, last, NAMES.get(kind, kind), at, raw)
+    seq = entry & 0xFFFFFFFF
+    (this,) = (this for this in segment.entries() if this.seq == seq)
+    excerpts = [(text.speaker, _excerpt(text.text, found)) for text in _texts(this, part)]
+    speaker, (_, excerpt, marks) = max(excerpts, key=lambda shown: shown[1].terms)
+    tool = _tool_title(this) if speaker in ("tool", "diff") else None
+    return SearchHit(
+        *(session_id, seq, at, this.kind, speaker, excerpt, marks),
+        agent=agent,
+        cwd=cwd,
+        title=title,
+        tool=tool,
+    )
+
+
+def _texts(entry: Entry, part: str | None) -> Iterator[_Text]:
+    said = document(entry)
+    if said.messages and part in (None, "messages"):
+        yield _Text(_speaker(entry), said.messages)
+    if said.tools and part in (None, "tools"):
+        yield _Text("tool", said.tools)
+    if said.diffs and part in (None, "diffs"):
+        yield _Text("diff", said.diffs)
+
+
+def _speaker(entry: Entry) -> Speaker:
+    return "user" if entry.kind == PROMPT else ROLES[_kind(entry)]
+
+
+def _kind(entry: Entry) -> str:
+    return update_kind(_update(entry))
+
+
+def _update(entry: Entry) -> bytes:
+    return members(entry.raw).get("update", b"") if entry.kind == PARAMS else entry.raw
+
+
+def _tool_title(entry: Entry) -> str | None:
+    return string(members(_update(entry)).get("title"))
+
+
+# -- excerpts ----------------------------------------------------------------------------------
+
+
+class _Excerpt(NamedTuple):
+    """A piece of a text on one line, how many of the terms are in it, and where."""
+
+    terms: int
+    text: str
+    marks: tuple[tuple[int, int], ...]
+
+
+def _excerpt(text: str, found: Sequence[Term]) -> _Excerpt:
+    """The piece of the text that has the most of the terms; of such pieces the first."""
+    line = " ".join(text.split())
+    places = sorted(
+        (match.start(), match.end(), number)
+        for number, term in enumerate(found)
+        for match in _places(line, term)
+    )
+    start, most = 0, 0
+    for begin, _, _ in places:
+        inside = {number for b, e, number in places if begin <= b and e <= begin + EXCERPT - BEFORE}
+        if len(inside) > most:
+            start, most = max(0, begin - BEFORE), len(inside)
+    start = max(0, min(start, len(line) - EXCERPT))
+    piece = line[start : start + EXCERPT]
     before = "…" if start else ""
-    return f"{before}{text[start:end]}{'…' if end < len(text) else ''}"
+    shift = len(before) - start
+    marks = [(b + shift, e + shift) for b, e, _ in places if start <= b and e <= start + EXCERPT]
+    after = "…" if start + EXCERPT < len(line) else ""
+    return _Excerpt(most, f"{before}{piece}{after}", tuple(_apart(marks)))
 
 
-def searchable_text(entry: Entry) -> str:
-    """The text of messages and thoughts, and of tool calls their titles, input and output.
-
-    Empty for an entry that says nothing. Parts stand on lines of their own.
-    """
-    return "\n".join(_parts(entry))[:TEXT_CHARACTERS]
-
-
-def _parts(entry: Entry) -> Iterator[str]:
-    if entry.kind == PROMPT:
-        for block in items(entry.raw):
-            yield from _block_text(block)
-    elif entry.kind in (UPDATE, TERMINAL):
-        yield from _update_text(entry.raw)
-    elif entry.kind == PARAMS:
-        yield from _update_text(members(entry.raw).get("update", b""))
+def _apart(marks: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The marks without those that begin inside another."""
+    end = 0
+    for mark in marks:
+        if mark[0] >= end:
+            yield mark
+            end = mark[1]
 
 
-def _update_text(raw: bytes) -> Iterator[str]:
-    kind = update_kind(raw)
-    if kind in ROLES:
-        yield from _block_text(members(raw).get("content", b""))
-    elif kind in ("tool_call", "tool_call_update"):
-        parts = members(raw)
-        yield string(parts.get("title")) or ""
-        yield from _strings(parts.get("rawInput"))
-        for produced in items(parts.get("content", b"")):
-            yield from _produced_text(members(produced))
-        yield from _strings(parts.get("rawOutput"))
+def _places(line: str, term: Term) -> list[re.Match[str]]:
+    """Where the index may have found the term: as a whole word, else as a part of one."""
+    parts = re.findall(r"[^\W_]+", _plain(camel_parts(term.text) or with_spaces(term.text)))
+    pattern = r"[\W_]*".join(map(re.escape, parts))
+    whole = rf"(?<![^\W_]){pattern}" + (r"[^\W_]*" if term.is_prefix else r"(?![^\W_])")
+    plain = _plain(line)
+    for way in (whole, pattern):
+        matches = re.finditer(way, plain, re.IGNORECASE)
+        if some := [match for match, _ in zip(matches, range(MATCHES_AT_MOST), strict=False)]:
+            return some
+    return []
 
 
-def _block_text(block: bytes) -> Iterator[str]:
-    parts = members(block)
-    # Links and embedded resources have what a person would look for in these; `data` and `blob`
-    # are base64.
-    parts |= members(parts.get("resource", b""))
-    for name in ("text", "title", "name", "uri"):
-        if text := string(parts.get(name)):
-            yield text
+def _plain(text: str) -> str:
+    """`text`, character by character, without accents, which the index does not look at."""
+    return text if text.isascii() else "".join(map(_without_accent, text))
 
 
-def _produced_text(parts: dict[str, bytes]) -> Iterator[str]:
-    yield from _block_text(parts.get("content", b""))
-    for name in ("path", "newText", "oldText"):
-        if text := string(parts.get(name)):
-            yield text
+def _without_accent(character: str) -> str:
+    from unicodedata import combining, normalize
 
-
-def _strings(raw: bytes | None) -> Iterator[str]:
-    """All strings in a JSON value, in their order, without the names of members."""
-    if raw is None:
-        return
-    try:
-        waiting: list[object] = [msgspec.json.decode(raw)]
-    except UNREADABLE:
-        return
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            waiting.extend(reversed(value.values()))
-        elif isinstance(value, list):
-            waiting.extend(reversed(value))
+    decomposed = normalize("NFD", character)
+    return decomposed[0] if all(map(combining, decomposed[1:])) else character

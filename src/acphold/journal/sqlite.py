@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from acphold.errors import JournalBusyError, JournalError
-from acphold.journal import leases, list_page, search, segments, session_rows, upkeep
+from acphold.journal import leases, list_page, search, search_index, segments, session_rows, upkeep
 from acphold.journal.background import CHECKPOINT_BYTES, Background
 from acphold.journal.entries import PastEntry, Segment, on_one_line
 from acphold.journal.file import JournalFile, failure, is_busy, writing
@@ -26,6 +27,7 @@ from acphold.journal.journal import (
     RowChange,
     SearchHit,
     SessionRow,
+    Sought,
 )
 from acphold.journal.location import journal_path
 from acphold.journal.migrations import SEQ_BITS
@@ -239,6 +241,10 @@ class SqliteJournal:
 
         while await self._background.run(piece):
             self._has_grown(upkeep.PIECE_BYTES)
+        while await self._index(lambda _: lease.number):
+            pass
+        # One piece of what lags behind: by and by all of it is caught up with.
+        await self.catch_up(0)
         await self._background.run(lambda db: upkeep.sweep(db, self._writing))
 
     async def abandon(self, lease: Lease) -> bool:
@@ -270,10 +276,30 @@ class SqliteJournal:
     ) -> list[SessionRow]:
         return self._look(lambda db: list_page.page(db, filter, after, limit))
 
-    async def search(
-        self, words: str, *, agent: str | None = None, cwd: str | None = None, limit: int = 20
-    ) -> list[SearchHit]:
-        return await self._background.run(lambda db: search.search(db, words, agent, cwd, limit))
+    async def search(self, sought: Sought | str) -> list[SearchHit]:
+        asked = Sought(sought) if isinstance(sought, str) else sought
+        return await self._background.run(lambda db: search.search(db, asked))
+
+    async def lagging(self) -> int:
+        return self._look(search_index.lagging)
+
+    async def catch_up(self, seconds: float, since: int = 0) -> int:
+        deadline = time.monotonic() + seconds
+        while await self._index(lambda db: search_index.newest_lagging(db, since)):
+            if time.monotonic() >= deadline:
+                break
+        return await self.lagging()
+
+    async def _index(self, which: Callable[[sqlite3.Connection], int | None]) -> bool:
+        """Index a piece of a session, which is told by its number; False when nothing was left."""
+
+        def piece(db: sqlite3.Connection) -> bool:
+            session = which(db)
+            return session is not None and search_index.index_piece(db, session, self._writing)
+
+        some = await self._background.run(piece)
+        self._has_grown(search_index.PIECE_BYTES)
+        return some
 
     async def damage(self) -> list[str]:
         """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""

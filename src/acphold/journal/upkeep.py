@@ -1,9 +1,10 @@
 """What happens to a journal after and beside its turns: settling, deleting, checking.
 
-A turn that is over is *settled*: its entries are compacted, counted and indexed. All of this runs
-in the background thread, in pieces: the thinking happens outside of the transactions, so that
-they are short, and appends of other sessions wait a few milliseconds at most. Whatever else that
-thread is asked for, checkpoints above all, has its turn between two pieces.
+A turn that is over is *settled*: its entries are compacted and counted, and then indexed, which
+`search_index` does. All of this runs in the background thread, in pieces: the thinking happens
+outside of the transactions, so that they are short, and appends of other sessions wait a few
+milliseconds at most. Whatever else that thread is asked for, checkpoints above all, has its turn
+between two pieces.
 
 The functions take the connection of the background thread, and the lock that whichever connection
 of this process holds while it writes; they may raise sqlite3 errors.
@@ -22,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
-from acphold.journal import leases, search, segments, session_rows
+from acphold.journal import leases, search_index, segments, session_rows
 from acphold.journal.compaction import compact, snapshots
 from acphold.journal.entries import PastEntry, Segment, in_segments
 from acphold.journal.file import writing
@@ -194,7 +195,6 @@ class _Piece:
         kept = {*found} & {*compacted} if stored else set()
         self._gone = [segment for segment in found if segment not in kept] if stored else []
         self._new = [segment for segment in compacted if segment not in kept]
-        self._documents = search.documents(compacted)
         state = fold((entry for segment in compacted for entry in segment.entries()), before)
         self._messages = session_rows.messages(state) - session_rows.messages(before)
         self._summary = state.summary()
@@ -204,7 +204,6 @@ class _Piece:
     def write(self, connection: sqlite3.Connection, number: int) -> None:
         segments.remove(connection, number, self._gone)
         segments.insert(connection, number, self._new)
-        search.index(connection, number, self._documents)
         earlier = _settled(connection, number).snapshots
         for kind in earlier.keys() & self._snapshots.keys():
             segments.empty(connection, number, earlier[kind])
@@ -278,9 +277,9 @@ def sweep(connection: sqlite3.Connection, alone: threading.Lock) -> None:
     deleted = connection.execute("SELECT session FROM deleted").fetchall()
     for (number,) in deleted:
         while found := segments.read(connection, number, 0, PIECE_BYTES):
-            documents = search.documents(found)
+            documents = search_index.documents(found)
             with alone, writing(connection):
-                search.unindex(connection, number, documents)
+                search_index.unindex(connection, number, documents)
                 segments.remove(connection, number, found)
     if not deleted:
         return
@@ -293,7 +292,7 @@ def sweep(connection: sqlite3.Connection, alone: threading.Lock) -> None:
 
 def _purged(connection: sqlite3.Connection, alone: threading.Lock) -> bool:
     with alone, writing(connection):
-        return search.purge(connection)
+        return search_index.purge(connection)
 
 
 def _emptied_log(connection: sqlite3.Connection, alone: threading.Lock) -> bool:

@@ -1,0 +1,237 @@
+"""`acphold search`: what was said and done, found by its words."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import groupby
+
+import msgspec
+
+from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, above_zero, add_journal
+from acphold.cli.journals import exists, opened, path_of, place_name
+from acphold.cli.list import BEGIN, short_id
+from acphold.cli.terminal_text import (
+    console,
+    counted,
+    folder,
+    iso,
+    on_one_line,
+    short_age,
+    visible,
+    visible_json,
+)
+from acphold.errors import JournalBusyError
+from acphold.journal import Journal, Part, SearchHit, Sought
+from acphold.journal.search import terms
+from acphold.journal.session_rows import now_ms
+
+CATCH_UP_SECONDS = 1.0
+"""How long a search first makes searchable what is not yet, when there is some of that."""
+
+LIMIT = 20
+"""Hits that are shown unless more are asked for."""
+
+SPEAKERS = {
+    "user": ("you", "you"),
+    "agent": ("agent", "agent"),
+    "thought": ("thought", "thought"),
+    "tool": ("tool", "tool"),
+    "diff": ("diff", "tool"),
+}
+"""Label and style, by whose words they are."""
+
+PARTS: tuple[Part, ...] = ("messages", "tools", "diffs")
+
+
+def parser() -> Parser:
+    """The arguments of `search`."""
+    made = Parser(search, "search", "[OPTIONS] WORDS...")
+    made.add_argument(
+        "words", metavar="WORDS", nargs="+", help='words, "a phrase" in quotes, a beginning*'
+    )
+    made.add_argument("--rank", action="store_true", help="the best first, not the newest")
+    made.add_argument(
+        "--in", dest="part", choices=PARTS, metavar="PART", help="only messages, tools or diffs"
+    )
+    made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
+    made.add_argument("--cwd", metavar="DIR", help="only sessions of this working directory")
+    made.add_argument(
+        "--since",
+        metavar="WHEN",
+        type=a_moment,
+        default=0.0,
+        help="only what was said since: 2026-01-31, or 12h, 30d, 8w ago",
+    )
+    made.add_argument(
+        "--limit",
+        metavar="N",
+        type=above_zero,
+        default=LIMIT,
+        help=f"at most so many [default: {LIMIT}]",
+    )
+    made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
+    add_journal(made)
+    return made
+
+
+def search(
+    *,
+    words: list[str],
+    rank: bool,
+    part: Part | None,
+    agent: str | None,
+    cwd: str | None,
+    since: float,
+    limit: int,
+    as_json: bool,
+    journal: str | None,
+) -> int:
+    """Find what was said and done, newest first.
+
+    All of the words must be in one message, one thought or one tool call, in any order and case.
+    Your shell takes quotes away, so a phrase needs two pairs of them: '"flaky test" retry'. A *
+    behind a word finds what begins so. snake_case, camelCase and dotted.names are found whole, and
+    by their parts.
+
+    What stands before a hit is its place: `acphold show ID@SEQ` shows what is around it.
+
+    With --json each line is an object with sessionId, seq, place, at (ISO 8601, UTC), speaker,
+    agent, cwd, title, tool, excerpt and marks.
+    """
+    sought = Sought(
+        " ".join(words),
+        agent=agent,
+        cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
+        since=max(0, round(since * 1000)),
+        part=part,
+        rank=rank,
+        limit=limit,
+    )
+    if not terms(sought.words):
+        raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
+    if not exists(journal):
+        print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
+        return Exit.OK
+    asyncio.run(_search(journal, sought, as_json=as_json))
+    return Exit.OK
+
+
+async def _search(location: str | None, sought: Sought, *, as_json: bool) -> None:
+    async with opened(location) as journal:
+        if await journal.lagging():
+            with suppress(JournalBusyError):
+                await journal.catch_up(CATCH_UP_SECONDS)
+        # One more than is shown tells whether there are more.
+        one_more = msgspec.structs.replace(sought, limit=sought.limit + 1)
+        found = await journal.search(one_more)
+        hits = found[: sought.limit]
+        if as_json:
+            for hit in hits:
+                sys.stdout.write(json_line(hit))
+        else:
+            await _print(journal, hits)
+            _remark(sought, found, await journal.lagging())
+
+
+def json_line(hit: SearchHit) -> str:
+    """A hit as `--json` has it."""
+    facts = {
+        "sessionId": hit.session_id,
+        "seq": hit.seq,
+        "place": place_name(hit.session_id, hit.seq),
+        "at": iso(hit.at),
+        "speaker": hit.speaker,
+        "agent": hit.agent,
+        "cwd": hit.cwd,
+        "title": hit.title,
+        "tool": hit.tool,
+        "excerpt": hit.excerpt,
+        "marks": hit.marks,
+    }
+    return visible_json(msgspec.json.encode(facts).decode()) + "\n"
+
+
+async def _print(journal: Journal, hits: Sequence[SearchHit]) -> None:
+    """Hits that follow each other in one session stand under its title."""
+    page = _Coloured() if sys.stdout.isatty() else _Plain()
+    now = now_ms()
+    for number, (session_id, group) in enumerate(groupby(hits, lambda hit: hit.session_id)):
+        first, *more = group
+        if number:
+            page.line()
+        page.line((on_one_line(first.title or "(no title)"), "heading"), (_where(first), "faint"))
+        short = on_one_line(await short_id(journal, session_id))
+        for hit in (first, *more):
+            label, style = SPEAKERS[hit.speaker]
+            place = place_name(short, hit.seq)
+            told = f"  {on_one_line(hit.tool)}" if hit.tool else ""
+            when = f"  {short_age(hit.at, now)}  "
+            page.line((place, "id"), (when, "faint"), (label, style), (told, "faint"), indent=2)
+            page.line(*marked(hit), indent=4)
+
+
+def _where(hit: SearchHit) -> str:
+    return f"  {on_one_line(hit.agent)} in {folder(hit.cwd)}"
+
+
+Piece = tuple[str, str]
+"""Visible text and its style."""
+
+
+def marked(hit: SearchHit) -> list[Piece]:
+    """The excerpt of a hit, the words that were found in a style of their own."""
+    pieces = []
+    done = 0
+    for start, end in hit.marks:
+        pieces += [(hit.excerpt[done:start], ""), (hit.excerpt[start:end], "found")]
+        done = end
+    pieces.append((hit.excerpt[done:], ""))
+    return [(visible(text), style) for text, style in pieces]
+
+
+class _Plain:
+    """In a pipe or a file: nothing is wrapped."""
+
+    def line(self, *pieces: Piece, indent: int = 0) -> None:
+        print(" " * indent + "".join(text for text, _ in pieces))
+
+
+class _Coloured:
+    """On a terminal: wrapped beside the indent."""
+
+    def __init__(self) -> None:
+        self._console = console()
+
+    def line(self, *pieces: Piece, indent: int = 0) -> None:
+        from rich.padding import Padding
+        from rich.text import Text
+
+        self._console.print(Padding(Text.assemble(*pieces), (0, 0, 0, indent), expand=False))
+
+
+def _remark(sought: Sought, found: Sequence[SearchHit], lagging: int) -> None:
+    """What a person may want to know besides: on stderr."""
+    if not found:
+        print(visible(f"Nothing was found for {sought.words}{_narrowed(sought)}."), file=sys.stderr)
+    elif len(found) > sought.limit:
+        print(f"There are more; `--limit {sought.limit * 4}` shows them.", file=sys.stderr)
+    if lagging:
+        some = counted(lagging, "older conversation")
+        print(
+            f"Not searchable yet: {some}; `acphold index` does them all at once.", file=sys.stderr
+        )
+
+
+def _narrowed(sought: Sought) -> str:
+    """The filters of a search that found nothing."""
+    filters = [
+        f"in {sought.part}" if sought.part else "",
+        f"of agent {sought.agent!r}" if sought.agent is not None else "",
+        f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
+        f"since {iso(sought.since)[:10]}" if sought.since else "",
+    ]
+    return "".join(f" {words}" for words in filters if words)

@@ -1,0 +1,161 @@
+"""The search index: putting in what is settled, taking it out again.
+
+Each session has a number up to which it is in the index, `indexed_through`. It lags behind what is
+settled: by moments after a turn, by more where much was imported, or after an update of acphold
+that made the index anew. What lags is caught up with in pieces, the newest sessions first.
+
+The functions may raise sqlite3 errors. Those with `alone` make transactions of their own, under the
+lock that whichever connection of this process holds while it writes; the others run inside one of
+the caller's.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from acphold.journal import segments
+from acphold.journal.entries import Segment
+from acphold.journal.file import writing
+from acphold.journal.migrations import SEQ_BITS
+from acphold.journal.raw_update import storable
+from acphold.journal.words import Document, document, indexable
+
+PIECE_BYTES: Final = 512 << 10
+"""How much history is read for one transaction (beyond one segment)."""
+
+PURGE_PAGES: Final = 64
+"""Pages of the index that one `purge` merges: some milliseconds."""
+
+TIME_BITS: Final = 8
+"""Bits of a time in ms that a document's number does without: it counts quarters of a second."""
+
+
+class Indexed(NamedTuple):
+    """A document of the index: the number and the time of its entry, and what that says."""
+
+    seq: int
+    at: int
+    document: Document
+
+
+def documents(found: Iterable[Segment]) -> list[Indexed]:
+    """The entries of these segments that say something."""
+    entries = (entry for segment in found for entry in segment.entries())
+    return [Indexed(entry.seq, entry.at, said) for entry in entries if (said := document(entry))]
+
+
+def index_piece(connection: sqlite3.Connection, session: int, alone: threading.Lock) -> bool:
+    """Put the next piece of a session in; False when there was nothing left to put in."""
+    behind = _lag(connection, session)
+    if behind is None:
+        return False
+    indexed, settled = behind
+    found = segments.read(connection, session, indexed, PIECE_BYTES, settled)
+    news = documents(found)
+    through = found[-1].last_seq if found else settled
+    with alone, writing(connection):
+        # Another process may have been quicker, or the session was deleted.
+        if _lag(connection, session) == behind:
+            _insert(connection, session, news)
+            connection.execute(
+                "UPDATE sessions SET indexed_through = ? WHERE number = ?", (through, session)
+            )
+    return True
+
+
+def _lag(connection: sqlite3.Connection, session: int) -> tuple[int, int] | None:
+    """How far a session is indexed and settled; None when the index has all of it."""
+    row = connection.execute(
+        "SELECT indexed_through, settled_through FROM sessions"
+        " WHERE number = ? AND indexed_through < settled_through",
+        (session,),
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def newest_lagging(connection: sqlite3.Connection, since: int = 0) -> int | None:
+    """The session to go on with: the newest that the index lacks a part of, if it is as new as
+    `since` (ms since the epoch)."""
+    row = connection.execute(
+        "SELECT number FROM sessions WHERE indexed_through < settled_through AND updated_at >= ?"
+        " ORDER BY updated_at DESC LIMIT 1",
+        (since,),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def lagging(connection: sqlite3.Connection) -> int:
+    """How many sessions the index lacks a part of."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM sessions WHERE indexed_through < settled_through"
+    ).fetchone()
+    return int(count)
+
+
+def _insert(connection: sqlite3.Connection, session: int, news: Iterable[Indexed]) -> None:
+    last = -1
+    for seq, at, said in news:
+        # In the order of the session, whatever the clock did; FTS5 takes rising numbers best.
+        last = _free_number(connection, max(at >> TIME_BITS, last + 1, 0))
+        connection.execute(
+            "INSERT INTO documents (number, entry) VALUES (?, ?)", (last, session << SEQ_BITS | seq)
+        )
+        connection.execute(
+            "INSERT INTO words (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)",
+            (last, *_columns(said)),
+        )
+
+
+def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
+    # In growing steps: of an import without times ten thousand entries may be of one moment.
+    step = 1
+    while connection.execute("SELECT 1 FROM documents WHERE number = ?", (wanted,)).fetchone():
+        wanted += step
+        step *= 2
+    return wanted
+
+
+def _columns(said: Document) -> tuple[str, str, str]:
+    return (
+        storable(indexable(said.messages)),
+        storable(indexable(said.tools)),
+        storable(indexable(said.diffs)),
+    )
+
+
+# -- taking out -------------------------------------------------------------------------------
+
+
+def unindex(connection: sqlite3.Connection, session: int, found: Iterable[Indexed]) -> None:
+    """Take documents out; those that are not in are passed over."""
+    for seq, _, said in found:
+        row = connection.execute(
+            "SELECT number FROM documents WHERE entry = ?", (session << SEQ_BITS | seq,)
+        ).fetchone()
+        if row is not None:
+            connection.execute(
+                "INSERT INTO words (words, rowid, messages, tools, diffs)"
+                " VALUES ('delete', ?, ?, ?, ?)",
+                (row[0], *_columns(said)),
+            )
+            connection.execute("DELETE FROM documents WHERE number = ?", row)
+
+
+def purge(connection: sqlite3.Connection) -> bool:
+    """Drop some of what was taken out from the index's pages; whether there may be more.
+
+    FTS5 marks a document as gone and keeps its words until it merges the pages they are in.
+    """
+    before = connection.total_changes
+    connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (-PURGE_PAGES,))
+    return connection.total_changes - before > 1
+
+
+def empty(connection: sqlite3.Connection) -> None:
+    """Forget all of the index; it is made anew by and by."""
+    connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
+    connection.execute("DELETE FROM documents")
+    connection.execute("UPDATE sessions SET indexed_through = 0 WHERE indexed_through > 0")

@@ -1,0 +1,187 @@
+"""`acphold search` and `acphold index`: what was said and done, found by its words."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acphold.cli import import_command
+from acphold.journal import search_index
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
+from tests.imports.claude_home import Transcript
+
+TOOL = update(
+    "tool_call",
+    toolCallId="t2",
+    title="Run \x1b[31mtests",
+    status="completed",
+    rawOutput="2 flaky \x1b[0mtests",
+)
+
+
+@pytest.fixture
+def talked(journal: Path) -> Path:
+    """A journal with two sessions in two folders, the later one with a tool call."""
+    remember(journal, "aaaaaaaa-1", *CONVERSATION, title="Greeting", cwd="/home/me/web")
+    remember(
+        journal,
+        "bbbbbbbb-2",
+        *(prompt("Find the flaky tests"), TOOL, said("Done: it is the retry."), ended()),
+        title="Tests",
+        agent="other",
+        cwd="/srv/api",
+    )
+    return journal
+
+
+def places(acphold: CommandLine, *arguments: str) -> list[str]:
+    lines = acphold.run("search", "--json", *arguments).out.splitlines()
+    return [json.loads(line)["place"] for line in lines]
+
+
+@pytest.mark.usefixtures("talked")
+def test_hits_stand_under_the_title_of_their_session_with_their_place(acphold: CommandLine) -> None:
+    done = acphold.run("search", "flaky", "tests")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
+        "Tests  other in /srv/api\n"
+        "  bbbbbb@2  now  tool  Run \\x1b[31mtests\n"
+        "    Run tests 2 flaky tests\n"
+        "  bbbbbb@1  now  you\n"
+        "    Find the flaky tests\n"
+    )
+
+
+@pytest.mark.usefixtures("talked")
+def test_a_hits_place_is_what_show_takes(acphold: CommandLine) -> None:
+    (place,) = places(acphold, "hello", "--in", "diffs")
+    assert "▸ tool: ● Edit hello.py" in acphold.run("show", place).out
+
+
+@pytest.mark.usefixtures("talked")
+def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
+    facts = json.loads(acphold.run("search", "--json", "retry").out)
+    assert facts.pop("at").endswith("Z")
+    assert facts == {
+        "sessionId": "bbbbbbbb-2",
+        "seq": 3,
+        "place": "bbbbbbbb-2@3",
+        "speaker": "agent",
+        "agent": "other",
+        "cwd": "/srv/api",
+        "title": "Tests",
+        "tool": None,
+        "excerpt": "Done: it is the retry.",
+        "marks": [[16, 21]],
+    }
+
+
+@pytest.mark.usefixtures("talked")
+def test_filters_narrow_what_is_found(acphold: CommandLine) -> None:
+    assert places(acphold, "done") == ["bbbbbbbb-2@3", "aaaaaaaa-1@9"]
+    assert places(acphold, "done", "--cwd", "/srv/api/") == ["bbbbbbbb-2@3"]
+    assert places(acphold, "done", "--agent", "scripted") == ["aaaaaaaa-1@9"]
+    assert places(acphold, "done", "--limit", "1") == ["bbbbbbbb-2@3"]
+    assert places(acphold, "tests", "--in", "tools") == ["bbbbbbbb-2@2"]
+    assert places(acphold, "done", "--since", "1h") == ["bbbbbbbb-2@3", "aaaaaaaa-1@9"]
+    assert places(acphold, "done", "--since", "9999-01-01") == []
+    assert places(acphold, '"it is"') == ["bbbbbbbb-2@3"]
+    assert places(acphold, "done", "--rank") == ["aaaaaaaa-1@9", "bbbbbbbb-2@3"]
+
+
+@pytest.mark.usefixtures("talked")
+def test_a_person_is_told_of_more_and_of_nothing(acphold: CommandLine) -> None:
+    more = acphold.run("search", "done", "--limit", "1")
+    assert more.err == "There are more; `--limit 4` shows them.\n"
+    none = acphold.run("search", "nowhere", "--in", "diffs", "--cwd", "/srv/api")
+    assert (none.code, none.out) == (0, "")
+    assert none.err == "Nothing was found for nowhere in diffs in /srv/api.\n"
+
+
+@pytest.mark.usefixtures("talked")
+def test_the_words_are_in_colour_on_a_terminal(acphold: CommandLine) -> None:
+    shown = acphold.on_terminal("search", "flaky", columns=60)
+    assert "\x1b[1;33mflaky\x1b[0m" in shown.out
+    assert "\x1b[31m" not in shown.out
+    assert max(map(len, shown.plain.splitlines())) <= 60
+
+
+@pytest.mark.usefixtures("talked")
+def test_without_a_word_there_is_nothing_to_search_for(acphold: CommandLine) -> None:
+    done = acphold.run("search", "--", "-- *")
+    assert done.code == 2
+    assert "has no word to search for" in done.err
+    assert acphold.run("search").code == 2
+
+
+def test_where_there_is_no_journal_none_is_made(acphold: CommandLine) -> None:
+    done = acphold.run("search", "x")
+    assert (done.code, done.out) == (0, "")
+    assert "There is no journal yet" in done.err
+    assert not acphold.journal.exists()
+    assert acphold.run("index").code == 4
+
+
+# -- what lags behind -----------------------------------------------------------------------
+
+
+def forget_index(journal: Path) -> None:
+    database = sqlite3.connect(journal)
+    search_index.empty(database)
+    database.commit()
+    database.close()
+
+
+def test_a_search_first_makes_searchable_what_is_not_yet(
+    acphold: CommandLine, talked: Path
+) -> None:
+    forget_index(talked)
+    assert {*places(acphold, "done")} == {"bbbbbbbb-2@3", "aaaaaaaa-1@9"}
+
+
+def test_what_is_not_searchable_yet_is_told(
+    acphold: CommandLine, talked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.cli.search_command.CATCH_UP_SECONDS", 0)
+    forget_index(talked)
+    done = acphold.run("search", "--json", "done")
+    assert len(done.out.splitlines()) == 1
+    forget_index(talked)
+    assert "Not searchable yet: 1 older conversation;" in acphold.run("search", "done").err
+
+
+def test_index_makes_all_of_it_searchable(acphold: CommandLine, talked: Path) -> None:
+    forget_index(talked)
+    assert acphold.run("index").out == "Everything is searchable.\n"
+    database = sqlite3.connect(talked)
+    assert search_index.lagging(database) == 0
+    database.close()
+
+
+def test_an_import_leaves_what_is_old_to_the_background(
+    acphold: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    until: Callable[..., None],
+) -> None:
+    monkeypatch.setattr(import_command, "AT_ONCE_SECONDS", 0)
+    for number in range(3):
+        session_id = f"1111111{number}-2222-4333-8444-555555555555"
+        transcript = Transcript()
+        for speak in (transcript.user, transcript.assistant):
+            speak("needle", timestamp="2016-01-02T03:04:05.000Z", sessionId=session_id)
+        transcript.write(tmp_path / "home", session_id)
+    done = acphold.run("import", "--from", str(tmp_path / "home"))
+    assert done.out.splitlines() == [
+        f"{'claude':<10} {'3 conversations':>22}   new 3",
+        "searchable: the newest 30 days; the rest follows in the background …",
+    ]
+    database = sqlite3.connect(acphold.journal)
+    until(lambda: search_index.lagging(database) == 0, 30)
+    database.close()
+    assert len(places(acphold, "needle")) == 6
