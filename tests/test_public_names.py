@@ -41,6 +41,10 @@ PUBLIC = {
     "acphold.hub": """
         CANCEL_GRACE Attachment Client Conversation Hub Session Setup
     """,
+    "acphold.conformance": """
+        CHECKS Finding Level MemorySubject ProgramSubject Report Rule Settings Source Verdict chosen
+        inspect
+    """,
     "acphold.imports": """
         ALL Facts Home IMPORTED Intake NAMES Outcome Reader Selection Source Taken Telling WAVES
         deletions each forecast reader

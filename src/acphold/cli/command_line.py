@@ -30,7 +30,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "done",
-    Exit.ERROR: "something is wrong; `doctor` and `demo` say what",
+    Exit.ERROR: "something is wrong; `doctor`, `demo` and `check` say what",
     Exit.USAGE: "a command line or a settings file that cannot be used",
     Exit.NO_SESSION: "no session has that id, or several do",
     Exit.JOURNAL: "the journal cannot be opened, read or written",
@@ -185,7 +185,7 @@ def add_serving(parser: Parser) -> None:
     parser.add_argument(
         "--answer-timeout",
         metavar="SECONDS",
-        type=_seconds,
+        type=seconds_above_zero,
         help="reject a question of the agent that nobody has answered for so long [default: never]",
     )
     parser.add_argument(
@@ -211,13 +211,14 @@ def _add_seconds(parser: Parser, name: str, default: float, help: str) -> None:
     parser.add_argument(
         name,
         metavar="SECONDS",
-        type=_seconds,
+        type=seconds_above_zero,
         default=default,
         help=f"{help} [default: {default:g}]",
     )
 
 
-def _seconds(text: str) -> float:
+def seconds_above_zero(text: str) -> float:
+    """The type of an option that takes a time."""
     try:
         value = float(text)
     except ValueError:

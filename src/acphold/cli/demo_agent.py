@@ -113,7 +113,9 @@ class DemoAgent:
             except ValueError:
                 self._client.refuse({"id": None}, -32700, "not JSON")
                 continue
-            if "method" not in message:
+            if not isinstance(message, dict) or not message.keys() & {"method", "id"}:
+                self._client.refuse({"id": None}, -32600, "not a request")
+            elif "method" not in message:
                 self._client.take_answer(message)
             else:
                 self._take(message)
@@ -122,6 +124,8 @@ class DemoAgent:
         match message["method"]:
             case "initialize":
                 self._client.send(id=message["id"], result=self._introduction())
+            case "session/new" if not isinstance(message.get("params", {}).get("cwd"), str):
+                self._client.refuse(message, -32602, "session/new needs a `cwd`")
             case "session/new":
                 self._client.send(id=message["id"], result=self._new())
             case "session/prompt":

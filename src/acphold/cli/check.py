@@ -1,0 +1,174 @@
+"""`acphold check -- CMD`: what an agent keeps of the protocol, and what not."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.status import Status
+
+from acphold.cli.check_report import (
+    Outcome,
+    json_report,
+    json_rule,
+    junit_report,
+    markdown_report,
+    markdown_rules,
+    print_report,
+    print_rules,
+)
+from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
+from acphold.cli.terminal_text import console, visible, visible_json
+from acphold.conformance import CHECKS, ProgramSubject, Report, Settings, chosen, inspect
+from acphold.conformance.catalogue import Check
+
+
+def parser() -> Parser:
+    """The arguments of `check`."""
+    made = Parser(check, "check", "[OPTIONS] -- CMD...", runs_program=True)
+    made.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
+    made.add_argument("--markdown", action="store_true", help="print Markdown")
+    made.add_argument("--junit", metavar="FILE", help="write JUnit XML there as well")
+    made.add_argument(
+        "--only",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="only checks with this id or of this group; `*` stands for anything; may be repeated",
+    )
+    made.add_argument("--list", action="store_true", help="list the checks, and make none")
+    made.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="ids of failures that are expected, one a line; `#` begins a remark",
+    )
+    made.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds_above_zero,
+        default=10.0,
+        help="for each answer of the agent; a turn, and the start, may take three times as long "
+        "[default: 10]",
+    )
+    made.add_argument(
+        "--sign-in",
+        metavar="METHOD",
+        type=a_name,
+        help="sign in first, with this authentication method of the agent",
+    )
+    return made
+
+
+def check(
+    *,
+    as_json: bool,
+    markdown: bool,
+    junit: str | None,
+    only: Sequence[str],
+    list: bool,
+    baseline: str | None,
+    timeout: float,
+    sign_in: str | None,
+    program: tuple[str, ...],
+) -> int:
+    """Check what an agent keeps of the protocol.
+
+    CMD starts the agent as an editor would start it. It is asked all that an editor may ask, in
+    folders that are deleted afterwards, and started anew where that is part of a check. Each check
+    names the paragraph that it comes from; what could not be seen never counts as passed.
+
+      acphold check -- gemini --acp
+
+    The exit code is 1 when a check fails that the baseline does not name, or when one passes that
+    it does.
+    """
+    checks = _chosen(only)
+    if list:
+        _print_list(checks, as_json=as_json, markdown=markdown)
+        return Exit.OK
+    if not program:
+        raise UsageError("no agent command behind `--`, as in `acphold check -- CMD`")
+    expected = _baseline(baseline)
+    settings = Settings(timeout=timeout, sign_in=sign_in, named=frozenset(only))
+    report = _checked(ProgramSubject(program), checks, settings)
+    outcome = Outcome(report, expected)
+    if junit is not None:
+        _write(junit, junit_report(outcome))
+    if as_json:
+        print(visible_json(json_report(outcome)))
+    elif markdown:
+        print(visible(markdown_report(outcome)), end="")
+    else:
+        print_report(outcome, console())
+    return Exit.OK if outcome.is_good else Exit.ERROR
+
+
+def _chosen(only: Sequence[str]) -> list[Check]:
+    patterns = [pattern for word in only for pattern in word.split(",") if pattern]
+    for pattern in patterns:
+        if not chosen(CHECKS, [pattern]):
+            raise UsageError(f"no check is called {pattern!r}; `acphold check --list` shows them")
+    return chosen(CHECKS, patterns)
+
+
+def _print_list(checks: Sequence[Check], *, as_json: bool, markdown: bool) -> None:
+    import json
+
+    rules = [check.rule for check in checks]
+    if as_json:
+        for rule in rules:
+            print(json.dumps(json_rule(rule), ensure_ascii=False))
+    elif markdown:
+        print(markdown_rules(rules), end="")
+    else:
+        print_rules(rules, console())
+
+
+def _baseline(path: str | None) -> frozenset[str]:
+    """The ids in a baseline; patterns are spelled out."""
+    if path is None:
+        return frozenset()
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--baseline {path}: {error}") from None
+    ids = [line.partition("#")[0].strip() for line in lines]
+    known = [check.rule.id for check in CHECKS]
+    for id in filter(None, ids):
+        if not fnmatch.filter(known, id):
+            raise UsageError(f"--baseline {path}: no check is called {id!r}")
+    return frozenset(ids) - {""}
+
+
+def _checked(subject: ProgramSubject, checks: Sequence[Check], settings: Settings) -> Report:
+    with _progress(len(checks)) as tell:
+        return asyncio.run(inspect(subject, checks, settings, on_check=tell))
+
+
+@contextmanager
+def _progress(count: int) -> Iterator[Callable[[Check], None]]:
+    """On a terminal, a line on stderr that says what is being checked."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    done = 0
+
+    def tell(check: Check) -> None:
+        nonlocal done
+        done += 1
+        status.update(f"{done}/{count} {check.rule.id}")
+
+    with Status("starting the agent", console=Console(stderr=True)) as status:
+        yield tell
+
+
+def _write(path: str, data: bytes) -> None:
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"--junit {path}: {error.strerror}") from None

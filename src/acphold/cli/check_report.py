@@ -1,0 +1,278 @@
+"""What `acphold check` found: for people, as JSON, as JUnit XML, and as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+from xml.etree import ElementTree
+
+from rich.console import Console
+from rich.text import Text
+
+from acphold.cli.terminal_text import counted, on_one_line, visible
+from acphold.conformance import Finding, Report, Rule, Verdict
+
+T = TypeVar("T")
+
+MARKS = {
+    Verdict.PASS: ("✓", "good"),
+    Verdict.FAIL: ("✗", "bad"),
+    Verdict.NOT_ADVERTISED: ("-", "faint"),
+    Verdict.BLOCKED: ("⚿", "busy"),
+    Verdict.NOT_OBSERVABLE: ("?", "faint"),
+}
+"""Mark and style of each verdict."""
+
+
+class Outcome:
+    """A report beside what was expected of it: ids of failures that are known."""
+
+    def __init__(self, report: Report, expected: frozenset[str]) -> None:
+        self.report = report
+        self.expected = expected
+        failed = {finding.rule.id for finding in report.of(Verdict.FAIL)}
+        passed = {finding.rule.id for finding in report.of(Verdict.PASS)}
+        self.unexpected = [it for it in report.of(Verdict.FAIL) if it.rule.id not in expected]
+        self.known = [it for it in report.of(Verdict.FAIL) if it.rule.id in expected]
+        self.stale = sorted(expected & passed)
+        self.strange = sorted(expected - passed - failed - {it.rule.id for it in report.findings})
+
+    @property
+    def is_good(self) -> bool:
+        """No failure but the expected ones, none of which has gone."""
+        return not self.unexpected and not self.stale
+
+    @property
+    def name(self) -> str:
+        """What the agent calls itself, else its command."""
+        agent = self.report.agent
+        return self.report.subject if agent is None else f"{agent.name} {agent.version}"
+
+    @property
+    def sentence(self) -> str:
+        """How many of what."""
+        parts = [f"{len(self.report.of(Verdict.PASS))} passed"]
+        if self.unexpected:
+            parts.append(f"{len(self.unexpected)} failed")
+        if self.known:
+            parts.append(f"{len(self.known)} failed as expected")
+        unseen = (Verdict.NOT_ADVERTISED, Verdict.BLOCKED, Verdict.NOT_OBSERVABLE)
+        counts = ((len(self.report.of(verdict)), verdict.value) for verdict in unseen)
+        parts.extend(f"{count} {name}" for count, name in counts if count)
+        return ", ".join(parts)
+
+
+def grouped(found: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]:
+    """By group, each in the place of its first one."""
+    groups: dict[str, list[T]] = {}
+    for one in found:
+        groups.setdefault(group(one), []).append(one)
+    return groups
+
+
+# -- for people -----------------------------------------------------------------------------
+
+
+def print_report(outcome: Outcome, console: Console) -> None:
+    """Groups, then each failure with its lines, then what was not seen and why."""
+    report = outcome.report
+    console.print(Text(visible(outcome.name), "heading"))
+    console.print(Text(visible(report.subject), "faint"))
+    console.print()
+    for group, findings in grouped(report.findings, lambda it: it.rule.group).items():
+        console.print(_group_line(group, findings))
+    for title, failures in (
+        ("Failed", outcome.unexpected),
+        ("Failed as expected", outcome.known),
+    ):
+        if failures:
+            console.print()
+            console.print(Text(title, "heading"))
+            for finding in failures:
+                _print_failure(finding, console)
+    _print_unseen(report, console)
+    for id in outcome.stale:
+        line = f"{id} passes now: take it out of the baseline"
+        console.print(Text(visible(line), "bad"))
+    for id in outcome.strange:
+        console.print(Text(visible(f"{id} of the baseline was not checked"), "busy"))
+    console.print()
+    style = "good" if outcome.is_good else "bad"
+    seconds = f"{counted(len(report.findings), 'check')} in {report.seconds:.1f} s"
+    console.print(Text.assemble((f"{seconds}: ", ""), (outcome.sentence, style)))
+
+
+def _group_line(group: str, findings: Sequence[Finding]) -> Text:
+    line = Text(f"{group:<16} ")
+    for finding in findings:
+        mark, style = MARKS[finding.verdict]
+        line.append(mark, style)
+    return line
+
+
+def _print_failure(finding: Finding, console: Console) -> None:
+    rule = finding.rule
+    head = (f"  ✗ {rule.id}", "bad"), (f"  {rule.level.value} · {rule.source}", "faint")
+    console.print(Text.assemble(*head))
+    console.print(Text(f"    {visible(rule.says)}"))
+    console.print(Text(f"    {on_one_line(finding.why)}", "bad"))
+    for line in finding.excerpt:
+        # As one line, however wide: to be copied.
+        console.print(Text(f"      {on_one_line(line)}", "faint"), soft_wrap=True)
+
+
+def _print_unseen(report: Report, console: Console) -> None:
+    unseen = [it for it in report.findings if it.verdict not in (Verdict.PASS, Verdict.FAIL)]
+    if not unseen:
+        return
+    console.print()
+    console.print(Text("Not seen", "heading"))
+    reasons: dict[tuple[Verdict, str], list[str]] = {}
+    for finding in unseen:
+        reasons.setdefault((finding.verdict, finding.why), []).append(finding.rule.id)
+    for (verdict, why), ids in reasons.items():
+        mark, style = MARKS[verdict]
+        console.print(Text.assemble((f"  {mark} ", style), f"{verdict.value}: {on_one_line(why)}"))
+        console.print(Text(f"      {', '.join(ids)}", "faint"))
+
+
+def print_rules(rules: Iterable[Rule], console: Console) -> None:
+    """`--list`."""
+    for rule in rules:
+        needs = f", needs {' and '.join(rule.needs)}" if rule.needs else ""
+        console.print(Text.assemble((rule.id, "id"), (f"  {rule.level.value}{needs}", "faint")))
+        console.print(Text(f"    {rule.says}"))
+        console.print(Text(f"    {rule.source}", "faint"))
+
+
+# -- for programs ---------------------------------------------------------------------------
+
+
+def json_report(outcome: Outcome) -> str:
+    """One object: the agent, the counts, and each check."""
+    report = outcome.report
+    agent = report.agent
+    checks = [
+        {
+            **json_rule(it.rule),
+            "verdict": it.verdict.value,
+            "why": it.why,
+            "excerpt": list(it.excerpt),
+            "seconds": it.seconds,
+            "expected": it.rule.id in outcome.expected,
+        }
+        for it in report.findings
+    ]
+    found = {
+        "command": report.subject,
+        "agent": None if agent is None else {"name": agent.name, "version": agent.version},
+        "good": outcome.is_good,
+        "seconds": round(report.seconds, 3),
+        "counts": {verdict.value: len(report.of(verdict)) for verdict in Verdict},
+        "stale": outcome.stale,
+        "checks": checks,
+    }
+    return json.dumps(found, ensure_ascii=False, indent=2)
+
+
+def json_rule(rule: Rule) -> dict[str, object]:
+    """What a check is about."""
+    return {
+        "id": rule.id,
+        "rule": rule.says,
+        "level": rule.level.value,
+        "page": rule.source.page,
+        "heading": rule.source.heading,
+        "needs": list(rule.needs),
+    }
+
+
+def junit_report(outcome: Outcome) -> bytes:
+    """A test suite of a test case for each check; what was not seen is skipped."""
+    report = outcome.report
+    suite = ElementTree.Element(
+        "testsuite",
+        name=_xml(f"acphold check: {outcome.name}"),
+        tests=str(len(report.findings)),
+        failures=str(len(outcome.unexpected) + len(outcome.stale)),
+        errors="0",
+        skipped=str(len(report.findings) - len(report.of(Verdict.PASS)) - len(outcome.unexpected)),
+        time=f"{report.seconds:.3f}",
+    )
+    for finding in report.findings:
+        _add_case(suite, finding, outcome)
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    found: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return found
+
+
+def _add_case(suite: ElementTree.Element, finding: Finding, outcome: Outcome) -> None:
+    rule = finding.rule
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=rule.group, name=rule.id, time=f"{finding.seconds:.3f}"
+    )
+    is_expected = rule.id in outcome.expected
+    if finding.verdict is Verdict.FAIL and not is_expected:
+        text = "\n".join((f"{rule.level.value}, {rule.source}", rule.says, *finding.excerpt))
+        ElementTree.SubElement(case, "failure", message=_xml(finding.why)).text = _xml(text)
+    elif finding.verdict is Verdict.FAIL:
+        ElementTree.SubElement(case, "skipped", message=_xml(f"as expected: {finding.why}"))
+    elif finding.verdict is not Verdict.PASS:
+        why = f"{finding.verdict.value}: {finding.why}"
+        ElementTree.SubElement(case, "skipped", message=_xml(why))
+    elif is_expected:
+        ElementTree.SubElement(case, "failure", message="it passes now: the baseline is stale")
+
+
+def _xml(text: str) -> str:
+    """`text` with nothing in it that XML 1.0 cannot hold, which is less than Unicode has."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
+
+
+def markdown_report(outcome: Outcome) -> str:
+    """A table of all checks, and the failures with their lines."""
+    return "\n".join(_markdown(outcome)) + "\n"
+
+
+def _markdown(outcome: Outcome) -> Iterator[str]:
+    report = outcome.report
+    yield f"# {_cell(outcome.name)}"
+    yield ""
+    yield f"`{report.subject}`: {outcome.sentence}, in {report.seconds:.1f} s."
+    yield ""
+    yield "| check | level | verdict | why |"
+    yield "|---|---|---|---|"
+    for finding in report.findings:
+        known = " (expected)" if finding in outcome.known else ""
+        verdict = f"**{finding.verdict.value}**{known}" if finding.verdict is Verdict.FAIL else ""
+        cells = (f"`{finding.rule.id}`", finding.rule.level.value)
+        told = (verdict or finding.verdict.value, _cell(finding.why))
+        yield f"| {' | '.join((*cells, *told))} |"
+    for finding in [*outcome.unexpected, *outcome.known]:
+        yield ""
+        yield f"## {finding.rule.id}"
+        yield ""
+        yield f"{finding.rule.says} ({finding.rule.level.value}; {finding.rule.source})"
+        yield ""
+        yield _cell(finding.why)
+        yield ""
+        yield from (f"    {on_one_line(line)}" for line in finding.excerpt)
+
+
+def markdown_rules(rules: Iterable[Rule]) -> str:
+    """`--list --markdown`: a table for each group."""
+    lines: list[str] = []
+    for group, members in grouped(rules, lambda it: it.group).items():
+        lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]
+        for rule in members:
+            needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
+            cells = (f"`{rule.id}`", rule.level.value, _cell(rule.says) + needs, str(rule.source))
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines).strip() + "\n"
+
+
+def _cell(text: str) -> str:
+    return on_one_line(text).replace("|", "\\|")

@@ -1,0 +1,22 @@
+"""The rules of ACP as runnable cases: what an agent keeps of the protocol, and what not."""
+
+from acphold.conformance.inspection import Report, chosen, inspect
+from acphold.conformance.rules import CHECKS
+from acphold.conformance.stage import Settings
+from acphold.conformance.subject import MemorySubject, ProgramSubject
+from acphold.conformance.verdicts import Finding, Level, Rule, Source, Verdict
+
+__all__ = [
+    "CHECKS",
+    "Finding",
+    "Level",
+    "MemorySubject",
+    "ProgramSubject",
+    "Report",
+    "Rule",
+    "Settings",
+    "Source",
+    "Verdict",
+    "chosen",
+    "inspect",
+]

@@ -1,0 +1,116 @@
+"""How rules are declared: by a case that plays something, or by an observer of all that was said.
+
+    RULES = Rules()
+
+    @RULES.case("list.no-match", "A folder without sessions gives an empty list.", MUST, SOURCE)
+    async def no_match(stage: Stage) -> None: ...
+
+    @RULES.observer("tool.absolute", "Paths of tool calls are absolute.", MUST, SOURCE, unless="…")
+    def absolute(records: Sequence[Record], witness: Witness) -> None: ...
+
+A case raises a signal, see `verdicts`. An observer tells its witness each thing that it looked at
+and each that was wrong; it runs when all cases are over. `RULES.unseen` is for what no behaviour
+can show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from acphold.conformance.record import Line, Record
+from acphold.conformance.stage import Stage
+from acphold.conformance.verdicts import Level, NotObservable, Rule, Source, Violation
+
+MUST, SHOULD, EXPECTED = Level.MUST, Level.SHOULD, Level.EXPECTED
+
+Case = Callable[[Stage], Awaitable[None]]
+"""Plays something and judges it."""
+
+
+class Witness:
+    """What an observer has seen."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.wrong: list[tuple[str, tuple[Line, ...]]] = []
+
+    def saw(self, *lines: Line | None) -> None:
+        """One thing that the rule is about."""
+        self.seen += 1
+
+    def accuse(self, why: str, *lines: Line) -> None:
+        """One thing that breaks the rule."""
+        self.wrong.append((why, lines))
+
+    def judge(self, unless: str) -> None:
+        """Raise what it comes to; `unless` says why nothing may have been seen."""
+        if self.wrong:
+            why, lines = self.wrong[0]
+            again = len(self.wrong) - 1
+            raise Violation(f"{why} (and {again} more such)" if again else why, *lines)
+        if not self.seen:
+            raise NotObservable(unless)
+
+
+Observer = Callable[[Sequence[Record], Witness], None]
+
+
+class Check(Struct, frozen=True):
+    """A rule and how it is looked at: exactly one of `case`, `observer` and `unseen`.
+
+    `last`: it ends the process of the other cases, or may, and is played behind them.
+    `destructive`: only played when it is asked for by name.
+    """
+
+    rule: Rule
+    case: Case | None = None
+    observer: Observer | None = None
+    unseen: str = ""
+    unless: str = ""
+    destructive: bool = False
+
+
+class Rules:
+    """The rules of one module, in order."""
+
+    def __init__(self) -> None:
+        self._checks: list[Check] = []
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self._checks)
+
+    def case(
+        self,
+        id: str,
+        says: str,
+        level: Level,
+        source: Source,
+        *needs: str,
+        destructive: bool = False,
+    ) -> Callable[[Case], Case]:
+        """The decorated coroutine plays the rule; `needs` are names of CAPABILITIES."""
+
+        def declare(case: Case) -> Case:
+            rule = Rule(id, says, level, source, needs)
+            self._checks.append(Check(rule, case, destructive=destructive))
+            return case
+
+        return declare
+
+    def observer(
+        self, id: str, says: str, level: Level, source: Source, *needs: str, unless: str
+    ) -> Callable[[Observer], Observer]:
+        """The decorated function looks at all records; `unless` is why it may see nothing."""
+
+        def declare(observer: Observer) -> Observer:
+            rule = Rule(id, says, level, source, needs)
+            self._checks.append(Check(rule, observer=observer, unless=unless))
+            return observer
+
+        return declare
+
+    def unseen(self, id: str, says: str, level: Level, source: Source, why: str) -> None:
+        """A rule that no behaviour can show; `why` is a sentence."""
+        self._checks.append(Check(Rule(id, says, level, source), unseen=why))

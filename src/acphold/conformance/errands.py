@@ -1,0 +1,64 @@
+"""What the checker asks an agent to do: sentences that a model understands, and a program finds.
+
+The same sentences steer the stand-in model and the bundled agents.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from msgspec import Struct
+
+Task = Literal["greet", "count", "read", "write", "run", "call", "remember", "recall", "plan"]
+
+
+class Errand(Struct, frozen=True):
+    """One thing to do; `what` is the path, the command, the tool or the word it is about."""
+
+    task: Task
+    what: str = ""
+    text: str = ""
+
+    @property
+    def words(self) -> str:
+        """The sentence."""
+        return SENTENCES[self.task].format(what=self.what, text=self.text)
+
+
+SENTENCES: dict[Task, str] = {
+    "greet": "Say hello in one short sentence. Do not use any tool.",
+    "count": "Count from 1 to 300, each number on a line of its own. Do not use any tool.",
+    "read": "Read the file `{what}` with your tool for reading files, and repeat what it says.",
+    "write": "With your tool for writing files, write the text `{text}` into the file `{what}`.",
+    "run": "Run the command `{what}` in a shell, and repeat what it printed.",
+    "call": "Call the tool `{what}` with no arguments, and repeat what it answered.",
+    "remember": "Remember the code word `{what}`. Answer with OK, and do not use any tool.",
+    "recall": "Which code word did I tell you? Answer with it alone, and do not use any tool.",
+    "plan": "Plan three steps for baking bread, with your tool for plans if you have one.",
+}
+
+_PATTERNS: dict[Task, re.Pattern[str]] = {
+    task: re.compile(
+        re.escape(sentence)
+        .replace(r"\{what\}", "(?P<what>[^`]+)")
+        .replace(r"\{text\}", "(?P<text>[^`]+)")
+    )
+    for task, sentence in SENTENCES.items()
+}
+
+
+def errand(words: str) -> Errand | None:
+    """The last errand in a text; None when there is none."""
+    found = [
+        (match.start(), Errand(task, **match.groupdict()))
+        for task, pattern in _PATTERNS.items()
+        for match in pattern.finditer(words)
+    ]
+    return max(found, key=lambda it: it[0])[1] if found else None
+
+
+GREET = Errand("greet")
+COUNT = Errand("count")
+RECALL = Errand("recall")
+PLAN = Errand("plan")

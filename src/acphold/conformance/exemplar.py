@@ -1,0 +1,476 @@
+"""An agent that keeps every rule: what a faulty one is made of, and what watches clients.
+
+It has no model. The errands of the checker steer it, see `errands`; any other prompt gets a short
+answer. It remembers its sessions in a `Memory`, which outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from acphold.conformance.exemplar_turns import Kept, Memory, Script
+from acphold.conformance.record import Json
+from acphold.errors import (
+    AUTH_REQUIRED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    RESOURCE_NOT_FOUND,
+    AcpholdError,
+    ConnectionLostError,
+)
+from acphold.rpc.framing import LineBuffer, Oversize
+from acphold.rpc.transport import Transport
+from acphold.schema import AGENT_METHODS, Method, decode
+
+PAGE_SIZE = 10
+"""Sessions on a page of the list."""
+
+MODES = [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code", "description": "Writes"}]
+MODELS = [{"value": "small", "name": "Small"}, {"value": "large", "name": "Large"}]
+COMMANDS = [
+    {"name": "plan", "description": "Make a plan", "input": {"hint": "what for"}},
+    {"name": "test", "description": "Run the tests"},
+]
+
+
+class RefusedError(Exception):
+    """A request is answered with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Turn:
+    """A prompt that runs."""
+
+    def __init__(self, session_id: str, request: Json) -> None:
+        self.session_id = session_id
+        self.request = request
+        self.cancelled = False
+        self.over = asyncio.Event()
+
+
+class Exemplar:
+    """See the module. Everything that a fault changes is a method of its own."""
+
+    sign_in_wanted = False
+
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        self.memory = memory
+        self.client: Json = {}
+        self.turns: dict[str, Turn] = {}
+        self._transport = transport
+        self._ids = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Json]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- lines ------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Answer until the client leaves."""
+        lines = LineBuffer(64 << 20)
+        try:
+            while chunk := await self._transport.receive():
+                for raw in lines.feed(chunk):
+                    await self.take(raw.head if isinstance(raw, Oversize) else raw)
+        except ConnectionLostError:
+            pass
+        finally:
+            for task in [*self._tasks]:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait([*self._tasks])
+            await self._transport.aclose()
+
+    async def take(self, raw: bytes) -> None:
+        """One line of the client."""
+        try:
+            message = msgspec.json.decode(raw)
+        except msgspec.DecodeError:
+            self.send({"id": None, "error": {"code": PARSE_ERROR, "message": "not JSON"}})
+            return
+        if not isinstance(message, dict) or not ({"method", "result", "error"} & message.keys()):
+            self.send({"id": None, "error": {"code": INVALID_REQUEST, "message": "no request"}})
+        elif "method" not in message:
+            self.hear_answer(message)
+        elif "id" not in message:
+            self.hear(message)
+        else:
+            self.start(self.answer(message))
+            await asyncio.sleep(0)  # requests begin in the order in which they came
+
+    def start(self, work: Awaitable[None]) -> None:
+        """Go on with this beside everything else."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def send(self, message: Json) -> None:
+        """Write a message."""
+        self.write(msgspec.json.encode({"jsonrpc": "2.0", **message}))
+
+    def write(self, line: bytes) -> None:
+        """Write a line."""
+        self._transport.send(line + b"\n")
+
+    async def drained(self) -> None:
+        """Wait while the client reads nothing."""
+        await self._transport.drain()
+
+    # -- what the client says ---------------------------------------------------------------
+
+    def hear_answer(self, message: Json) -> None:
+        """An answer of the client."""
+        asked = self._asked.pop(message.get("id", 0), None)
+        if asked is not None and not asked.done():
+            asked.set_result(message)
+
+    def hear(self, message: Json) -> None:
+        """A notification."""
+        params = message.get("params") or {}
+        if message["method"] == "session/cancel":
+            self.cancel(params.get("sessionId", ""))
+        elif message["method"] == "$/cancel_request":
+            self.cancel_request(params.get("requestId"))
+
+    def cancel(self, session_id: str) -> None:
+        """The turn of a session is to end."""
+        turn = self.turns.get(session_id)
+        if turn is not None:
+            turn.cancelled = True
+
+    def cancel_request(self, request_id: object) -> None:
+        """The turn that answers this request is to end."""
+        for turn in self.turns.values():
+            if turn.request["id"] == request_id:
+                self.cancel(turn.session_id)
+
+    async def answer(self, request: Json) -> None:
+        """Answer a request."""
+        try:
+            result = await self.result(request["method"], request)
+        except RefusedError as refused:
+            self.refuse(request, refused.code, str(refused))
+        except AcpholdError as error:
+            self.refuse(request, error.code, str(error))
+        else:
+            self.reply(request, result)
+
+    def reply(self, request: Json, result: object) -> None:
+        """Answer a request with a result."""
+        self.send({"id": request["id"], "result": result})
+
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        """Answer a request with an error."""
+        self.send({"id": request["id"], "error": {"code": code, "message": message}})
+
+    async def result(self, method: str, request: Json) -> object:
+        """The result of a request; RefusedError."""
+        params = request.get("params") or {}
+        answers: dict[str, Callable[[Json], Awaitable[object]]] = {
+            "initialize": self.initialize,
+            "authenticate": self.authenticate,
+            "logout": self.logout,
+            "session/new": self.new_session,
+            "session/load": self.load_session,
+            "session/resume": self.resume_session,
+            "session/list": self.list_sessions,
+            "session/close": self.close_session,
+            "session/delete": self.delete_session,
+            "session/set_mode": self.set_mode,
+            "session/set_config_option": self.set_option,
+        }
+        if method == "session/prompt":
+            self.fits(method, params)
+            return await self.prompt(request, params)
+        if method not in answers:
+            raise RefusedError(METHOD_NOT_FOUND, f"no method {method}")
+        self.fits(method, params)
+        return await answers[method](params)
+
+    def fits(self, method: str, params: Json) -> None:
+        """Raise InvalidParamsError for parameters that the schema does not allow."""
+        known = AGENT_METHODS[method]
+        assert isinstance(known, Method)
+        decode(known.params, msgspec.json.encode(params))
+
+    # -- the connection ---------------------------------------------------------------------
+
+    async def initialize(self, params: Json) -> Json:
+        self.client = params.get("clientCapabilities") or {}
+        return {
+            "protocolVersion": self.version(params["protocolVersion"]),
+            "agentCapabilities": self.capabilities(),
+            "agentInfo": self.info(),
+            "authMethods": self.auth_methods(),
+        }
+
+    def version(self, asked: int) -> int:
+        return 1
+
+    def capabilities(self) -> Json:
+        nothing: Json = {}
+        methods = ("list", "resume", "close", "delete", "additionalDirectories")
+        return {
+            "loadSession": True,
+            "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
+            "mcpCapabilities": {"http": True, "sse": True},
+            "sessionCapabilities": dict.fromkeys(methods, nothing),
+            "auth": {"logout": nothing},
+        }
+
+    def info(self) -> Json:
+        return {"name": "exemplar", "title": "Exemplar", "version": "1"}
+
+    def auth_methods(self) -> list[Json]:
+        methods: list[Json] = [{"id": "key", "name": "Use a key"}]
+        if (self.client.get("auth") or {}).get("terminal"):
+            methods.append({"id": "login", "name": "Log in", "type": "terminal", "args": ["login"]})
+        return methods
+
+    async def authenticate(self, params: Json) -> Json:
+        if params["methodId"] != "key":
+            raise RefusedError(INVALID_PARAMS, f"no method {params['methodId']}")
+        self.sign_in_wanted = False
+        return {}
+
+    async def logout(self, params: Json) -> Json:
+        return {}
+
+    # -- sessions ---------------------------------------------------------------------------
+
+    async def new_session(self, params: Json) -> Json:
+        self.signed_in()
+        session_id = self.new_id()
+        self.memory.sessions[session_id] = Kept(
+            params["cwd"], params.get("additionalDirectories") or [], [], updated_at=self.now()
+        )
+        await self.connect(session_id, params.get("mcpServers") or [])
+        opened = {"sessionId": session_id, **self.settings(session_id)}
+        self.start(self.tell_commands(session_id))
+        return opened
+
+    def signed_in(self) -> None:
+        if self.sign_in_wanted:
+            raise RefusedError(AUTH_REQUIRED, "sign in first")
+
+    def new_id(self) -> str:
+        self.memory.numbers += 1
+        return f"session-{self.memory.numbers}"
+
+    async def tell_commands(self, session_id: str) -> None:
+        """Behind the answer that tells the session."""
+        await asyncio.sleep(0)
+        self.update(session_id, self.commands(), remembered=False)
+
+    def commands(self) -> Json:
+        return {"sessionUpdate": "available_commands_update", "availableCommands": COMMANDS}
+
+    async def connect(self, session_id: str, servers: list[Json]) -> None:
+        """Connect the MCP servers of a session."""
+
+    async def call_tool(self, session_id: str, tool: str) -> str:
+        """What a tool of the session's MCP servers answers."""
+        return f"no tool {tool}"
+
+    def settings(self, session_id: str) -> Json:
+        return {"modes": self.modes(session_id), "configOptions": self.options(session_id)}
+
+    def modes(self, session_id: str) -> Json:
+        return {"currentModeId": self.kept(session_id).mode, "availableModes": MODES}
+
+    def options(self, session_id: str) -> list[Json]:
+        kept = self.kept(session_id)
+        modes = [{"value": mode["id"], "name": mode["name"]} for mode in MODES]
+        mode = {"id": "mode", "name": "Mode", "category": "mode", "type": "select"}
+        model = {"id": "model", "name": "Model", "category": "model", "type": "select"}
+        options: list[Json] = [
+            {**mode, "currentValue": kept.mode, "options": modes},
+            {**model, "currentValue": kept.model, "options": MODELS},
+        ]
+        if self.shows_booleans():
+            brave = {"id": "brave", "name": "Brave", "type": "boolean"}
+            options.append({**brave, "currentValue": kept.brave})
+        return options
+
+    def shows_booleans(self) -> bool:
+        session = self.client.get("session") or {}
+        return (session.get("configOptions") or {}).get("boolean") is not None
+
+    def kept(self, session_id: str) -> Kept:
+        """A session; RefusedError for one that does not exist."""
+        found = self.memory.sessions.get(session_id)
+        if found is None:
+            raise RefusedError(RESOURCE_NOT_FOUND, f"no session {session_id}")
+        return found
+
+    async def load_session(self, params: Json) -> Json:
+        session_id = params["sessionId"]
+        kept = self.kept(session_id)
+        await self.connect(session_id, params.get("mcpServers") or [])
+        for update in self.replayed(kept):
+            self.update(session_id, update, remembered=False)
+            await self.drained()
+        return self.settings(session_id)
+
+    def replayed(self, kept: Kept) -> list[Json]:
+        """What a load tells."""
+        return [*kept.history]
+
+    async def resume_session(self, params: Json) -> Json:
+        self.kept(params["sessionId"])
+        await self.connect(params["sessionId"], params.get("mcpServers") or [])
+        return self.settings(params["sessionId"])
+
+    async def list_sessions(self, params: Json) -> Json:
+        found = [
+            self.listed(session_id, kept)
+            for session_id, kept in reversed(self.memory.sessions.items())
+            if self.fits_filter(kept, params.get("cwd"))
+        ]
+        first = self.first_of(params.get("cursor"))
+        page: Json = {"sessions": found[first : first + PAGE_SIZE]}
+        if len(found) > first + PAGE_SIZE:
+            page["nextCursor"] = f"from-{first + PAGE_SIZE}"
+        return page
+
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        return cwd is None or kept.cwd == cwd
+
+    def first_of(self, cursor: str | None) -> int:
+        if cursor is None:
+            return 0
+        word, _, number = cursor.partition("-")
+        if word != "from" or not number.isdecimal():
+            raise RefusedError(INVALID_PARAMS, "the cursor is none of ours")
+        return int(number)
+
+    def listed(self, session_id: str, kept: Kept) -> Json:
+        info: Json = {"sessionId": session_id, "cwd": kept.cwd, "updatedAt": kept.updated_at}
+        if kept.directories:
+            info["additionalDirectories"] = kept.directories
+        if kept.title is not None:
+            info["title"] = kept.title
+        return info
+
+    async def close_session(self, params: Json) -> Json:
+        self.kept(params["sessionId"])
+        turn = self.turns.get(params["sessionId"])
+        self.cancel(params["sessionId"])
+        if turn is not None:
+            await turn.over.wait()
+        return {}
+
+    async def delete_session(self, params: Json) -> Json:
+        self.memory.sessions.pop(params["sessionId"], None)
+        return {}
+
+    async def set_mode(self, params: Json) -> Json:
+        kept = self.kept(params["sessionId"])
+        if params["modeId"] not in [mode["id"] for mode in MODES]:
+            raise RefusedError(INVALID_PARAMS, f"no mode {params['modeId']}")
+        kept.mode = params["modeId"]
+        options = {"sessionUpdate": "config_option_update"}
+        self.update(
+            params["sessionId"],
+            {**options, "configOptions": self.options(params["sessionId"])},
+            remembered=False,
+        )
+        return {}
+
+    async def set_option(self, params: Json) -> Json:
+        session_id, value = params["sessionId"], params["value"]
+        kept = self.kept(session_id)
+        match params["configId"]:
+            case "mode" if value in [mode["id"] for mode in MODES]:
+                kept.mode = value
+                current = {"sessionUpdate": "current_mode_update", "currentModeId": value}
+                self.update(session_id, current, remembered=False)
+            case "model" if value in [model["value"] for model in MODELS]:
+                kept.model = value
+            case "brave" if isinstance(value, bool) and self.shows_booleans():
+                kept.brave = value
+            case option:
+                raise RefusedError(INVALID_PARAMS, f"no option {option}, or no such value")
+        return {"configOptions": self.options(session_id)}
+
+    # -- turns ------------------------------------------------------------------------------
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        session_id = params["sessionId"]
+        kept = self.kept(session_id)
+        if session_id in self.turns:
+            raise RefusedError(INTERNAL_ERROR, "a turn runs in this session")
+        self.remember_prompt(kept, params["prompt"])
+        turn = self.turns[session_id] = Turn(session_id, request)
+        try:
+            await self.script(turn, params["prompt"]).run()
+        finally:
+            del self.turns[session_id]
+            turn.over.set()
+            kept.updated_at = self.now()
+        return self.end_of(turn)
+
+    def remember_prompt(self, kept: Kept, blocks: list[Json]) -> None:
+        for block in blocks:
+            kept.history.append({"sessionUpdate": "user_message_chunk", "content": block})
+
+    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+        words = "\n".join(block.get("text", "") for block in blocks if block["type"] == "text")
+        return Script(self, turn.session_id, words, lambda: turn.cancelled)
+
+    def end_of(self, turn: Turn) -> Json:
+        return {"stopReason": "cancelled" if turn.cancelled else "end_turn"}
+
+    # -- towards the client -----------------------------------------------------------------
+
+    def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
+        """Tell an update of a session."""
+        kept = self.memory.sessions.get(session_id)
+        if remembered and kept is not None:
+            kept.history.append(update)
+        self.tell("session/update", {"sessionId": session_id, "update": update})
+
+    def tell(self, method: str, params: Json) -> None:
+        """Send a notification."""
+        self.send({"method": method, "params": params})
+
+    async def ask(self, method: str, params: Json) -> Json:
+        """Ask the client; its result, empty for an error."""
+        number = next(self._ids)
+        asked = self._asked[number] = asyncio.get_running_loop().create_future()
+        self.send({"id": number, "method": method, "params": params})
+        message = await asked
+        result: Json = message.get("result") or {}
+        return result
+
+    def now(self) -> str:
+        return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+Broken = type[Exemplar]
+
+
+class Faults(dict[str, Broken]):
+    """Agents with one fault each, by the id of the rule that they break.
+
+    Where one rule is broken in several ways, `:` and a word stand behind the id.
+    """
+
+    def breaks(self, name: str) -> Callable[[Broken], Broken]:
+        """The decorated class breaks this rule."""
+
+        def declare(agent: Broken) -> Broken:
+            self[name] = agent
+            return agent
+
+        return declare

@@ -1,0 +1,266 @@
+"""What the exemplar does in a turn: the errands of the checker, without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from acphold.conformance.errands import Errand, errand
+from acphold.conformance.record import Json
+
+PAUSE_SECONDS = 0.03
+"""Between two numbers that are counted: a turn that can be cancelled."""
+
+
+class Kept(msgspec.Struct):
+    """A session as it is remembered: `history` are its updates, in order."""
+
+    cwd: str
+    directories: list[str]
+    history: list[Json]
+    mode: str = "ask"
+    model: str = "small"
+    brave: bool = False
+    title: str | None = None
+    updated_at: str = ""
+
+
+class Memory(msgspec.Struct):
+    """All sessions by id. Shared by all processes of an agent, one after the other."""
+
+    sessions: dict[str, Kept] = msgspec.field(default_factory=dict)
+    numbers: int = 0
+
+
+class Speaker(Protocol):
+    """What a turn needs of its agent."""
+
+    client: Json
+
+    def kept(self, session_id: str) -> Kept: ...
+
+    def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None: ...
+
+    async def ask(self, method: str, params: Json) -> Json: ...
+
+    async def drained(self) -> None: ...
+
+    async def call_tool(self, session_id: str, tool: str) -> str: ...
+
+
+class Script:
+    """One turn. `agent` speaks to the client, `is_cancelled` tells when to stop."""
+
+    def __init__(
+        self, agent: Speaker, session_id: str, words: str, is_cancelled: Callable[[], bool]
+    ) -> None:
+        self.agent = agent
+        self.session_id = session_id
+        self.words = words
+        self.is_cancelled = is_cancelled
+        self.kept = agent.kept(session_id)
+        self._calls = sum("toolCallId" in update for update in self.kept.history)
+
+    async def run(self) -> None:
+        """Do what the words ask for."""
+        todo = errand(self.words) or Errand("greet")
+        match todo.task:
+            case "count":
+                await self.count()
+            case "read":
+                await self.read(todo.what)
+            case "write":
+                await self.write(todo.what, todo.text)
+            case "run":
+                await self.run_command(todo.what)
+            case "call":
+                await self.call(todo.what)
+            case "plan":
+                await self.plan()
+            case "remember":
+                self.say("OK")
+            case "recall":
+                self.say(self.recalled() or "You told me none.")
+            case _:
+                await self.greet()
+
+    async def greet(self) -> None:
+        self.think("They want to be greeted.")
+        self.say("Hello, ")
+        self.say("nice to meet you.")
+        self.agent.update(self.session_id, self.usage(), remembered=False)
+        if self.kept.title is None:
+            self.kept.title = "A greeting"
+            title = {"sessionUpdate": "session_info_update", "title": self.kept.title}
+            self.agent.update(self.session_id, title, remembered=False)
+
+    def usage(self) -> Json:
+        cost = {"amount": 0.01, "currency": "EUR"}
+        return {"sessionUpdate": "usage_update", "used": 100, "size": 8000, "cost": cost}
+
+    async def count(self) -> None:
+        for number in range(1, 301):
+            if self.is_cancelled():
+                return
+            self.say(f"{number}\n")
+            await self.agent.drained()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def plan(self) -> None:
+        steps = ("Knead", "Wait", "Bake")
+        for done in range(len(steps) + 1):
+            entries = [
+                {
+                    "content": step,
+                    "priority": "high",
+                    "status": "completed" if number < done else "pending",
+                }
+                for number, step in enumerate(steps)
+            ]
+            self.agent.update(self.session_id, {"sessionUpdate": "plan", "entries": entries})
+        self.say("That is all.")
+
+    def recalled(self) -> str:
+        """The code word that was told in this session."""
+        for update in reversed(self.kept.history):
+            if update["sessionUpdate"] == "user_message_chunk":
+                todo = errand(str(update["content"].get("text", "")))
+                if todo is not None and todo.task == "remember":
+                    return todo.what
+        return ""
+
+    # -- tools ------------------------------------------------------------------------------
+
+    async def read(self, what: str) -> None:
+        path = self.absolute(what)
+        call = self.tool("Read a file", "read", locations=[{"path": path, "line": 1}])
+        if self.offers("fs", "readTextFile"):
+            answer = await self.ask("fs/read_text_file", {"path": path, "line": 1, "limit": 100})
+            text = str(answer.get("content", "nothing"))
+        else:
+            text = _read(path)
+        self.change(call, status="completed", content=[content(text)], rawOutput={"text": text})
+        self.say(f"It says: {text}")
+
+    async def write(self, what: str, text: str) -> None:
+        path = self.absolute(what)
+        call = self.tool("Write a file", "edit", status="pending")
+        if not await self.permitted(call):
+            self.change(call, status="failed")
+            return
+        self.change(call, status="in_progress")
+        if self.offers("fs", "writeTextFile"):
+            await self.ask("fs/write_text_file", {"path": path, "content": text})
+        else:
+            _write(path, text)
+        diff = {"type": "diff", "path": path, "oldText": None, "newText": text}
+        self.change(call, status="completed", content=[diff])
+        self.say("It is written.")
+
+    async def run_command(self, command: str) -> None:
+        call = self.tool("Run a command", "execute", status="pending")
+        if not await self.permitted(call):
+            self.change(call, status="failed")
+            return
+        self.change(call, status="in_progress")
+        printed = ""
+        if self.offers("terminal"):
+            printed = await self.in_terminal(call, command)
+        self.change(call, status="completed", rawOutput={"printed": printed})
+        self.say(f"It printed: {printed}")
+
+    async def in_terminal(self, call: str, command: str) -> str:
+        params = {"command": command, "cwd": self.kept.cwd, "outputByteLimit": 10_000}
+        terminal_id = (await self.ask("terminal/create", params)).get("terminalId")
+        shown = [{"type": "terminal", "terminalId": terminal_id}]
+        self.change(call, content=shown)
+        at = {"terminalId": terminal_id}
+        await self.ask("terminal/wait_for_exit", at)
+        output = await self.ask("terminal/output", at)
+        await self.ask("terminal/release", at)
+        return str(output.get("output", ""))
+
+    async def call(self, tool: str) -> None:
+        call = self.tool(f"Call {tool}", "other")
+        text = await self.agent.call_tool(self.session_id, tool)
+        self.change(call, status="completed", content=[content(text)])
+        self.say(f"It answered: {text}")
+
+    async def permitted(self, call: str) -> bool:
+        """Whether the person allows a call."""
+        options = [
+            {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+            {"optionId": "no", "name": "Reject", "kind": "reject_once"},
+        ]
+        params = {"toolCall": {"toolCallId": call}, "options": options}
+        outcome = (await self.ask("session/request_permission", params)).get("outcome") or {}
+        return bool(outcome.get("optionId") == "yes")
+
+    def absolute(self, what: str) -> str:
+        return os.path.join(self.kept.cwd, what)
+
+    def offers(self, *path: str) -> bool:
+        found: object = self.agent.client
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return bool(found)
+
+    # -- what is said -----------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        chunk = {"sessionUpdate": "agent_message_chunk", **self.chunk(text)}
+        self.agent.update(self.session_id, chunk)
+
+    def think(self, text: str) -> None:
+        chunk = {"sessionUpdate": "agent_thought_chunk", "content": content(text)["content"]}
+        self.agent.update(self.session_id, chunk)
+
+    def chunk(self, text: str) -> Json:
+        return {
+            "messageId": f"message-{len(self.kept.history) - self._said()}",
+            "content": {"type": "text", "text": text},
+        }
+
+    def _said(self) -> int:
+        """How many chunks of this message stand at the end of the history."""
+        number = 0
+        for update in reversed(self.kept.history):
+            if update["sessionUpdate"] != "agent_message_chunk":
+                break
+            number += 1
+        return number
+
+    def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
+        """Report a new call; its id."""
+        self._calls += 1
+        call = f"call-{self._calls}"
+        fields = {"toolCallId": call, "title": title, "kind": kind, "status": status, **more}
+        self.agent.update(self.session_id, {"sessionUpdate": "tool_call", **fields})
+        return call
+
+    def change(self, call: str, **fields: object) -> None:
+        """Report how a call goes on."""
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": call, **fields}
+        self.agent.update(self.session_id, update)
+
+    async def ask(self, method: str, params: Json) -> Json:
+        """Ask the client something about this session."""
+        return await self.agent.ask(method, {"sessionId": self.session_id, **params})
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def content(text: str) -> Json:
+    """A text as the content of a tool call."""
+    return {"type": "content", "content": {"type": "text", "text": text}}

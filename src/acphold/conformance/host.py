@@ -1,0 +1,209 @@
+"""What the checker serves to an agent: answers to permissions, files, terminals and forms.
+
+Only what was offered is served; the rest is refused with -32601, as any client would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from acphold.conformance.record import Json
+from acphold.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    AcpholdError,
+)
+from acphold.schema import TerminalExitStatus, TerminalOutputResponse, encode
+from acphold.workspace import Roots, Terminals
+
+BARE: Json = {}
+"""Client capabilities of an editor that offers nothing."""
+
+EQUIPPED: Json = {
+    "fs": {"readTextFile": True, "writeTextFile": True},
+    "terminal": True,
+    "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "auth": {"terminal": True},
+}
+"""Client capabilities of an editor that offers all there is."""
+
+Decision = Literal["allow", "reject", "hold"]
+"""How a person answers permissions: `hold` is one who does not answer until the turn is over."""
+
+
+class Refused(Exception):
+    """A request is answered with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Shell(Protocol):
+    """Runs the commands of terminals; `workspace.Terminals`, and a play of it in tests."""
+
+    async def call(self, method: str, params: Json) -> Json:
+        """The result of a `terminal/…` method; AcpholdError when it is refused."""
+
+    async def aclose(self) -> None:
+        """End what runs."""
+
+
+class Host:
+    """Answers what an agent asks. `decision` may be changed at any time."""
+
+    def __init__(self, offers: Json, shell: Callable[[], Shell]) -> None:
+        self.decision: Decision = "allow"
+        self._offers = offers
+        self._new_shell = shell
+        self._shell: Shell | None = None
+        self._held: list[asyncio.Future[Json]] = []
+
+    async def answer(self, method: str, params: Json) -> Json:
+        """The result; Refused for an error."""
+        match method:
+            case "session/request_permission":
+                return {"outcome": await self._decide(params)}
+            case "fs/read_text_file" if self.offers("fs", "readTextFile"):
+                return self._read(params)
+            case "fs/write_text_file" if self.offers("fs", "writeTextFile"):
+                return self._write(params)
+            case "elicitation/create" if self.offers("elicitation"):
+                return {"action": "decline"}
+            case _ if method.startswith("terminal/") and self.offers("terminal"):
+                return await self._in_terminal(method, params)
+        raise Refused(METHOD_NOT_FOUND, f"this client has no {method}")
+
+    def offers(self, *path: str) -> bool:
+        """Whether this was offered: it is there, and neither null nor false."""
+        return offered(self._offers, *path)
+
+    def release(self) -> None:
+        """The turn is cancelled: every permission that is held is answered so."""
+        held, self._held = self._held, []
+        for question in held:
+            if not question.done():
+                question.set_result({"outcome": "cancelled"})
+
+    @property
+    def holds(self) -> bool:
+        """Whether a permission waits for an answer."""
+        return bool(self._held)
+
+    async def aclose(self) -> None:
+        """End the commands that still run."""
+        self.release()
+        if self._shell is not None:
+            await self._shell.aclose()
+
+    async def _decide(self, params: Json) -> Json:
+        if self.decision == "hold":
+            question: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+            self._held.append(question)
+            return await question
+        options = params.get("options")
+        for option in options if isinstance(options, list) else ():
+            kind = option.get("kind") if isinstance(option, dict) else None
+            if kind == f"{self.decision}_once":
+                return {"outcome": "selected", "optionId": option.get("optionId")}
+        return {"outcome": "cancelled"}
+
+    def _read(self, params: Json) -> Json:
+        try:
+            lines = _path(params).read_text(encoding="utf-8").splitlines(keepends=True)
+        except FileNotFoundError as error:
+            raise Refused(RESOURCE_NOT_FOUND, f"no file {error.filename}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(INTERNAL_ERROR, str(error)) from None
+        first = max(_number(params.get("line"), 1), 1) - 1
+        limit = _number(params.get("limit"), len(lines))
+        return {"content": "".join(lines[first : first + limit])}
+
+    def _write(self, params: Json) -> Json:
+        path = _path(params)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(str(params.get("content", "")), encoding="utf-8")
+        except OSError as error:
+            raise Refused(INTERNAL_ERROR, str(error)) from None
+        return {}
+
+    async def _in_terminal(self, method: str, params: Json) -> Json:
+        if self._shell is None:
+            self._shell = self._new_shell()
+        try:
+            return await self._shell.call(method, params)
+        except AcpholdError as error:
+            raise Refused(error.code, str(error)) from None
+
+
+def offered(offers: Json, *path: str) -> bool:
+    """Whether these capabilities have something at `path`: neither absent, null nor false."""
+    found: object = offers
+    for name in path:
+        if not isinstance(found, dict):
+            return False
+        found = found.get(name)
+    return found is not None and found is not False
+
+
+def _path(params: Json) -> Path:
+    path = params.get("path")
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise Refused(INVALID_PARAMS, f"path: {path!r} is not absolute")
+    return Path(path)
+
+
+def _number(value: object, default: int) -> int:
+    return value if isinstance(value, int) else default
+
+
+class RealShell:
+    """Runs commands in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._terminals = Terminals(Roots(str(folder)))
+
+    async def call(self, method: str, params: Json) -> Json:
+        """See `Shell`."""
+        terminal_id = str(params.get("terminalId", ""))
+        match method:
+            case "terminal/create":
+                return {"terminalId": await self._create(params)}
+            case "terminal/output":
+                return _json(self._terminals[terminal_id].output())
+            case "terminal/wait_for_exit":
+                return _json(await self._terminals[terminal_id].wait())
+            case "terminal/kill":
+                await self._terminals[terminal_id].kill()
+            case "terminal/release":
+                await self._terminals.release(terminal_id)
+        return {}
+
+    async def aclose(self) -> None:
+        """End what runs."""
+        await self._terminals.aclose()
+
+    async def _create(self, params: Json) -> str:
+        terminal = await self._terminals.create(
+            str(params.get("command", "")),
+            [str(word) for word in params.get("args") or ()],
+            cwd=params.get("cwd"),
+            env={str(it["name"]): str(it["value"]) for it in params.get("env") or ()},
+            output_byte_limit=params.get("outputByteLimit"),
+        )
+        return terminal.id
+
+
+def _json(value: TerminalOutputResponse | TerminalExitStatus) -> Json:
+    found: Json = msgspec.json.decode(encode(value))
+    return found

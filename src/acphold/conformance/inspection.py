@@ -1,0 +1,132 @@
+"""A whole check of one agent: every rule in turn, each with what it came to."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from acphold.conformance.catalogue import Check, Witness
+from acphold.conformance.host import Shell
+from acphold.conformance.record import Line
+from acphold.conformance.stage import Settings, Stage
+from acphold.conformance.subject import Subject
+from acphold.conformance.verdicts import Finding, Signal, Verdict, excerpt
+from acphold.errors import AgentStartError
+from acphold.schema import Implementation
+
+CASE_TIMEOUTS = 12
+"""A case may take so many times what one answer may. Each of its waits is bounded by itself; this
+is for an agent that uses up every one of them."""
+
+
+class Report(Struct):
+    """What a check came to. `agent` is what it calls itself; `seconds` is how long it took."""
+
+    subject: str
+    agent: Implementation | None
+    findings: tuple[Finding, ...]
+    seconds: float
+
+    def of(self, verdict: Verdict) -> list[Finding]:
+        """The findings with this verdict."""
+        return [finding for finding in self.findings if finding.verdict is verdict]
+
+
+OnFinding = Callable[[Finding], None]
+OnCheck = Callable[[Check], None]
+
+
+def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
+    """The checks whose id or group fits one of the patterns, as in file names; all without one."""
+    return [
+        check
+        for check in checks
+        if not patterns
+        or any(
+            fnmatch.fnmatchcase(name, pattern)
+            for pattern in patterns
+            for name in (check.rule.id, check.rule.group)
+        )
+    ]
+
+
+async def inspect(
+    subject: Subject,
+    checks: Sequence[Check],
+    settings: Settings,
+    *,
+    shell: Callable[[], Shell] | None = None,
+    on_check: OnCheck = lambda _: None,
+    on_finding: OnFinding = lambda _: None,
+) -> Report:
+    """Check `subject`; the callbacks hear of each check when it begins and when it is over.
+
+    Observers come last, for they look at everything. Raises AgentStartError when the agent cannot
+    be started at all.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    findings: dict[str, Finding] = {}
+    with tempfile.TemporaryDirectory(prefix="acphold-check-") as folder:
+        stage = Stage(subject, folder, settings, shell=shell)
+        try:
+            for check in sorted(checks, key=lambda it: it.observer is not None):
+                on_check(check)
+                finding = findings[check.rule.id] = await _found(stage, check)
+                on_finding(finding)
+            agent = await _agent_info(stage)
+        finally:
+            await stage.aclose()
+    in_order = tuple(findings[check.rule.id] for check in checks)
+    return Report(subject.name, agent, in_order, loop.time() - began)
+
+
+async def _agent_info(stage: Stage) -> Implementation | None:
+    try:
+        return (await stage.hello()).agent_info
+    except Signal:
+        return None
+
+
+async def _found(stage: Stage, check: Check) -> Finding:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    limit = CASE_TIMEOUTS * stage.settings.timeout
+    try:
+        async with asyncio.timeout(limit):
+            await _play(stage, check)
+    except Signal as signal:
+        return _finding(check, signal.verdict, signal.why, signal.lines, loop.time() - began)
+    except TimeoutError:
+        why = f"it was not over after {limit:g} s: the agent uses up every wait"
+        return _finding(check, Verdict.FAIL, why, (), loop.time() - began)
+    except AgentStartError as error:
+        if not stage.records:
+            raise
+        return _finding(check, Verdict.NOT_OBSERVABLE, str(error), (), loop.time() - began)
+    return _finding(check, Verdict.PASS, "", (), loop.time() - began)
+
+
+async def _play(stage: Stage, check: Check) -> None:
+    rule = check.rule
+    await stage.needs(*rule.needs)
+    if check.unseen:
+        raise Signal(check.unseen)
+    if check.destructive and rule.id not in stage.settings.named:
+        raise Signal(f"it is only done when asked for: --only {rule.id}")
+    if check.case is not None:
+        await check.case(stage)
+    elif check.observer is not None:
+        witness = Witness()
+        check.observer(stage.records, witness)
+        witness.judge(check.unless)
+
+
+def _finding(
+    check: Check, verdict: Verdict, why: str, lines: Sequence[Line], seconds: float
+) -> Finding:
+    return Finding(check.rule, verdict, why, excerpt(lines), round(seconds, 3))

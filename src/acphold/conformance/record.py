@@ -1,0 +1,159 @@
+"""What went over a wire, line by line, both ways, as it was; and what is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Json: TypeAlias = "dict[str, Any]"
+"""A JSON object as it came: what is checked may be anything, so no type stands for it."""
+
+Side: TypeAlias = Literal["client", "agent"]
+
+
+NOT_UTF_8 = "it is not UTF-8"
+
+
+class Line(msgspec.Struct, frozen=True, eq=False):
+    """One line of a wire. `problem` says what is wrong with it; `message` is empty for no object.
+
+    `number` counts the lines of its record, `at` is the loop's time in seconds.
+    """
+
+    number: int
+    at: float
+    by: Side
+    raw: bytes
+    message: Json
+    problem: str = ""
+
+    @property
+    def arrow(self) -> str:
+        return "→" if self.by == "client" else "←"
+
+    @property
+    def text(self) -> str:
+        return self.raw.decode("utf-8", "backslashreplace")
+
+    @property
+    def method(self) -> str | None:
+        """Its method; None for a response and for what is no message."""
+        method = self.message.get("method")
+        return method if isinstance(method, str) else None
+
+    @property
+    def params(self) -> Json:
+        """Its params; empty when they are no object."""
+        params = self.message.get("params")
+        return params if isinstance(params, dict) else {}
+
+    @property
+    def is_request(self) -> bool:
+        return self.method is not None and "id" in self.message
+
+    @property
+    def is_notification(self) -> bool:
+        return self.method is not None and "id" not in self.message
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.message) and self.method is None
+
+    @property
+    def update(self) -> Json | None:
+        """The `update` of a `session/update`."""
+        if self.method != "session/update":
+            return None
+        update = self.params.get("update")
+        return update if isinstance(update, dict) else None
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that it is about."""
+        found = self.params.get("sessionId")
+        return found if isinstance(found, str) else None
+
+
+def line(number: int, at: float, by: Side, raw: bytes) -> Line:
+    """What these bytes are."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        message = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return Line(number, at, by, raw, {}, "it is not JSON")
+    if not isinstance(message, dict):
+        return Line(number, at, by, raw, {}, "it is no JSON object")
+    # What it says is taken all the same: the rest of the agent is to be looked at, too.
+    return Line(number, at, by, raw, message, "" if text.encode() == raw else NOT_UTF_8)
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """A request and its answer; None while there is none."""
+
+    request: Line
+    answer: Line | None
+
+    @property
+    def result(self) -> object:
+        """The result; None for an error and without an answer."""
+        return self.answer.message.get("result") if self.answer else None
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return (self.request, self.answer) if self.answer else (self.request,)
+
+
+class Record:
+    """One connection from its first line on.
+
+    `offers` are the client's capabilities; `ended` says how the agent ended by itself, "" while it
+    runs and when it was asked to; `broken` is set once something was said to it that is no message.
+    """
+
+    def __init__(self, name: str, offers: Json) -> None:
+        self.name = name
+        self.offers = offers
+        self.lines: list[Line] = []
+        self.ended = ""
+        self.broken = False
+
+    def add(self, at: float, by: Side, raw: bytes) -> Line:
+        """Note a line, and return what it is."""
+        found = line(len(self.lines), at, by, raw)
+        self.lines.append(found)
+        return found
+
+    def by(self, side: Side) -> Iterator[Line]:
+        """All lines of one side."""
+        return (line for line in self.lines if line.by == side)
+
+    def updates(self, session_id: str | None = None, *, since: int = 0) -> Iterator[Line]:
+        """The agent's updates, of one session if asked for, from line `since` on."""
+        for found in self.lines[since:]:
+            is_update = found.by == "agent" and found.update is not None
+            if is_update and session_id in (None, found.session_id):
+                yield found
+
+    def exchanges(self, by: Side, *methods: str) -> list[Exchange]:
+        """The requests of one side, in order, each with its first answer."""
+        other: Side = "agent" if by == "client" else "client"
+        answers: dict[bytes, Line] = {}
+        for found in self.by(other):
+            if found.is_response:
+                answers.setdefault(id_of(found), found)
+        return [
+            Exchange(found, answers.get(id_of(found)))
+            for found in self.by(by)
+            if found.is_request and (not methods or found.method in methods)
+        ]
+
+
+def id_of(line: Line) -> bytes:
+    """The id of a request or a response as JSON, b"" without one; 1 and "1" are two."""
+    id = line.message.get("id", msgspec.UNSET)
+    if id is msgspec.UNSET:
+        return b""
+    # 7.0 is 7 to JSON.
+    return msgspec.json.encode(int(id) if isinstance(id, float) and id.is_integer() else id)

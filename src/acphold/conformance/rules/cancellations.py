@@ -1,0 +1,294 @@
+"""Cancelling turns and requests."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
+from acphold.conformance.dialogue import Answer, Call, Dialogue, Silence
+from acphold.conformance.errands import COUNT, GREET
+from acphold.conformance.record import Line, id_of
+from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.stage import Session, Stage, begin_prompt
+from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
+
+RULES = Rules()
+
+CANCELLATION = Source("Prompt Turn", "Cancellation")
+CANCEL_REQUEST = Source("Cancellation", "`$/cancel_request` Notification")
+
+SOON_SECONDS = 5.0
+"""What an agent gets to end a cancelled turn before people think that it does not hear."""
+
+AFTERWARDS_SECONDS = 1.0
+"""How long an update that comes too late is waited for."""
+
+
+class Cancelled(Struct, frozen=True):
+    """A turn that was cancelled while it ran; `cancel` is the line that told so."""
+
+    session: Session
+    asked: Line
+    cancel: Line
+    answer: Answer
+    late: tuple[Line, ...]
+    seconds: float
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return self.asked, self.cancel, self.answer.line
+
+
+async def begun(stage: Stage, dialogue: Dialogue, session: Session) -> Call:
+    """A long turn of which something has been told; NotObservable when it is over before."""
+    call = begin_prompt(dialogue, session, COUNT)
+
+    def has_begun() -> bool | None:
+        if call.answer is not None:
+            return False
+        since = dialogue.record.updates(session.id, since=call.asked.number)
+        return True if any(True for _ in since) else None
+
+    try:
+        running = await dialogue.until(has_begun, 2 * dialogue.timeout)
+    except Silence:
+        running = True  # it thinks in silence; that can be cancelled as well
+    if not running:
+        raise NotObservable("the turn was over before it could be cancelled: the answer is short")
+    return call
+
+
+def cancel(dialogue: Dialogue, session: Session) -> Line:
+    """Cancel the turn of a session, and answer what it waits for."""
+    told = dialogue.tell("session/cancel", {"sessionId": session.id})
+    dialogue.host.release()
+    return told
+
+
+class Busy(Struct, frozen=True):
+    """A turn that runs, and whether something else was answered meanwhile, as `lines` show."""
+
+    session: Session
+    call: Call
+    answered_meanwhile: bool
+    lines: tuple[Line, ...]
+
+
+async def busy_turn(stage: Stage) -> Busy:
+    """A long turn, in the middle of which something else is asked."""
+    turn = await stage.given(plain_turn)
+    dialogue = await stage.main()
+    call = await begun(stage, dialogue, turn.session)
+    other = dialogue.begin("check/no_such_method", {})
+    try:
+        answer = await dialogue.answered(other)
+        meanwhile = call.answer is None
+        if not meanwhile:
+            raise NotObservable("the turn was over before anything else could be asked")
+        return Busy(turn.session, call, True, answer.lines)
+    except Silence:
+        return Busy(turn.session, call, False, (other.asked,))
+
+
+@RULES.case(
+    "prompt.alive-meanwhile",
+    "While a turn runs, other requests are answered.",
+    EXPECTED,
+    Source("Overview", "Communication Model"),
+)
+async def alive_meanwhile(stage: Stage) -> None:
+    busy = await stage.given(busy_turn)
+    if not busy.answered_meanwhile:
+        raise Violation("a request was not answered while a turn ran", *busy.lines)
+
+
+ATTEMPTS = 3
+"""A turn may end by itself just when it is cancelled; it does not do so three times."""
+
+
+async def cancelled_turn(stage: Stage) -> Cancelled:
+    """A turn that was cancelled while it ran."""
+    for attempt in range(ATTEMPTS):
+        found = await _cancelled_turn(stage, first=attempt == 0)
+        if (found.answer.result or {}).get("stopReason") == "cancelled":
+            return found
+    return found
+
+
+async def _cancelled_turn(stage: Stage, *, first: bool) -> Cancelled:
+    loop = asyncio.get_running_loop()
+    dialogue = await stage.main()
+    if first:
+        busy = await stage.given(busy_turn)
+        session, call = busy.session, busy.call
+    else:
+        session = (await stage.given(plain_turn)).session
+        call = await begun(stage, dialogue, session)
+    began = loop.time()
+    told = cancel(dialogue, session)
+    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    seconds = loop.time() - began
+    await dialogue.settled()
+    await _more_quiet(dialogue)
+    late = _late(dialogue, session, answer)
+    return Cancelled(session, call.asked, told, answer, late, seconds)
+
+
+async def _more_quiet(dialogue: Dialogue) -> None:
+    await asyncio.sleep(max(0.0, min(AFTERWARDS_SECONDS, 2 * dialogue.quiet)))
+
+
+TURN_UPDATES = {
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "user_message_chunk",
+    "tool_call",
+    "tool_call_update",
+    "plan",
+}
+"""What is part of a turn; titles, usage, modes and commands may come at any time."""
+
+
+def _late(dialogue: Dialogue, session: Session, answer: Answer) -> tuple[Line, ...]:
+    since = dialogue.record.updates(session.id, since=answer.line.number)
+    return tuple(line for line in since if (line.update or {}).get("sessionUpdate") in TURN_UPDATES)
+
+
+@RULES.case(
+    "cancel.stop-reason",
+    "The prompt of a cancelled turn is answered with the stop reason `cancelled`, never an error.",
+    MUST,
+    CANCELLATION,
+)
+async def stop_reason(stage: Stage) -> None:
+    cancelled = await stage.judge(cancelled_turn)
+    if cancelled.answer.error is not None:
+        raise Violation("the prompt was answered with an error", *cancelled.lines)
+    reason = (cancelled.answer.result or {}).get("stopReason")
+    if reason != "cancelled":
+        raise Violation(f"the stop reason is {reason!r}", *cancelled.lines)
+
+
+@RULES.case(
+    "cancel.updates-first",
+    "Updates of a cancelled turn come before its prompt is answered.",
+    MUST,
+    CANCELLATION,
+)
+async def updates_first(stage: Stage) -> None:
+    cancelled = await stage.given(cancelled_turn)
+    if cancelled.late:
+        raise Violation("an update came behind the answer", *cancelled.lines, cancelled.late[0])
+
+
+@RULES.case("cancel.soon", "A cancelled turn ends as soon as possible.", SHOULD, CANCELLATION)
+async def soon(stage: Stage) -> None:
+    cancelled = await stage.given(cancelled_turn)
+    if cancelled.seconds > SOON_SECONDS:
+        raise Violation(f"it took {cancelled.seconds:.1f} s", *cancelled.lines)
+
+
+@RULES.case(
+    "cancel.next-prompt",
+    "After a cancelled turn the session takes the next prompt.",
+    EXPECTED,
+    CANCELLATION,
+)
+async def next_prompt(stage: Stage) -> None:
+    cancelled = await stage.given(cancelled_turn)
+    turn = await stage.prompt(await stage.main(), cancelled.session, GREET)
+    if turn.answer.result.get("stopReason") == "cancelled":
+        raise Violation("the next turn is cancelled, too", cancelled.cancel, *turn.answer.lines)
+
+
+@RULES.case(
+    "cancel.idle",
+    "A cancel while nothing runs does no harm to the next turn.",
+    EXPECTED,
+    CANCELLATION,
+)
+async def idle(stage: Stage) -> None:
+    turn = await stage.given(plain_turn)
+    dialogue = await stage.main()
+    told = cancel(dialogue, turn.session)
+    await dialogue.settled()
+    after = await stage.prompt(dialogue, turn.session, GREET)
+    if after.answer.result.get("stopReason") == "cancelled":
+        raise Violation("the next turn is cancelled", told, *after.answer.lines)
+
+
+@RULES.case(
+    "cancel.other-session",
+    "A cancel ends the turn of its own session alone.",
+    EXPECTED,
+    CANCELLATION,
+)
+async def other_session(stage: Stage) -> None:
+    turn = await stage.given(plain_turn)
+    dialogue = await stage.main()
+    idle_one = await stage.new_session(dialogue)
+    call = await begun(stage, dialogue, turn.session)
+    told = cancel(dialogue, idle_one)
+    await dialogue.settled()
+    if call.answer is not None and (call.answer.result or {}).get("stopReason") == "cancelled":
+        raise Violation("the turn of another session was cancelled", told, call.answer.line)
+    cancel(dialogue, turn.session)
+    await dialogue.answered(call, 3 * dialogue.timeout)
+
+
+# -- $/cancel_request -----------------------------------------------------------------------
+
+
+@RULES.case(
+    "cancel-request.answered",
+    "A request that is cancelled by `$/cancel_request` is answered with a result or with -32800.",
+    MUST,
+    CANCEL_REQUEST,
+)
+async def request_answered(stage: Stage) -> None:
+    turn = await stage.given(plain_turn)
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    del turn
+    call = await begun(stage, dialogue, session)
+    told = dialogue.tell("$/cancel_request", {"requestId": call.asked.message["id"]})
+    await dialogue.settled()
+    if call.answer is None:  # to take notice of it is the agent's to choose
+        cancel(dialogue, session)
+    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    if answer.error is not None and answer.code != REQUEST_CANCELLED:
+        raise Violation(
+            f"it was answered with the error {answer.code}", call.asked, told, answer.line
+        )
+
+
+@RULES.case(
+    "cancel-request.unknown",
+    "`$/cancel_request` for a request that does not exist is not answered, and does no harm.",
+    EXPECTED,
+    CANCEL_REQUEST,
+)
+async def request_unknown(stage: Stage) -> None:
+    dialogue = await stage.main()
+    before = len(dialogue.record.lines)
+    told = dialogue.tell("$/cancel_request", {"requestId": 999_999})
+    await dialogue.settled()
+    asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
+    for line in dialogue.record.lines[before:]:
+        if line.is_response and line.by == "agent" and id_of(line) not in asked:
+            raise Violation("it was answered", told, line)
+    answer = await dialogue.ask("check/no_such_method", {})
+    if answer.code not in (None, METHOD_NOT_FOUND):
+        raise Violation("what is asked next is answered differently", told, *answer.lines)
+
+
+RULES.unseen(
+    "cancel.stops-work",
+    "Requests to the model and tools are stopped by a cancel.",
+    SHOULD,
+    CANCELLATION,
+    "what goes on between the agent and its model is not seen from here",
+)

@@ -1,0 +1,270 @@
+"""Initialization and authentication: versions, capabilities, sign-in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.dialogue import Answer
+from acphold.conformance.record import Json, Record
+from acphold.conformance.stage import Stage, introduce, introduced, understood
+from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.errors import AUTH_REQUIRED
+from acphold.schema import InitializeResponse
+
+RULES = Rules()
+
+PAGE = "Initialization"
+SIGN_IN = "Authentication"
+INITIALIZATION = Source(PAGE, "")
+VERSIONS = Source(PAGE, "Version Negotiation")
+CAPABLE = Source(PAGE, "Capabilities")
+WHO = Source(PAGE, "Implementation Information")
+ADVERTISED = Source(SIGN_IN, "Advertising Authentication")
+
+UNKNOWN_VERSION = 65535
+"""The largest version that the schema allows: no agent speaks it."""
+
+
+@RULES.case(
+    "initialize.answer",
+    "`initialize` is answered with a protocol version and capabilities.",
+    MUST,
+    INITIALIZATION,
+)
+async def answer(stage: Stage) -> None:
+    await stage.judge(understood)
+
+
+@RULES.case(
+    "initialize.same-version",
+    "Asked for version 1, which it speaks, the agent answers 1.",
+    MUST,
+    VERSIONS,
+)
+async def same_version(stage: Stage) -> None:
+    answer = await stage.given(introduced)
+    version = _version(answer)
+    if version != 1:
+        raise Violation(f"version 1 was asked for, and {version} chosen", *answer.lines)
+
+
+async def strange_introduction(stage: Stage) -> Answer:
+    """`initialize` by a client of a time to come: another version, members nobody knows."""
+    dialogue = await stage.connect("a client of another version")
+    try:
+        return await introduce(dialogue, version=UNKNOWN_VERSION)
+    finally:
+        await stage.leave(dialogue)
+
+
+@RULES.case(
+    "initialize.other-version",
+    "Asked for a version that it does not speak, the agent answers with the latest that it does.",
+    MUST,
+    VERSIONS,
+)
+async def other_version(stage: Stage) -> None:
+    spoken = _version(await stage.given(introduced))
+    answer = await stage.judge(strange_introduction)
+    answer.succeeded()
+    version = _version(answer)
+    if version == UNKNOWN_VERSION:
+        raise Violation(f"it says that it speaks version {UNKNOWN_VERSION}", *answer.lines)
+    if version < spoken:
+        why = f"it speaks version {spoken}, and answers {version}"
+        raise Violation(why, *answer.lines)
+
+
+def _version(answer: Answer) -> int:
+    """The version in an answer to `initialize`; NotObservable without one."""
+    version = answer.result.get("protocolVersion") if isinstance(answer.result, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise NotObservable("`initialize` was answered without a version", *answer.lines)
+    return version
+
+
+async def plain_introduction(stage: Stage) -> Answer:
+    """`initialize` with nothing but a version."""
+    dialogue = await stage.connect("a client that says little")
+    try:
+        return await dialogue.ask(
+            "initialize", {"protocolVersion": 1}, seconds=3 * stage.settings.timeout
+        )
+    finally:
+        await stage.leave(dialogue)
+
+
+@RULES.case(
+    "initialize.few-members",
+    "A client that leaves out its capabilities and its name is answered all the same.",
+    MUST,
+    CAPABLE,
+)
+async def few_members(stage: Stage) -> None:
+    await stage.given(understood)
+    (await stage.judge(plain_introduction)).fitting(InitializeResponse)
+
+
+async def rich_introduction(stage: Stage) -> Answer:
+    """`initialize` with capabilities and members that are not known yet."""
+    dialogue = await stage.connect("a client of a time to come")
+    offers: Json = {
+        "fs": {"readTextFile": False, "watch": {}, "_meta": {"check": 1}},
+        "session": None,
+        "holograms": {"size": 3},
+        "_meta": {"check.example": {"holograms": True}},
+    }
+    params = {
+        "protocolVersion": 1,
+        "clientCapabilities": offers,
+        "clientInfo": {"name": "acphold-check", "version": "1", "colour": "green"},
+        "weather": "fine",
+        "_meta": {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"},
+    }
+    try:
+        return await dialogue.ask("initialize", params, seconds=3 * stage.settings.timeout)
+    finally:
+        await stage.leave(dialogue)
+
+
+@RULES.case(
+    "initialize.new-members",
+    "Capabilities and members that the agent does not know do no harm.",
+    MUST,
+    CAPABLE,
+)
+async def new_members(stage: Stage) -> None:
+    await stage.given(understood)
+    (await stage.judge(rich_introduction)).fitting(InitializeResponse)
+
+
+@RULES.case("initialize.info", "The agent tells its name and version.", SHOULD, WHO)
+async def info(stage: Stage) -> None:
+    await stage.given(understood)
+    answer = await stage.given(introduced)
+    told = (answer.result or {}).get("agentInfo") if isinstance(answer.result, dict) else None
+    if not isinstance(told, dict):
+        raise Violation("there is no `agentInfo`", *answer.lines)
+    for name in ("name", "version"):
+        if not isinstance(told.get(name), str) or not told[name]:
+            raise Violation(f"`agentInfo` has no {name}", *answer.lines)
+
+
+# -- signing in -----------------------------------------------------------------------------
+
+
+def _methods(record: Record) -> list[tuple[Answer, list[Json]]]:
+    found = []
+    for exchange in record.exchanges("client", "initialize"):
+        result = exchange.result
+        methods = result.get("authMethods") if isinstance(result, dict) else None
+        if exchange.answer is not None and isinstance(methods, list) and methods:
+            entries = [method for method in methods if isinstance(method, dict)]
+            found.append((Answer(exchange.request, exchange.answer), entries))
+    return found
+
+
+@RULES.observer(
+    "auth.unique-ids",
+    "Each authentication method has an id of its own.",
+    MUST,
+    ADVERTISED,
+    unless="the agent advertises no authentication methods",
+)
+def unique_ids(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for answer, methods in _methods(record):
+            witness.saw(answer.line)
+            twice = [id for id, n in Counter(str(it.get("id")) for it in methods).items() if n > 1]
+            if twice:
+                witness.accuse(f"several methods have the id {twice[0]!r}", *answer.lines)
+
+
+@RULES.observer(
+    "auth.terminal-offered",
+    "Methods of type `terminal` are advertised only to clients that offer terminal sign-in.",
+    MUST,
+    Source(SIGN_IN, "Authentication method types"),
+    unless="the agent advertises no authentication methods",
+)
+def terminal_offered(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        if (record.offers.get("auth") or {}).get("terminal"):
+            continue
+        for answer, methods in _methods(record):
+            witness.saw(answer.line)
+            if any(method.get("type") == "terminal" for method in methods):
+                witness.accuse("a `terminal` method, to a client that offers none", *answer.lines)
+
+
+@RULES.observer(
+    "auth.methods-for-sign-in",
+    "An agent that wants a sign-in advertises how.",
+    MUST,
+    Source(SIGN_IN, "Protocol-driven authentication"),
+    unless="no request was answered with `auth_required`",
+)
+def methods_for_sign_in(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for exchange in record.exchanges("client"):
+            error = exchange.answer.message.get("error") if exchange.answer else None
+            if isinstance(error, dict) and error.get("code") == AUTH_REQUIRED:
+                witness.saw(exchange.request)
+                if not _methods(record):
+                    why = "a sign-in is wanted, and `authMethods` names none"
+                    witness.accuse(why, *exchange.lines)
+
+
+@RULES.case(
+    "auth.unknown-method",
+    "`authenticate` with a method that was not advertised is refused.",
+    EXPECTED,
+    Source(SIGN_IN, "Protocol-driven authentication"),
+)
+async def unknown_method(stage: Stage) -> None:
+    if not (await stage.hello()).auth_methods:
+        raise NotObservable("the agent advertises no authentication methods")
+    dialogue = await stage.main()
+    answer = await dialogue.ask("authenticate", {"methodId": "check-no-such-method"})
+    if answer.error is None:
+        raise Violation("an unknown method was accepted", *answer.lines)
+
+
+@RULES.case(
+    "auth.signed-in",
+    "After a successful sign-in, sessions can be made.",
+    MUST,
+    Source(SIGN_IN, "Protocol-driven authentication"),
+)
+async def signed_in(stage: Stage) -> None:
+    if stage.settings.sign_in is None:
+        raise NotObservable("no sign-in was asked for: --sign-in METHOD")
+    dialogue = await stage.connect("sign-in")
+    (await introduce(dialogue)).succeeded()
+    signed = await dialogue.ask("authenticate", {"methodId": stage.settings.sign_in})
+    signed.succeeded()
+    made = await dialogue.ask("session/new", stage.params())
+    await stage.leave(dialogue)
+    if made.code == AUTH_REQUIRED:
+        raise Violation(
+            "a session wants a sign-in, after a successful one", *signed.lines, *made.lines
+        )
+
+
+@RULES.case(
+    "auth.logout",
+    "`logout` is answered with an empty result.",
+    MUST,
+    Source(SIGN_IN, "Logging Out"),
+    "logout",
+    destructive=True,
+)
+async def logout(stage: Stage) -> None:
+    dialogue = await stage.meet("logout")
+    answer = await dialogue.ask("logout", {})
+    await stage.leave(dialogue)
+    answer.succeeded()
+    if not isinstance(answer.result or {}, dict):
+        raise Violation("the result is no object", *answer.lines)

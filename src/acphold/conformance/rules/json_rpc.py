@@ -1,0 +1,537 @@
+"""JSON-RPC itself, and its lines on stdio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.dialogue import Answer, Gone, Silence
+from acphold.conformance.record import NOT_UTF_8, Json, Line, Record, id_of
+from acphold.conformance.rules.new_sessions import plain_session
+from acphold.conformance.stage import Stage, introduce
+from acphold.conformance.verdicts import NotObservable, SignInNeeded, Source, Violation
+from acphold.errors import (
+    AUTH_REQUIRED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+)
+
+RULES = Rules()
+
+STDIO = Source("Transports", "stdio")
+ENCODING = Source("Transports", "")
+OVERVIEW = Source("Overview", "Communication Model")
+ERRORS = Source("Overview", "Error Handling")
+CUSTOM = Source("Extensibility", "Custom Requests")
+
+
+def json_rpc(section: str) -> Source:
+    """A section of the specification that ACP builds on."""
+    return Source("JSON-RPC 2.0", section)
+
+
+RESPONSE = json_rpc("5 Response object")
+ERROR_OBJECT = json_rpc("5.1 Error object")
+
+ALWAYS = "the agent said nothing"
+
+# -- every line -----------------------------------------------------------------------------
+
+
+@RULES.observer("stdio.utf-8", "Everything on stdout is UTF-8.", MUST, ENCODING, unless=ALWAYS)
+def utf_8(records: Sequence[Record], witness: Witness) -> None:
+    for line in _said(records):
+        witness.saw(line)
+        if line.problem == NOT_UTF_8:
+            witness.accuse(line.problem, line)
+
+
+@RULES.observer(
+    "stdio.only-messages",
+    "Each line on stdout is one whole message, and nothing else is written there.",
+    MUST,
+    STDIO,
+    unless=ALWAYS,
+)
+def only_messages(records: Sequence[Record], witness: Witness) -> None:
+    for line in _said(records):
+        witness.saw(line)
+        if line.problem and line.problem != NOT_UTF_8:
+            witness.accuse(line.problem, line)
+
+
+@RULES.observer(
+    "json-rpc.version",
+    'Each message says `"jsonrpc": "2.0"`.',
+    MUST,
+    json_rpc("4 Request object, 5 Response object"),
+    unless=ALWAYS,
+)
+def version(records: Sequence[Record], witness: Witness) -> None:
+    for line in _said(records):
+        if line.message:
+            witness.saw(line)
+            if line.message.get("jsonrpc") != "2.0":
+                witness.accuse(f"it says {line.message.get('jsonrpc')!r}", line)
+
+
+def _said(records: Sequence[Record]) -> list[Line]:
+    return [line for record in records for line in record.by("agent")]
+
+
+# -- answers --------------------------------------------------------------------------------
+
+
+@RULES.observer(
+    "json-rpc.result-or-error",
+    "A response has either a result or an error; an error has an integer code and a message.",
+    MUST,
+    RESPONSE,
+    unless=ALWAYS,
+)
+def result_or_error(records: Sequence[Record], witness: Witness) -> None:
+    for line in _said(records):
+        if not line.is_response:
+            continue
+        witness.saw(line)
+        if ("result" in line.message) == ("error" in line.message):
+            both = "result" in line.message
+            witness.accuse("a result and an error" if both else "neither result nor error", line)
+        elif "error" in line.message:
+            error = line.message["error"]
+            if not isinstance(error, dict):
+                witness.accuse("the error is no object", line)
+            elif not isinstance(error.get("code"), int) or isinstance(error.get("code"), bool):
+                witness.accuse("the error has no integer code", line)
+            elif not isinstance(error.get("message"), str):
+                witness.accuse("the error has no message", line)
+
+
+@RULES.observer(
+    "json-rpc.same-id",
+    "A response has the id of its request, of the same type.",
+    MUST,
+    RESPONSE,
+    unless=ALWAYS,
+)
+def same_id(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        asked: set[bytes] = set()
+        for line in record.lines:
+            if line.by == "client" and line.is_request:
+                asked.add(id_of(line))
+            elif line.by == "agent" and line.is_response:
+                witness.saw(line)
+                # The id of what could not be read is null, and when, other rules say.
+                if id_of(line) not in asked and line.message.get("id") is not None:
+                    witness.accuse("no request has this id", line)
+
+
+@RULES.observer(
+    "json-rpc.one-answer",
+    "A request is answered once.",
+    MUST,
+    RESPONSE,
+    unless=ALWAYS,
+)
+def one_answer(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        answered: dict[bytes, Line] = {}
+        for line in record.by("agent"):
+            if line.is_response and line.message.get("id") is not None:
+                witness.saw(line)
+                if (before := answered.get(id_of(line))) is not None:
+                    witness.accuse("the second answer to one request", before, line)
+                answered[id_of(line)] = line
+
+
+@RULES.observer(
+    "json-rpc.error-message",
+    "The message of an error is one sentence on one line.",
+    SHOULD,
+    ERROR_OBJECT,
+    unless="the agent answered nothing with an error",
+)
+def error_message(records: Sequence[Record], witness: Witness) -> None:
+    for line, error in _errors(records):
+        witness.saw(line)
+        message = error.get("message")
+        if isinstance(message, str) and (not message.strip() or "\n" in message.strip()):
+            said = "several lines" if message.strip() else "nothing"
+            witness.accuse(f"the message says {said}", line)
+
+
+KNOWN_CODES = {
+    PARSE_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    INVALID_PARAMS,
+    INTERNAL_ERROR,
+    REQUEST_CANCELLED,
+}
+
+
+@RULES.observer(
+    "json-rpc.error-codes",
+    "Error codes that JSON-RPC reserves are used as they are defined.",
+    MUST,
+    ERROR_OBJECT,
+    unless="the agent answered nothing with an error",
+)
+def error_codes(records: Sequence[Record], witness: Witness) -> None:
+    for line, error in _errors(records):
+        code = error.get("code")
+        if not isinstance(code, int):
+            continue
+        witness.saw(line)
+        if -32768 <= code < -32099 and code not in KNOWN_CODES:
+            witness.accuse(f"{code} is reserved and means nothing", line)
+
+
+def _errors(records: Sequence[Record]) -> list[tuple[Line, Json]]:
+    return [
+        (line, line.message["error"])
+        for line in _said(records)
+        if line.is_response and isinstance(line.message.get("error"), dict)
+    ]
+
+
+# -- ids ------------------------------------------------------------------------------------
+
+
+async def _echoed(stage: Stage, id: int | str) -> None:
+    """Ask under an id for what any agent answers somehow, and judge the id of the answer."""
+    await stage.given(unknown_request)
+    dialogue = await stage.main()
+    answer = await dialogue.answered(dialogue.begin("check/no_such_method", {}, id=id))
+    if id_of(answer.line) != id_of(answer.asked):
+        raise Violation("the id came back as another", *answer.lines)
+
+
+@RULES.case(
+    "json-rpc.string-id", "A request whose id is a string is answered under it.", MUST, RESPONSE
+)
+async def string_id(stage: Stage) -> None:
+    await _echoed(stage, "check-7f3a")
+
+
+@RULES.case("json-rpc.zero-id", "A request with the id 0 is answered under it.", MUST, RESPONSE)
+async def zero_id(stage: Stage) -> None:
+    await _echoed(stage, 0)
+
+
+@RULES.case("json-rpc.large-id", "An id beyond 32 bits comes back as it was.", MUST, RESPONSE)
+async def large_id(stage: Stage) -> None:
+    await _echoed(stage, 2**53 - 1)
+
+
+# -- what cannot be answered ----------------------------------------------------------------
+
+
+async def unknown_request(stage: Stage) -> Answer:
+    """A request that no agent knows, and that begins with no underscore."""
+    dialogue = await stage.main()
+    return await dialogue.ask("check/no_such_method", {"some": "thing"})
+
+
+@RULES.case(
+    "json-rpc.unknown-method",
+    "A method that does not exist is answered with -32601.",
+    MUST,
+    ERROR_OBJECT,
+)
+async def unknown_method(stage: Stage) -> None:
+    answer = await stage.judge(unknown_request)
+    if answer.code != METHOD_NOT_FOUND:
+        said = "a result" if answer.error is None else f"the code {answer.code}"
+        raise Violation(f"it was answered with {said}", *answer.lines)
+
+
+async def request_without_params(stage: Stage) -> Answer:
+    """`session/new` without what it needs."""
+    dialogue = await stage.main()
+    return await dialogue.ask("session/new", {"mcpServers": "none"})
+
+
+@RULES.case(
+    "json-rpc.invalid-params",
+    "Parameters that do not fit are answered with an error.",
+    MUST,
+    ERRORS,
+)
+async def invalid_params(stage: Stage) -> None:
+    answer = await stage.judge(request_without_params)
+    if answer.error is None:
+        raise Violation("`session/new` without a folder made a session", *answer.lines)
+
+
+@RULES.case(
+    "json-rpc.invalid-params-code",
+    "The code for parameters that do not fit is -32602.",
+    MUST,
+    ERROR_OBJECT,
+)
+async def invalid_params_code(stage: Stage) -> None:
+    answer = await stage.given(request_without_params)
+    if answer.error is None:
+        raise NotObservable("they were answered with a result")
+    if answer.code == AUTH_REQUIRED:
+        raise SignInNeeded("it was answered: sign in first", *answer.lines)
+    if answer.code != INVALID_PARAMS:
+        raise Violation(f"the code is {answer.code}", *answer.lines)
+
+
+@RULES.case(
+    "json-rpc.no-answer-to-notifications",
+    "A notification is never answered, whether it is known or not.",
+    MUST,
+    ERRORS,
+)
+async def no_answer_to_notifications(stage: Stage) -> None:
+    dialogue = await stage.main()
+    before = len(dialogue.record.lines)
+    told = dialogue.tell("check/no_such_notification", {"some": "thing"})
+    dialogue.tell("session/cancel", {"sessionId": "check-no-such-session"})
+    await dialogue.settled()
+    asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
+    for line in dialogue.record.lines[before:]:
+        if line.by == "agent" and line.is_response and id_of(line) not in asked:
+            raise Violation("a notification was answered", told, line)
+
+
+@RULES.case(
+    "json-rpc.after-errors", "After errors, requests are answered as before.", EXPECTED, ERRORS
+)
+async def after_errors(stage: Stage) -> None:
+    await stage.given(unknown_request)
+    await stage.given(plain_session)
+    dialogue = await stage.meet("after an error")
+    await dialogue.ask("check/no_such_method", {})
+    await stage.new_session(dialogue)
+    await stage.leave(dialogue)
+
+
+@RULES.case(
+    "json-rpc.many-at-once",
+    "Fifty requests that come at once are all answered, each with its id.",
+    EXPECTED,
+    OVERVIEW,
+)
+async def many_at_once(stage: Stage) -> None:
+    await stage.given(unknown_request)
+    dialogue = await stage.main()
+    calls = [dialogue.begin("check/no_such_method", {"number": n}) for n in range(50)]
+    for call in calls:
+        await dialogue.answered(call)
+
+
+# -- how lines come -------------------------------------------------------------------------
+
+
+@RULES.case(
+    "stdio.pieces",
+    "A message may come in pieces, and several in one piece.",
+    EXPECTED,
+    STDIO,
+)
+async def pieces(stage: Stage) -> None:
+    await stage.given(unknown_request)
+    dialogue = await stage.main()
+    lines = [_request_line(f"check-piece-{n}") for n in range(3)]
+    calls = [dialogue.expect(dialogue.note(line)) for line in lines]
+    whole = b"".join(line + b"\n" for line in lines)
+    for start, end in ((0, 9), (9, 70), (70, len(whole))):
+        dialogue.send_pieces(whole[start:end])
+        await dialogue.hush_briefly()
+    for call in calls:
+        await dialogue.answered(call)
+
+
+def _request_line(id: str, **params: object) -> bytes:
+    message = {"jsonrpc": "2.0", "id": id, "method": "check/no_such_method", "params": params}
+    return msgspec.json.encode(message)
+
+
+@RULES.case(
+    "stdio.line-separators",
+    "Only \\n ends a line: U+2028, U+0085 and \\u000b inside of a text do not.",
+    MUST,
+    STDIO,
+)
+async def line_separators(stage: Stage) -> None:
+    await stage.given(unknown_request)
+    dialogue = await stage.main()
+    asked = dialogue.note(_request_line("check-separators", text="a\u2028b\u2029c\u0085d\u000be"))
+    call = dialogue.expect(asked)
+    dialogue.send_pieces(asked.raw + b"\n")
+    await dialogue.answered(call)
+
+
+LONG = 1 << 20
+
+
+@RULES.case(
+    "stdio.long-lines",
+    "A message of 1 MiB is read: no page limits the length of a line.",
+    EXPECTED,
+    STDIO,
+)
+async def long_lines(stage: Stage) -> None:
+    await stage.given(unknown_request)
+    dialogue = await stage.connect("long lines")
+    (await introduce(dialogue)).succeeded()
+    try:
+        await dialogue.ask(
+            "check/no_such_method", {"text": "x" * LONG}, seconds=2 * dialogue.timeout
+        )
+        await dialogue.ask("check/no_such_method", {})
+    finally:
+        await stage.leave(dialogue)
+
+
+# -- what is no message ---------------------------------------------------------------------
+
+
+async def _after_garbage(stage: Stage, raw: bytes) -> tuple[Line, list[Line]]:
+    """Say something that is no message: it, and what was answered. Violation if nothing goes on."""
+    await stage.given(unknown_request)
+    dialogue = await stage.connect("garbage")
+    try:
+        (await introduce(dialogue)).succeeded()
+        before = len(dialogue.record.lines)
+        garbage = dialogue.write(raw)
+        try:
+            await dialogue.ask("check/no_such_method", {})
+        except (Gone, Silence) as violation:
+            raise Violation(f"after it, {violation.why}", garbage, *violation.lines) from None
+        await dialogue.hush_briefly()
+        asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
+        since = dialogue.record.lines[before:]
+        strays = [line for line in since if line.is_response and line.by == "agent"]
+        return garbage, [line for line in strays if id_of(line) not in asked]
+    finally:
+        await stage.leave(dialogue)
+
+
+async def broken_json(stage: Stage) -> tuple[Line, list[Line]]:
+    """A line that is not JSON."""
+    return await _after_garbage(stage, b'{"jsonrpc": "2.0", "method": "check/')
+
+
+async def no_request(stage: Stage) -> tuple[Line, list[Line]]:
+    """JSON that is no request."""
+    return await _after_garbage(stage, b'{"foo": "bar"}')
+
+
+@RULES.case(
+    "json-rpc.parse-error",
+    "A line that is not JSON does not end the connection.",
+    EXPECTED,
+    ERROR_OBJECT,
+)
+async def parse_error(stage: Stage) -> None:
+    await stage.judge(broken_json)
+
+
+@RULES.case(
+    "json-rpc.parse-error-reply",
+    "If a line that is not JSON is answered, then with -32700 and the id null.",
+    MUST,
+    RESPONSE,
+)
+async def parse_error_reply(stage: Stage) -> None:
+    garbage, replies = await stage.given(broken_json)
+    _judge_replies(garbage, replies, PARSE_ERROR)
+
+
+@RULES.case(
+    "json-rpc.invalid-request",
+    "JSON that is no request does not end the connection.",
+    EXPECTED,
+    ERROR_OBJECT,
+)
+async def invalid_request(stage: Stage) -> None:
+    await stage.judge(no_request)
+
+
+@RULES.case(
+    "json-rpc.invalid-request-reply",
+    "If JSON that is no request is answered, then with -32600 and the id null.",
+    MUST,
+    RESPONSE,
+)
+async def invalid_request_reply(stage: Stage) -> None:
+    garbage, replies = await stage.given(no_request)
+    _judge_replies(garbage, replies, INVALID_REQUEST)
+
+
+@RULES.case(
+    "json-rpc.array",
+    "An array, which ACP has no use for, does not end the connection.",
+    EXPECTED,
+    OVERVIEW,
+)
+async def array(stage: Stage) -> None:
+    await _after_garbage(stage, b"[1, 2, 3]")
+
+
+def _judge_replies(garbage: Line, replies: list[Line], code: int) -> None:
+    if not replies:
+        raise NotObservable("it was not answered, which is the agent's to choose", garbage)
+    for line in replies:
+        error = line.message.get("error")
+        if "id" not in line.message or line.message["id"] is not None:
+            raise Violation("the id of the answer is not null", garbage, line)
+        if not isinstance(error, dict) or error.get("code") != code:
+            raise Violation(f"the code is not {code}", garbage, line)
+
+
+# -- the end --------------------------------------------------------------------------------
+
+
+LEAVE_SECONDS = 5.0
+"""What an agent gets to end after its stdin has; editors wait no longer before they kill."""
+
+
+async def left(stage: Stage) -> str | None:
+    """How the agent ended when its client left."""
+    dialogue = await stage.meet("leaving")
+    (await dialogue.ask("session/new", stage.params()))
+    await dialogue.running.hang_up()
+    how = await dialogue.running.ended(LEAVE_SECONDS)
+    if how is not None:
+        stage.leftovers = await dialogue.running.leftovers(2.0)
+    await stage.leave(dialogue)
+    return how
+
+
+@RULES.case(
+    "stdio.ends-with-stdin",
+    "The agent ends by itself when its stdin does.",
+    EXPECTED,
+    STDIO,
+)
+async def ends_with_stdin(stage: Stage) -> None:
+    if await stage.judge(left) is None:
+        raise Violation(f"it still ran {LEAVE_SECONDS:g} s after its stdin had ended")
+
+
+@RULES.case(
+    "stdio.leaves-nothing",
+    "When the agent has ended, nothing that it started runs on.",
+    EXPECTED,
+    STDIO,
+)
+async def leaves_nothing(stage: Stage) -> None:
+    if await stage.given(left) is None:
+        raise NotObservable("the agent did not end by itself")
+    if stage.leftovers is None:
+        raise NotObservable("the agent is no program of its own")
+    if stage.leftovers:
+        raise Violation("a process that it started still runs 2 s after its end")

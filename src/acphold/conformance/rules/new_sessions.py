@@ -1,0 +1,168 @@
+"""Session setup: `session/new`, and what every session has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.record import Record
+from acphold.conformance.stage import Session, Stage
+from acphold.conformance.verdicts import Source, Violation
+
+RULES = Rules()
+
+PAGE = "Session Setup"
+CREATING = Source(PAGE, "Creating a Session")
+SESSION_ID = Source(PAGE, "Session ID")
+FOLDER = Source(PAGE, "Working Directory")
+ROOTS = Source(PAGE, "Additional Workspace Roots")
+
+
+async def plain_session(stage: Stage) -> Session:
+    """A new session of the main process."""
+    return await stage.new_session(await stage.main())
+
+
+async def second_session(stage: Stage) -> Session:
+    """Another one."""
+    first = await stage.given(plain_session)
+    second = await stage.new_session(await stage.main())
+    if first.id == second.id:
+        lines = (*first.answer.lines, *second.answer.lines)
+        raise Violation("two sessions have one id", *lines)
+    return second
+
+
+@RULES.case("new.answer", "`session/new` is answered with the id of a session.", MUST, CREATING)
+async def answer(stage: Stage) -> None:
+    session = await stage.judge(plain_session)
+    if not session.id:
+        raise Violation("the id is empty", *session.answer.lines)
+
+
+@RULES.case("new.unique-ids", "Each session has an id of its own.", MUST, SESSION_ID)
+async def unique_ids(stage: Stage) -> None:
+    await stage.judge(second_session)
+
+
+async def session_of_another_process(stage: Stage) -> Session:
+    """A new session of a process of its own."""
+    dialogue = await stage.meet("another process")
+    try:
+        return await stage.new_session(dialogue)
+    finally:
+        await stage.leave(dialogue)
+
+
+@RULES.case(
+    "new.unique-over-restarts",
+    "No process of the agent gives an id that another has given.",
+    MUST,
+    SESSION_ID,
+)
+async def unique_over_restarts(stage: Stage) -> None:
+    first = await stage.given(plain_session)
+    await stage.given(second_session)
+    before = set(stage.made)
+    other = await stage.given(session_of_another_process)
+    if other.id in before:
+        raise Violation(
+            "a session of another process had this id", *first.answer.lines, *other.answer.lines
+        )
+
+
+@RULES.case(
+    "new.two-at-once", "Two sessions may be asked for at the same time.", EXPECTED, CREATING
+)
+async def two_at_once(stage: Stage) -> None:
+    await stage.given(plain_session)
+    dialogue = await stage.main()
+    calls = [dialogue.begin("session/new", stage.params()) for _ in range(2)]
+    for call in calls:
+        (await dialogue.answered(call)).succeeded()
+
+
+@RULES.case(
+    "new.new-members",
+    "Members of `session/new` that the agent does not know, and `_meta`, do no harm.",
+    MUST,
+    Source("Extensibility", "The `_meta` Field"),
+)
+async def new_members(stage: Stage) -> None:
+    await stage.given(plain_session)
+    meta = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
+    await stage.new_session(await stage.main(), _meta=meta, weather="fine")
+
+
+@RULES.case(
+    "new.directories",
+    "Additional folders are taken where they are advertised.",
+    MUST,
+    ROOTS,
+    "directories",
+)
+async def directories(stage: Stage) -> None:
+    await stage.given(plain_session)
+    more = stage.new_folder("more")
+    await stage.new_session(await stage.main(), additionalDirectories=[more])
+
+
+@RULES.case(
+    "new.odd-folder",
+    "A folder whose name has blanks, quotes and letters beyond ASCII is as good as any.",
+    EXPECTED,
+    FOLDER,
+)
+async def odd_folder(stage: Stage) -> None:
+    await stage.given(plain_session)
+    folder = stage.new_folder("it's ünïcode \U0001f41d")
+    await stage.new_session(await stage.main(), cwd=folder)
+
+
+@RULES.observer(
+    "session.known-id",
+    "What the agent says of a session carries the id of one that the client has.",
+    MUST,
+    SESSION_ID,
+    unless="the agent said nothing about a session",
+)
+def known_id(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        known: set[object] = set()
+        for line in record.lines:
+            if line.by == "client" and line.is_request:
+                known.add(line.session_id)
+        known |= {
+            exchange.result.get("sessionId")
+            for exchange in record.exchanges("client", "session/new")
+            if isinstance(exchange.result, dict)
+        }
+        for line in record.by("agent"):
+            if line.method is not None and "sessionId" in line.params:
+                witness.saw(line)
+                if line.session_id not in known:
+                    witness.accuse("the client has no session with this id", line)
+
+
+@RULES.case(
+    "session.unknown-id",
+    "A prompt for a session that does not exist is answered with an error.",
+    EXPECTED,
+    SESSION_ID,
+)
+async def unknown_id(stage: Stage) -> None:
+    await stage.given(plain_session)
+    dialogue = await stage.main()
+    params = {"sessionId": "check-no-such-session", "prompt": [{"type": "text", "text": "Hello"}]}
+    answer = await dialogue.ask("session/prompt", params, seconds=2 * dialogue.timeout)
+    if answer.error is None:
+        raise Violation("it was answered with a result", *answer.lines)
+
+
+RULES.unseen(
+    "new.root-set",
+    "The folders of a session are a boundary for what tools do with files.",
+    SHOULD,
+    FOLDER,
+    "whether a tool would leave them is the model's to try",
+)

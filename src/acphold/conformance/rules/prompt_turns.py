@@ -1,0 +1,230 @@
+"""Prompts and their turns: content, answers, updates in between."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness
+from acphold.conformance.errands import GREET
+from acphold.conformance.record import Json, Line, Record
+from acphold.conformance.rules.new_sessions import plain_session, second_session
+from acphold.conformance.stage import Stage, Turn, begin_prompt
+from acphold.conformance.verdicts import Source, Violation
+
+RULES = Rules()
+
+PAGE = "Prompt Turn"
+COMPLETION = Source(PAGE, "4. Check for Completion")
+STOP_REASONS = Source(PAGE, "Stop Reasons")
+OUTPUT = Source(PAGE, "3. Agent Reports Output")
+BASELINE = Source("Initialization", "Prompt capabilities")
+CONTENT = Source("Content", "Content Types")
+
+REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
+
+
+async def plain_turn(stage: Stage) -> Turn:
+    """A first prompt, in a session of the main process."""
+    session = await stage.given(plain_session)
+    return await stage.prompt(await stage.main(), session, GREET)
+
+
+@RULES.case("prompt.answer", "A prompt is answered with a stop reason.", MUST, COMPLETION)
+async def answer(stage: Stage) -> None:
+    turn = await stage.judge(plain_turn)
+    reason = turn.answer.result.get("stopReason")
+    if reason not in REASONS:
+        raise Violation(f"there is no stop reason {reason!r}", *turn.answer.lines)
+    if reason == "cancelled":
+        raise Violation("nobody has cancelled it", *turn.answer.lines)
+
+
+@RULES.case(
+    "prompt.next",
+    "A session takes another prompt when the turn before is over.",
+    MUST,
+    Source(PAGE, "Cancellation"),
+)
+async def next_prompt(stage: Stage) -> None:
+    turn = await stage.given(plain_turn)
+    await stage.prompt(await stage.main(), turn.session, GREET)
+
+
+async def _with(stage: Stage, *blocks: Json) -> None:
+    """A turn with these blocks behind a text; Violation when it is not answered well."""
+    turn = await stage.given(plain_turn)
+    await stage.prompt(await stage.main(), turn.session, GREET, *blocks)
+
+
+@RULES.case("prompt.text-blocks", "A prompt may have several blocks of text.", MUST, CONTENT)
+async def text_blocks(stage: Stage) -> None:
+    await _with(
+        stage, {"type": "text", "text": "Be brief."}, {"type": "text", "text": "Thank you."}
+    )
+
+
+@RULES.case("prompt.resource-link", "A prompt may link a file.", MUST, BASELINE)
+async def resource_link(stage: Stage) -> None:
+    path = stage.new_file("linked.txt", "linked\n")
+    link = {"type": "resource_link", "uri": path.as_uri(), "name": path.name}
+    await _with(stage, {**link, "mimeType": "text/plain", "size": 7})
+
+
+PIXEL = base64.b64encode(
+    bytes.fromhex(
+        "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"
+        "0000000c49444154789c63f8cfc000000301010018dd8db00000000049454e44ae426082"
+    )
+).decode()
+"""A red pixel, PNG."""
+
+SILENT = base64.b64encode(
+    b"RIFF\x28\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00@\x1f\x00\x00\x80>\x00\x00"
+    b"\x02\x00\x10\x00data\x04\x00\x00\x00\x00\x00\x00\x00"
+).decode()
+"""Two samples of silence, WAV."""
+
+
+@RULES.case("prompt.image", "A prompt may hold an image.", MUST, BASELINE, "image")
+async def image(stage: Stage) -> None:
+    await _with(stage, {"type": "image", "mimeType": "image/png", "data": PIXEL})
+
+
+@RULES.case("prompt.audio", "A prompt may hold a sound.", MUST, BASELINE, "audio")
+async def audio(stage: Stage) -> None:
+    await _with(stage, {"type": "audio", "mimeType": "audio/wav", "data": SILENT})
+
+
+@RULES.case("prompt.embedded", "A prompt may hold a file.", MUST, BASELINE, "embedded")
+async def embedded(stage: Stage) -> None:
+    uri = (stage.work / "inside.txt").as_uri()
+    resource = {"uri": uri, "mimeType": "text/plain", "text": "inside\n"}
+    await _with(stage, {"type": "resource", "resource": resource})
+
+
+@RULES.case(
+    "prompt.meta", "A prompt may carry `_meta`.", MUST, Source("Extensibility", "The `_meta` Field")
+)
+async def meta(stage: Stage) -> None:
+    turn = await stage.given(plain_turn)
+    dialogue = await stage.main()
+    trace = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
+    call = begin_prompt(dialogue, turn.session, GREET, _meta={**trace, "check.example": [1, None]})
+    await stage.turn(dialogue, turn.session, call)
+
+
+@RULES.case(
+    "prompt.two-sessions",
+    "Two sessions may have a turn each at the same time.",
+    EXPECTED,
+    Source("Session Setup", ""),
+)
+async def two_sessions(stage: Stage) -> None:
+    turn = await stage.given(plain_turn)
+    other = await stage.given(second_session)
+    dialogue = await stage.main()
+    calls = [begin_prompt(dialogue, session, GREET) for session in (turn.session, other)]
+    for session, call in zip((turn.session, other), calls, strict=True):
+        await stage.turn(dialogue, session, call)
+
+
+# -- over all turns -------------------------------------------------------------------------
+
+CHUNKS = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
+
+
+@RULES.observer(
+    "prompt.updates-first",
+    "What belongs to a turn is told before its prompt is answered.",
+    EXPECTED,
+    COMPLETION,
+    unless="no prompt was answered",
+)
+def updates_first(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        busy: set[object] = set()
+        over: dict[object, Line] = {}
+        asked = {
+            exchange.answer.number: exchange
+            for exchange in record.exchanges("client")
+            if exchange.answer is not None
+        }
+        for line in record.lines:
+            if line.by == "client" and line.method in ("session/prompt", "session/load"):
+                busy.add(line.session_id)
+                over.pop(line.session_id, None)
+            elif line.number in asked:
+                request = asked[line.number].request
+                busy.discard(request.session_id)
+                if request.method == "session/prompt" and not _is_cancelled(line):
+                    over[request.session_id] = line
+                    witness.saw(line)
+            elif line.session_id in over and line.session_id not in busy:
+                kind = (line.update or {}).get("sessionUpdate")
+                if kind in CHUNKS or kind in ("tool_call", "tool_call_update", "plan"):
+                    witness.accuse(f"a {kind} came behind the answer", over[line.session_id], line)
+
+
+def _is_cancelled(answer: Line) -> bool:
+    """Whether it tells of an error, or of a turn that was cancelled, which has its own rule."""
+    result = answer.message.get("result")
+    return not isinstance(result, dict) or result.get("stopReason") == "cancelled"
+
+
+@RULES.observer(
+    "prompt.message-ids",
+    "Chunks with one message id belong to one message of one side.",
+    MUST,
+    Source(PAGE, "Message IDs"),
+    unless="the agent gives its messages no ids",
+)
+def message_ids(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        kinds: dict[tuple[object, object], Line] = {}
+        for line in record.updates():
+            update = line.update or {}
+            kind, message_id = update.get("sessionUpdate"), update.get("messageId")
+            if kind in CHUNKS and message_id is not None:
+                witness.saw(line)
+                first = kinds.setdefault((line.session_id, message_id), line)
+                if (first.update or {}).get("sessionUpdate") != kind:
+                    witness.accuse("one id for messages of two kinds", first, line)
+
+
+@RULES.observer(
+    "prompt.usage",
+    "Usage has whole numbers of tokens, and costs a currency of ISO 4217.",
+    MUST,
+    Source(PAGE, "Session Usage Updates"),
+    unless="the agent told no usage",
+)
+def usage(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for line in record.updates():
+            update = line.update or {}
+            if update.get("sessionUpdate") != "usage_update":
+                continue
+            witness.saw(line)
+            for name in ("used", "size"):
+                count = update.get(name)
+                if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+                    witness.accuse(f"`{name}` is no number of tokens", line)
+            cost = update.get("cost")
+            if isinstance(cost, dict):
+                currency = cost.get("currency")
+                if not isinstance(currency, str) or not _is_currency(currency):
+                    witness.accuse(f"{currency!r} is no currency code", line)
+
+
+def _is_currency(code: str) -> bool:
+    return len(code) == 3 and code.isascii() and code.isalpha() and code.isupper()
+
+
+RULES.unseen(
+    "prompt.all-stop-reasons",
+    "The stop reason says why the turn ended.",
+    MUST,
+    STOP_REASONS,
+    "limits and refusals are the model's",
+)

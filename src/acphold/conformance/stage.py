@@ -1,0 +1,349 @@
+"""Where the cases play: the agent's processes, and what several cases look at, played once.
+
+A *scene* is something that is done with the agent, like one whole turn. What it came to is kept:
+the case that judges it gets its violation, and every other case that needs it is told that it
+cannot be looked at. So an agent that hangs costs its time once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from acphold import __version__
+from acphold.conformance.dialogue import Answer, Call, Dialogue, listening, unobservable
+from acphold.conformance.errands import Errand
+from acphold.conformance.host import BARE, EQUIPPED, Host, RealShell, Shell
+from acphold.conformance.record import Json, Line, Record
+from acphold.conformance.subject import Subject
+from acphold.conformance.verdicts import NotAdvertised, Signal, Violation
+from acphold.schema import (
+    AgentCapabilities,
+    InitializeResponse,
+    NewSessionResponse,
+    PromptResponse,
+)
+
+T = TypeVar("T")
+
+Scene = Callable[["Stage"], Awaitable[T]]
+
+
+class Settings(Struct, frozen=True):
+    """How a check is made. Seconds: `timeout` for each answer, `quiet` for what must not come.
+
+    `has_model`: a stand-in model answers, so what takes a model is looked at. `sign_in` is the id
+    of the method to sign in with. `named` are the ids that were asked for by name.
+    """
+
+    timeout: float = 10.0
+    quiet: float = 0.25
+    has_model: bool = False
+    sign_in: str | None = None
+    named: frozenset[str] = frozenset()
+
+
+class Session(Struct, frozen=True):
+    """A session of the agent; `opened` is what it answered."""
+
+    id: str
+    cwd: str
+    opened: NewSessionResponse
+    answer: Answer
+
+
+class Turn(Struct, frozen=True):
+    """A prompt and its answer; `updates` are those of its session in between."""
+
+    session: Session
+    asked: Line
+    answer: Answer
+    updates: tuple[Line, ...]
+
+    @property
+    def text(self) -> str:
+        """All that the agent said in it."""
+        return "".join(chunk_text(line) for line in self.updates if _is_said(line))
+
+
+def chunk_text(line: Line) -> str:
+    """The text of a chunk; "" of any other update."""
+    content = (line.update or {}).get("content")
+    return str(content.get("text", "")) if isinstance(content, dict) else ""
+
+
+def _is_said(line: Line) -> bool:
+    return (line.update or {}).get("sessionUpdate") == "agent_message_chunk"
+
+
+class Stage:
+    """See the module. `folder` is a folder for files, `work` the folder of most sessions."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        folder: str,
+        settings: Settings,
+        *,
+        shell: Callable[[], Shell] | None = None,
+    ) -> None:
+        self.subject = subject
+        self.settings = settings
+        self.folder = Path(folder).resolve()
+        self.work = self.folder / "work"
+        self.work.mkdir()
+        self.records: list[Record] = []
+        self.made: dict[str, str] = {}
+        """Every session that was made, with its folder."""
+        self.leftovers: int | None = None
+        """How many processes an agent left behind when its client left; None: unknown."""
+        self._shell = shell or (lambda: RealShell(self.work))
+        self._running: dict[Dialogue, AsyncExitStack] = {}
+        self._shared: dict[str, Dialogue] = {}
+        self._played: dict[Any, tuple[Any, Signal | None]] = {}
+
+    # -- scenes -----------------------------------------------------------------------------
+
+    async def judge(self, scene: Scene[T]) -> T:
+        """What a scene came to; raises the signal that it ended with."""
+        if scene not in self._played:
+            try:
+                self._played[scene] = (await scene(self), None)
+            except Signal as signal:
+                self._played[scene] = (None, signal)
+        value, ended = self._played[scene]
+        if ended is not None:
+            raise type(ended)(ended.why, *ended.lines) from None
+        found: T = value
+        return found
+
+    async def given(self, scene: Scene[T]) -> T:
+        """What a scene came to; NotObservable when something went wrong in it."""
+        try:
+            return await self.judge(scene)
+        except Violation as violation:
+            raise unobservable(violation) from None
+
+    # -- connections ------------------------------------------------------------------------
+
+    async def connect(self, name: str, offers: Json = BARE) -> Dialogue:
+        """A new process of the agent, to which nothing has been said."""
+        record = Record(name, offers)
+        stack = AsyncExitStack()
+        running = await self.subject.start()
+        dialogue = Dialogue(
+            running,
+            Host(offers, self._shell),
+            record,
+            timeout=self.settings.timeout,
+            quiet=self.settings.quiet,
+        )
+        await stack.enter_async_context(listening(dialogue))
+        self.records.append(record)
+        self._running[dialogue] = stack
+        return dialogue
+
+    async def meet(self, name: str, offers: Json = BARE) -> Dialogue:
+        """A new process that has been introduced; Violation when that fails."""
+        dialogue = await self.connect(name, offers)
+        answer = await introduce(dialogue, offers)
+        answer.succeeded()
+        if self.settings.sign_in is not None:
+            signed = await dialogue.ask("authenticate", {"methodId": self.settings.sign_in})
+            signed.succeeded()
+        return dialogue
+
+    async def leave(self, dialogue: Dialogue) -> None:
+        """End one process."""
+        stack = self._running.pop(dialogue, None)
+        if stack is not None:
+            await stack.aclose()
+
+    async def main(self) -> Dialogue:
+        """The process of most cases, whose client offers nothing."""
+        await self.given(understood)
+        return await self._shared_one("main", BARE)
+
+    async def equipped(self) -> Dialogue:
+        """The process of cases whose client offers all there is."""
+        return await self._shared_one("equipped", EQUIPPED)
+
+    def share(self, name: str, dialogue: Dialogue) -> None:
+        """From now on this is the process of this name."""
+        self._shared[name] = dialogue
+
+    async def _shared_one(self, name: str, offers: Json) -> Dialogue:
+        found = self._shared.get(name)
+        if found is None or found.ended:
+            if found is not None:
+                await self.leave(found)
+            try:
+                found = self._shared[name] = await self.meet(name, offers)
+            except Violation as violation:
+                raise unobservable(violation) from None
+        return found
+
+    async def aclose(self) -> None:
+        """End all processes."""
+        while self._running:
+            await self.leave(next(iter(self._running)))
+
+    # -- what most cases do -----------------------------------------------------------------
+
+    async def hello(self) -> InitializeResponse:
+        """What the agent answered to `initialize`; NotObservable when that was no answer."""
+        return await self.given(understood)
+
+    async def capabilities(self) -> AgentCapabilities:
+        """What it advertises."""
+        return (await self.hello()).agent_capabilities
+
+    async def needs(self, *names: str) -> None:
+        """NotAdvertised unless the agent advertises all of this."""
+        if not names:
+            return
+        can = await self.capabilities()
+        for name in names:
+            if not advertises(can, name):
+                raise NotAdvertised(f"the agent does not advertise {CAPABILITIES[name]}")
+
+    def new_folder(self, name: str) -> str:
+        """A folder beside `work`."""
+        path = self.folder / name
+        path.mkdir(exist_ok=True)
+        return str(path)
+
+    def new_file(self, name: str, text: str) -> Path:
+        """A file in `work`."""
+        path = self.work / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def params(self, **more: object) -> Json:
+        """The params of `session/new`, and of load and resume with a `sessionId`."""
+        return {"cwd": str(self.work), "mcpServers": [], **more}
+
+    async def new_session(self, dialogue: Dialogue, **more: object) -> Session:
+        """A new session; Violation when there is none, SignInNeeded."""
+        params = self.params(**more)
+        answer = await dialogue.ask("session/new", params)
+        opened = answer.fitting(NewSessionResponse)
+        self.made[opened.session_id] = params["cwd"]
+        return Session(opened.session_id, params["cwd"], opened, answer)
+
+    async def prompt(
+        self, dialogue: Dialogue, session: Session, *content: Errand | str | Json
+    ) -> Turn:
+        """A whole turn; Violation when it is not answered with a result that fits."""
+        call = begin_prompt(dialogue, session, *content)
+        return await self.turn(dialogue, session, call)
+
+    async def turn(
+        self, dialogue: Dialogue, session: Session, call: Call, seconds: float | None = None
+    ) -> Turn:
+        """The rest of a turn that was begun."""
+        limit = TURN_TIMEOUTS * self.settings.timeout if seconds is None else seconds
+        answer = await dialogue.answered(call, limit)
+        answer.fitting(PromptResponse)
+        return Turn(session, call.asked, answer, between(dialogue.record, session, call, answer))
+
+
+TURN_TIMEOUTS = 3
+"""A turn may take so many times what other answers may: a model thinks."""
+
+
+def begin_prompt(
+    dialogue: Dialogue, session: Session, *content: Errand | str | Json, **more: object
+) -> Call:
+    """Send a prompt."""
+    blocks = [_block(it) for it in content]
+    return dialogue.begin("session/prompt", {"sessionId": session.id, "prompt": blocks, **more})
+
+
+def _block(content: Errand | str | Json) -> Json:
+    if isinstance(content, dict):
+        return content
+    words = content.words if isinstance(content, Errand) else content
+    return {"type": "text", "text": words}
+
+
+def between(record: Record, session: Session, call: Call, answer: Answer) -> tuple[Line, ...]:
+    """The updates of a session from a request to its answer."""
+    first, last = call.asked.number, answer.line.number
+    found = record.updates(session.id, since=first)
+    return tuple(line for line in found if line.number < last)
+
+
+async def introduce(dialogue: Dialogue, offers: Json = BARE, version: int = 1) -> Answer:
+    """`initialize`."""
+    return await dialogue.ask(
+        "initialize",
+        {
+            "protocolVersion": version,
+            "clientCapabilities": offers,
+            "clientInfo": {
+                "name": "acphold-check",
+                "title": "acphold check",
+                "version": __version__,
+            },
+        },
+        seconds=START_TIMEOUTS * dialogue.timeout,
+    )
+
+
+START_TIMEOUTS = 3
+"""Starting may take so many times what other answers may: some programs load for long."""
+
+
+async def introduced(stage: Stage) -> Answer:
+    """The answer to `initialize` of the main process."""
+    dialogue = await stage.connect("main")
+    answer = await introduce(dialogue)
+    stage.share("main", dialogue)
+    return answer
+
+
+async def understood(stage: Stage) -> InitializeResponse:
+    """What it says."""
+    return (await stage.judge(introduced)).fitting(InitializeResponse)
+
+
+CAPABILITIES = {
+    "load": "loadSession",
+    "list": "sessionCapabilities.list",
+    "resume": "sessionCapabilities.resume",
+    "close": "sessionCapabilities.close",
+    "delete": "sessionCapabilities.delete",
+    "directories": "sessionCapabilities.additionalDirectories",
+    "image": "promptCapabilities.image",
+    "audio": "promptCapabilities.audio",
+    "embedded": "promptCapabilities.embeddedContext",
+    "http": "mcpCapabilities.http",
+    "sse": "mcpCapabilities.sse",
+    "logout": "auth.logout",
+}
+"""What a rule may need, and where an agent advertises it."""
+
+
+def advertises(can: AgentCapabilities, name: str) -> bool:
+    """Whether an agent says that it can do this; `name` as in CAPABILITIES."""
+    sessions = can.session_capabilities
+    found: dict[str, object] = {
+        "load": can.load_session,
+        "list": sessions.list,
+        "resume": sessions.resume,
+        "close": sessions.close,
+        "delete": sessions.delete,
+        "directories": sessions.additional_directories,
+        "image": can.prompt_capabilities.image,
+        "audio": can.prompt_capabilities.audio,
+        "embedded": can.prompt_capabilities.embedded_context,
+        "http": can.mcp_capabilities.http,
+        "sse": can.mcp_capabilities.sse,
+        "logout": can.auth.logout,
+    }
+    return found[name] is not None and found[name] is not False

@@ -1,0 +1,170 @@
+"""The agent that is checked: a program, or one in memory; started as often as a case needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from acphold.processes.program import Program, launch
+from acphold.transports.child import ChildProcess
+from acphold.transports.memory import MemoryTransport, memory_pair
+
+if TYPE_CHECKING:
+    from acphold.rpc.transport import Transport
+
+
+class Running(Protocol):
+    """An agent that runs; `transport` is its stdin and stdout."""
+
+    @property
+    def transport(self) -> Transport: ...
+
+    async def hang_up(self) -> None:
+        """Close its stdin."""
+
+    async def ended(self, seconds: float) -> str | None:
+        """How it ended, in words, once it has; None when it still runs after so many seconds."""
+
+    async def leftovers(self, seconds: float) -> int | None:
+        """How many processes of it still run so many seconds after its end; None: nobody knows."""
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr."""
+
+    async def kill(self) -> None:
+        """As `kill -9` does it: no chance to put anything in order."""
+
+    async def aclose(self) -> None:
+        """End it in any case."""
+
+
+class Subject(Protocol):
+    """What is checked. `name` is what it is called in a report."""
+
+    name: str
+
+    async def start(self) -> Running:
+        """A new one; AgentStartError when it cannot be started."""
+
+
+# -- a program ------------------------------------------------------------------------------
+
+
+class ProgramSubject:
+    """The agent that `command` starts; `env` is added to our environment."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self.name = " ".join(command)
+        self._command = tuple(command)
+        self._env = {**os.environ, **(env or {})}
+
+    async def start(self) -> Running:
+        program = await asyncio.to_thread(launch, self._command, env=self._env)
+        return _RunningProgram(program)
+
+
+LOOK_SECONDS = 0.05
+"""Pause between two looks at what is left of a program; each reads /proc."""
+
+
+class _RunningProgram:
+    """See `Running`."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._child = ChildProcess(program, relay_fd=None)
+
+    @property
+    def transport(self) -> Transport:
+        return self._child.transport
+
+    async def hang_up(self) -> None:
+        await self._child.transport.hang_up()
+
+    async def ended(self, seconds: float) -> str | None:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._child.wait()
+        except TimeoutError:
+            return None
+
+    async def leftovers(self, seconds: float) -> int | None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not await asyncio.to_thread(self._program.look):
+            if loop.time() > deadline:
+                return 1
+            await asyncio.sleep(LOOK_SECONDS)
+        return 0
+
+    def last_words(self) -> str:
+        return self._child.stderr_tail(3)
+
+    async def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._program.pid, signal.SIGKILL)
+        await self._child.aclose()
+
+    async def aclose(self) -> None:
+        await self._child.aclose()
+
+
+# -- in memory ------------------------------------------------------------------------------
+
+
+Serve = Callable[[MemoryTransport], Coroutine[None, None, None]]
+"""Serves a client until it leaves."""
+
+
+class MemorySubject:
+    """An agent in this process: each start is a call of `serve`."""
+
+    def __init__(self, name: str, serve: Serve) -> None:
+        self.name = name
+        self._serve = serve
+
+    async def start(self) -> Running:
+        ours, theirs = memory_pair()
+        return _RunningTask(ours, asyncio.create_task(self._serve(theirs), name="agent"))
+
+
+class _RunningTask:
+    """See `Running`."""
+
+    def __init__(self, transport: MemoryTransport, task: asyncio.Task[None]) -> None:
+        self._transport = transport
+        self._task = task
+
+    @property
+    def transport(self) -> Transport:
+        return self._transport
+
+    async def hang_up(self) -> None:
+        await self._transport.aclose()
+
+    async def ended(self, seconds: float) -> str | None:
+        await asyncio.wait([self._task], timeout=seconds)
+        if not self._task.done():
+            return None
+        if self._task.cancelled():
+            return "cancelled"
+        error = self._task.exception()
+        return "exit status 0" if error is None else f"an exception: {error!r}"
+
+    async def leftovers(self, seconds: float) -> int | None:
+        return None
+
+    def last_words(self) -> str:
+        return ""
+
+    async def kill(self) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        await self._transport.aclose()
