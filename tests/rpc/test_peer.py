@@ -35,7 +35,7 @@ from acphold.transports import MemoryTransport, memory_pair
 
 DEADLINE = 10.0
 
-Handler = Callable[[Request], Awaitable[bytes]]
+Handler = Callable[[Request], Awaitable[bytes | None]]
 
 
 class Ear:
@@ -48,7 +48,7 @@ class Ear:
         self.handler: Handler = echo
         self.hear: Callable[[list[NotificationReceived]], Awaitable[None]] = nothing
 
-    async def on_request(self, request: Request) -> bytes:
+    async def on_request(self, request: Request) -> bytes | None:
         self.heard.append(request.method)
         self.requests.append(request)
         return await self.handler(request)
@@ -57,6 +57,10 @@ class Ear:
         self.batches.append(batch)
         await self.hear(batch)
         self.heard += [notification.method for notification in batch]
+
+
+async def keep(request: Request) -> None:
+    return None
 
 
 async def echo(request: Request) -> bytes:
@@ -105,9 +109,40 @@ def message(**members: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **members}).encode()
 
 
+class Offering(MemoryTransport):
+    """One that offers what it has read to whoever takes it at once, as pipes do."""
+
+    _take: Callable[[bytes], bool]
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        self._take = take
+
+    async def receive(self) -> bytes:
+        while chunk := await super().receive():
+            if not self._take(chunk):
+                return chunk
+        return b""
+
+
+def offering_pair() -> tuple[MemoryTransport, MemoryTransport]:
+    ours, theirs = memory_pair()
+    ours.__class__ = Offering
+    return ours, theirs
+
+
+PAIRS = {"receives": memory_pair, "is offered": offering_pair}
+pair = memory_pair
+
+
+@pytest.fixture(autouse=True, params=PAIRS)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test is run in both ways in which a peer comes to what its transport reads."""
+    monkeypatch.setitem(globals(), "pair", PAIRS[request.param])
+
+
 @asynccontextmanager
 async def peer_and_wire(**options: Any) -> AsyncIterator[tuple[Peer, Ear, Wire]]:
-    ours, theirs = memory_pair()
+    ours, theirs = pair()
     ear = Ear()
     peer = Peer(ours, ear, **options)
     async with asyncio.timeout(3 * DEADLINE), connected(peer):
@@ -254,6 +289,112 @@ async def test_requests_start_in_the_order_of_the_wire_and_run_side_by_side() ->
         released.set()
         assert (await wire.line())["id"] == 0
         assert ear.heard == ["n0", "r0", "r1", "r2", "r3", "n1"]
+
+
+async def test_what_comes_in_later_reads_waits_for_an_update_that_takes_its_time() -> None:
+    async with peer_and_wire() as (peer, ear, wire):
+        go_on = asyncio.Event()
+
+        async def wait(batch: list[NotificationReceived]) -> None:
+            await go_on.wait()
+
+        ear.hear = wait
+        call = asyncio.create_task(peer.call_raw("m", b"{}"))
+        asked = await wire.line()
+        wire.send({"method": "update"})
+        await until(lambda: ear.batches)
+        wire.send({"id": asked["id"], "result": {}})
+        wire.send({"id": 1, "method": "r"}, {"method": "behind"})
+        await rounds(20)
+        assert not call.done()
+        assert ear.heard == []
+        go_on.set()
+        await call
+        assert (await wire.line())["id"] == 1
+        await until(lambda: "behind" in ear.heard)
+        assert ear.heard == ["update", "r", "behind"]
+
+
+async def test_the_end_of_the_other_side_waits_for_what_it_said_before() -> None:
+    async with peer_and_wire() as (peer, ear, wire):
+        go_on = asyncio.Event()
+
+        async def wait(batch: list[NotificationReceived]) -> None:
+            await go_on.wait()
+
+        ear.hear = wait
+        call = asyncio.create_task(peer.call_raw("m", b"{}"))
+        await wire.line()
+        wire.send({"method": "update"})
+        await until(lambda: ear.batches)
+        await wire.transport.aclose()
+        await rounds(20)
+        assert not call.done()
+        go_on.set()
+        with pytest.raises(ConnectionLostError):
+            await call
+        assert ear.heard == ["update"]
+
+
+async def test_closing_ends_a_handler_of_a_notification_that_waits() -> None:
+    ended = asyncio.Event()
+
+    async def wait(batch: list[NotificationReceived]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with peer_and_wire() as (_, ear, wire):
+        ear.hear = wait
+        wire.send({"method": "update"})
+        await until(lambda: ear.batches)
+    assert ended.is_set()
+
+
+# -- requests that are kept ---------------------------------------------------------------------
+
+
+async def test_a_request_that_is_kept_is_answered_by_who_has_it() -> None:
+    async with peer_and_wire() as (_, ear, wire):
+        ear.handler = keep
+        wire.send({"id": 1, "method": "m"}, {"id": 2, "method": "n"})
+        await until(lambda: len(ear.requests) == 2)
+        ear.requests[1].answer(b'"second"')
+        ear.requests[0].answer(b'"first"')
+        assert [(await wire.line())["result"] for _ in range(2)] == ["second", "first"]
+
+
+async def test_a_cancel_request_is_told_to_who_keeps_the_request_and_answered() -> None:
+    async with peer_and_wire() as (_, ear, wire):
+        told: list[str] = []
+
+        async def keep_and_hear(request: Request) -> None:
+            request.on_cancel = lambda: told.append(request.method)
+
+        ear.handler = keep_and_hear
+        wire.send({"id": 1, "method": "m"}, {"id": 2, "method": "n"})
+        wire.send({"method": "$/cancel_request", "params": {"requestId": 1}})
+        wire.send({"method": "$/cancel_request", "params": {"requestId": 1}})
+        answer = await wire.line()
+        assert (answer["id"], answer["error"]["code"], told) == (1, -32800, ["m"])
+        ear.requests[0].answer(b"1")
+        ear.requests[1].answer(b"2")
+        assert (await wire.line())["result"] == 2
+
+
+async def test_closing_is_told_to_who_keeps_a_request() -> None:
+    told: list[str] = []
+
+    async def keep_and_hear(request: Request) -> None:
+        request.on_cancel = lambda: told.append(request.method)
+
+    async with peer_and_wire() as (_, ear, wire):
+        ear.handler = keep_and_hear
+        wire.send({"id": 1, "method": "m"}, {"id": 2, "method": "n"})
+        await until(lambda: len(ear.requests) == 2)
+        ear.requests[0].answer(b"1")
+    assert told == ["n"]
 
 
 # -- cancellation -------------------------------------------------------------------------------
@@ -577,7 +718,7 @@ async def test_when_the_other_side_goes_pending_calls_fail() -> None:
 
 
 async def test_each_pending_answer_is_told_once_that_the_connection_is_lost() -> None:
-    peer = Peer(memory_pair()[0], Ear())
+    peer = Peer(pair()[0], Ear())
     told: list[Answer] = []
 
     async def answered(answer: Answer) -> None:
@@ -592,7 +733,7 @@ async def test_each_pending_answer_is_told_once_that_the_connection_is_lost() ->
 async def test_an_answer_that_is_being_handled_when_the_peer_is_ended_is_handled_to_the_end() -> (
     None
 ):
-    ours, theirs = memory_pair()
+    ours, theirs = pair()
     peer, wire = Peer(ours, Ear()), Wire(theirs)
     begun, may_end = asyncio.Event(), asyncio.Event()
     told: list[Answer] = []
@@ -615,7 +756,7 @@ async def test_an_answer_that_is_being_handled_when_the_peer_is_ended_is_handled
 
 
 async def test_an_end_that_is_cut_short_still_tells_everybody_who_waits() -> None:
-    ours, theirs = memory_pair()
+    ours, theirs = pair()
     peer = Peer(ours, Ear())
     begun, may_end = asyncio.Event(), asyncio.Event()
     told: list[int] = []

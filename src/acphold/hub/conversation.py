@@ -226,11 +226,11 @@ class Conversation:
             self.questions.withdraw(attachment.client)
             self.session.detach(attachment)
 
-    async def prompt(self, turn: Turn, *, is_cancelled: bool = False) -> None:
-        """Run one turn to its end; one that is cancelled already never reaches the agent."""
+    def prompt(self, turn: Turn, *, is_cancelled: bool = False) -> None:
+        """Begin one turn; one that is cancelled already never reaches the agent."""
         if is_cancelled:
             turn.stage = Stage.CANCELLED
-        await self.turns.prompt(turn)
+        self.turns.begin(turn)
 
     async def set_mode(
         self, params: bytes, author: Attachment, reply: Callable[[bytes], None]

@@ -30,6 +30,7 @@ from acphold.hub.routes import AgentTurn, Routes
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.journal.entries import AUTHOR
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.incidents import incident
 from acphold.rpc.peer import Answer
 from acphold.schema import CANCEL, PROMPT, encode
@@ -65,7 +66,9 @@ class Turn:
 
     `began` is the last entry before it. `left_agent` is set once the agent has ended it, which for
     one that is deaf to a cancellation is after the end for everybody else; None before it is sent.
-    `starting` is the bound on making the agent ready, which a cancellation ends.
+    `starting` is the bound on making the agent ready, which a cancellation ends; `is_started` is
+    set when there is nothing left to do at its beginning. Who writes of it holds `writing`: it is
+    recorded once and ended once, whoever comes to do so meanwhile.
     """
 
     def __init__(self, params: bytes, prompt: bytes, author: Attachment, reply: Reply) -> None:
@@ -78,6 +81,8 @@ class Turn:
         self.began = 0
         self.left_agent: AgentTurn | None = None
         self.starting: asyncio.Timeout | None = None
+        self.is_started = False
+        self.writing = asyncio.Lock()
         self._over = asyncio.Event()
 
     @property
@@ -145,7 +150,8 @@ class Turns:
         self._routes = routes
         self._cancel_grace = cancel_grace
         self._queue: list[Turn] = []
-        self._one_at_a_time = asyncio.Lock()
+        self._first: Turn | None = None
+        self._tasks = EagerTasks()
         self._last_sent: Turn | None = None
         self._runs: set[asyncio.Task[None]] = set()
         self._winding_down: set[asyncio.Task[None]] = set()
@@ -162,30 +168,38 @@ class Turns:
         turn = self._last_sent
         return turn is not None and turn.is_at_agent and turn.stage is not Stage.RUNNING
 
-    async def prompt(self, turn: Turn) -> None:
-        """Run one turn to its end; its `reply` answers the client.
-
-        Cancelling this call cancels the turn; it keeps its place in the queue, and its end is
-        journalled all the same.
-        """
+    def begin(self, turn: Turn) -> None:
+        """Run one turn to its end, behind those that wait; its `reply` answers the client."""
         self._queue.append(turn)
         self._session.wake()
-        running = asyncio.create_task(self._run(turn), name="turn")
-        self._runs.add(running)
-        running.add_done_callback(self._runs.discard)
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            self._wind_down(self._cancel(turn))
-            raise
+        self._begin_first()
+
+    def give_up(self, turn: Turn) -> None:
+        """Cancel one turn: it keeps its place in the queue, and its end is journalled."""
+        self._wind_down(self._cancel(turn))
+
+    def _begin_first(self) -> None:
+        if self._first is None and self._queue:
+            turn = self._first = self._queue[0]
+            running = self._tasks.begin(self._run(turn), "turn")
+            if running is not None:
+                self._runs.add(running)
+                running.add_done_callback(self._runs.discard)
 
     async def _run(self, turn: Turn) -> None:
-        async with self._one_at_a_time:
-            try:
-                await self._start(turn)
-            except Exception as exc:  # whatever went wrong, a client that waits is answered
-                self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
-            await turn.over()
+        try:
+            await self._start(turn)
+        except Exception as exc:  # whatever went wrong, a client that waits is answered
+            self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
+        turn.is_started = True
+        self._make_way(turn)
+
+    def _make_way(self, turn: Turn) -> None:
+        """The next turn may begin when this one is over, and nothing of its start is under way."""
+        if turn is self._first and turn.is_over and turn.is_started:
+            self._first = None
+            if self._queue:  # later: the ends of many that are cancelled are not to be nested
+                asyncio.get_running_loop().call_soon(self._begin_first)
 
     # -- the beginning --------------------------------------------------------------------
 
@@ -240,6 +254,10 @@ class Turns:
 
     async def _record(self, turn: Turn) -> None:
         """Commit the prompt; show it to the other clients."""
+        async with turn.writing:
+            await self._recorded(turn)
+
+    async def _recorded(self, turn: Turn) -> None:
         if turn.is_recorded or turn.is_over:
             return
         turn.is_recorded = True
@@ -286,27 +304,31 @@ class Turns:
             self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
 
     async def _end(self, turn: Turn, answer: Answer) -> None:
-        """Journal how it ended, then let its client know."""
+        """Journal how it ended, then let its client know; does nothing when it is over."""
         if turn.is_over:
             return  # answered for already
-        await self._record(turn)
-        if turn.is_over:
-            return  # it could not even be recorded
-        try:
-            await self._terminals.turn_over()
-            if isinstance(answer, bytes):
-                await self._end_well(turn, answer)
-            elif turn.is_cancelled:
-                # An error after a cancellation is one (spec v1, prompt turn, "Cancellation").
-                log.info("session %s: a cancelled turn failed: %s", self._session.id, answer)
-                await self._agent_is_gone(turn, answer)
-                await self._end_well(turn, CANCELLED)
-            else:
-                await self._agent_is_gone(turn, answer)
-                await self._give_title(turn)
-                await self._finish(turn, _error_entry(answer), answer)
-        except JournalError as exc:
-            self._conclude(turn, exc)
+        async with turn.writing:
+            await self._recorded(turn)
+            if turn.is_over:
+                return  # ended meanwhile, or it could not even be recorded
+            try:
+                await self._end_as(turn, answer)
+            except JournalError as exc:
+                self._conclude(turn, exc)
+
+    async def _end_as(self, turn: Turn, answer: Answer) -> None:
+        await self._terminals.turn_over()
+        if isinstance(answer, bytes):
+            await self._end_well(turn, answer)
+        elif turn.is_cancelled:
+            # An error after a cancellation is one (spec v1, prompt turn, "Cancellation").
+            log.info("session %s: a cancelled turn failed: %s", self._session.id, answer)
+            await self._agent_is_gone(turn, answer)
+            await self._end_well(turn, CANCELLED)
+        else:
+            await self._agent_is_gone(turn, answer)
+            await self._give_title(turn)
+            await self._finish(turn, _error_entry(answer), answer)
 
     async def _end_well(self, turn: Turn, result: bytes) -> None:
         if not result.startswith(b"{"):
@@ -323,7 +345,8 @@ class Turns:
         await self._session.publish(
             "turn_end", [entry], turn.author, then=lambda: turn.reply(answer)
         )
-        self._leave_queue(turn)
+        if not turn.is_over:  # the session may have been lost meanwhile
+            self._leave_queue(turn)
 
     def _conclude(self, turn: Turn, error: AcpholdError) -> None:
         """It is over without an end in the journal."""
@@ -336,6 +359,7 @@ class Turns:
         self._queue.remove(turn)
         if not self._queue:
             self._session.turn_over()
+        self._make_way(turn)
 
     async def _agent_is_gone(self, turn: Turn, error: AcpholdError) -> None:
         """If the agent itself has ended, what it asked and what it worked at is over."""
@@ -388,6 +412,7 @@ class Turns:
         """The session is not ours any more: no turn of it goes on here."""
         for turn in tuple(self._queue):
             self._conclude(turn, error)
+        self._tasks.close()
         if self._last_sent is not None and self._last_sent.is_at_agent:
             self._wind_down(self._stop_agent())
 
@@ -435,6 +460,7 @@ class Turns:
             await asyncio.wait([task])
         if self._runs:
             await asyncio.wait(tuple(self._runs), timeout=CLOSE_GRACE)
+        self._tasks.close()
 
 
 def _error_entry(error: AcpholdError) -> bytes:

@@ -1,16 +1,16 @@
 """One end of a connection: drives a Protocol over a Transport.
 
 Everything inbound passes one lane, in the order of the wire. Notifications and responses take
-effect there, one after the other; a request is started there and then runs as its own task. So an
-update that came before a response has been handled when that response resolves, even if its
-handler had to wait.
+effect there, one after the other; a request is begun there, and when its handler has to wait, it
+goes on as a task of its own. So an update that came before a response has been handled when that
+response resolves, even if its handler had to wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Protocol as Interface
 from typing import TypeVar
@@ -26,6 +26,7 @@ from acphold.errors import (
     RequestCancelledError,
     TooManyRequestsError,
 )
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.events import (
     Event,
     MalformedReceived,
@@ -34,7 +35,7 @@ from acphold.rpc.events import (
     ResponseReceived,
 )
 from acphold.rpc.protocol import MAX_MESSAGE, Protocol
-from acphold.rpc.transport import Transport
+from acphold.rpc.transport import OfferingTransport, Transport
 from acphold.rpc.wire_errors import WireError, wire_error
 from acphold.schema.decode import decode, encode
 from acphold.schema.methods import CANCEL_REQUEST, Method, Notification
@@ -56,6 +57,9 @@ Never towards an agent: one that writes to the end before it reads would stand s
 UNANSWERED = 16 * 1024 * 1024
 """Bytes of requests from a peer that may wait for their answers; what comes beyond is refused."""
 
+AT_ONCE = 16
+"""Requests of one read that are begun before others have their turn on the event loop."""
+
 Answer = bytes | AcpholdError
 """The result of a call as JSON bytes; or RemoteError, or ConnectionLostError."""
 
@@ -66,36 +70,69 @@ OnAnswer = Callable[[Answer], Awaitable[None]]
 class Request:
     """A request of the other side, until it is answered.
 
-    `params` is JSON bytes, b"" when absent.
+    `params` is JSON bytes, b"" when absent. `on_cancel` is set by who keeps the request beyond the
+    end of its handler: it is called when nobody waits for the answer any more.
     """
 
-    __slots__ = ("_id", "_is_open", "_send", "method", "params")
+    __slots__ = ("_open", "_send", "id", "method", "on_cancel", "params", "size", "task")
 
-    def __init__(self, received: RequestReceived, send: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, received: RequestReceived, send: Callable[[bytes], None], open_: OpenRequests
+    ) -> None:
+        self.id = received.id
         self.method = received.method
         self.params = received.params
-        self._id = received.id
+        self.size = len(received.params)
+        self.on_cancel: Callable[[], None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._send = send
-        self._is_open = True
+        self._open = open_
+        open_.add(self)
 
     def answer(self, result: bytes) -> None:
         """Send the result, JSON bytes, now: what is sent next comes behind it. Only once."""
-        if self._is_open:
-            self._is_open = False
-            self._send(Protocol.result(self._id, result))
+        if self._open.remove(self):
+            self._send(Protocol.result(self.id, result))
 
     def refuse(self, error: Exception) -> None:
         """Send an error instead of a result; does nothing when it is answered already."""
-        if self._is_open:
-            self._is_open = False
-            self._send(Protocol.error(self._id, to_wire(error)))
+        if self._open.remove(self):
+            self._send(Protocol.error(self.id, to_wire(error)))
+
+    def abandon(self) -> None:
+        """Nobody waits for the answer, which is not sent."""
+        if self._open.remove(self) and self.on_cancel is not None:
+            self.on_cancel()
+
+
+class OpenRequests:
+    """The requests of the other side that are not answered; `size` is bytes of their params."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._requests: set[Request] = set()
+
+    def add(self, request: Request) -> None:
+        self._requests.add(request)
+        self.size += request.size
+
+    def remove(self, request: Request) -> bool:
+        """It is answered; False when it was before."""
+        if request not in self._requests:
+            return False
+        self._requests.remove(request)
+        self.size -= request.size
+        return True
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(tuple(self._requests))
 
 
 class Receiver(Interface):
     """Who answers what the other side asks and hears what it tells."""
 
     async def on_request(self, request: Request) -> bytes | None:
-        """The result as JSON bytes; None when `request` has been answered already.
+        """The result as JSON bytes; None when `request` is answered, or kept to be answered.
 
         An AcpholdError becomes the error with its code.
         """
@@ -124,10 +161,11 @@ class Peer:
         # that cannot be read is refused in any case), and it is read whatever it reads itself.
         self._is_agent = is_agent
         self._calls: dict[int, OnAnswer] = {}
-        self._running: dict[asyncio.Task[None], RequestReceived] = {}
-        self._unanswered = 0  # bytes of the requests in `_running`
-        self._starting = 0
+        self._open = OpenRequests()
+        self._running: dict[asyncio.Task[None], Request] = {}
         self._cancelled: set[asyncio.Task[None]] = set()
+        self._tasks = EagerTasks()
+        self._lane: asyncio.Task[None] | None = None
         self._ended = False
 
     # -- asking and telling ---------------------------------------------------------------
@@ -217,26 +255,58 @@ class Peer:
 
     async def pump(self) -> None:
         """Read until the other side ends; then whatever still waits fails."""
+        if isinstance(self._transport, OfferingTransport):
+            self._transport.offer_to(self._take_at_once)
         try:
             while chunk := await self._transport.receive():
+                await self._lane_is_free()
                 await self._take(self._protocol.feed(chunk))
-                if self._transport.buffered > UNREAD and not self._is_agent:
+                if self._is_unread:
                     await self._transport.drain()
+            await self._lane_is_free()
         except ConnectionLostError:
             pass  # while it was waited for: the same end
         except Exception:  # nobody awaits this task; what depends on it is told below
             log.exception("the connection to the %s is given up", self.name)
         finally:
+            await self._end_lane()
             await self._end()
+
+    def _take_at_once(self, chunk: bytes) -> bool:
+        """Handle a read in the step that made it; False when what was read before still waits."""
+        if self._lane is not None or self._is_unread:
+            return False
+        lane = self._tasks.begin(self._take(self._protocol.feed(chunk)), f"{self.name} lane")
+        if lane is not None:
+            self._lane = lane
+            lane.add_done_callback(self._left_lane)
+        return True
+
+    def _left_lane(self, lane: asyncio.Task[None]) -> None:
+        if not lane.cancelled() and lane.exception() is None:
+            self._lane = None  # one that failed stays, and ends the pump
+
+    async def _lane_is_free(self) -> None:
+        """Wait until all that was read before is handled."""
+        if (lane := self._lane) is not None:
+            await asyncio.wait([lane])
+            lane.result()
+
+    async def _end_lane(self) -> None:
+        if (lane := self._lane) is not None:
+            lane.cancel()
+            await asyncio.wait([lane])
+
+    @property
+    def _is_unread(self) -> bool:
+        """Whether nothing more is read from this peer before it has read what it was sent."""
+        return not self._is_agent and self._transport.buffered > UNREAD
 
     async def _take(self, events: list[Event]) -> None:
         batch: list[NotificationReceived] = []
         garbage: list[MalformedReceived] = []
+        begun = 0
         for event in events:
-            if self._starting:
-                # A request starts in the order of the wire: its task takes its first step before
-                # the next message is looked at.
-                await asyncio.sleep(0)
             if isinstance(event, NotificationReceived) and event.method != CANCEL_REQUEST.name:
                 batch.append(event)
                 continue
@@ -246,6 +316,9 @@ class Peer:
             match event:
                 case RequestReceived():
                     self._start(event)
+                    begun += 1
+                    if begun % AT_ONCE == 0:
+                        await asyncio.sleep(0)  # each may have taken its time
                 case ResponseReceived():
                     await self._answered(event)
                 case NotificationReceived():
@@ -280,16 +353,20 @@ class Peer:
 
     async def _tell_answer(self, on_answer: OnAnswer, answer: Answer) -> None:
         """Nobody else has this answer: it is told to the end, also when the pump is ended."""
-        telling = asyncio.ensure_future(on_answer(answer))
+        telling = self._tasks.begin(self._told(on_answer, answer), f"{self.name} has answered")
+        if telling is None:
+            return
         try:
             await asyncio.wait([telling])
         except asyncio.CancelledError:
             await asyncio.wait([telling])
             raise
-        finally:
-            if telling.done() and not telling.cancelled() and (error := telling.exception()):
-                # One answer must not end the connection.
-                log.error("an answer of the %s could not be handled", self.name, exc_info=error)
+
+    async def _told(self, on_answer: OnAnswer, answer: Answer) -> None:
+        try:
+            await on_answer(answer)
+        except Exception:  # one answer must not end the connection
+            log.exception("an answer of the %s could not be handled", self.name)
 
     def _complain(self, event: MalformedReceived) -> None:
         listens = not self._is_agent and self._transport.buffered < HIGH_WATER
@@ -299,24 +376,23 @@ class Peer:
     # -- what the other side asks ---------------------------------------------------------
 
     def _start(self, received: RequestReceived) -> None:
-        if self._unanswered > UNANSWERED:
-            waiting = f"{self._unanswered} bytes of earlier requests wait for their answers"
+        if self._open.size > UNANSWERED:
+            waiting = f"{self._open.size} bytes of earlier requests wait for their answers"
             error = to_wire(TooManyRequestsError(f"{received.method}: {waiting}; try again later"))
             self._transport.send(self._protocol.error(received.id, error))
             return
-        task = asyncio.create_task(self._answer(received), name=f"{self.name} {received.method}")
-        self._running[task] = received
-        self._unanswered += len(received.params)
-        task.add_done_callback(self._finished)
-        self._starting += 1
+        request = Request(received, self._transport.send, self._open)
+        task = self._tasks.begin(self._answer(request), f"{self.name} {request.method}")
+        if task is not None:
+            request.task = task
+            self._running[task] = request
+            task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._unanswered -= len(self._running.pop(task).params)
+        del self._running[task]
         self._cancelled.discard(task)
 
-    async def _answer(self, received: RequestReceived) -> None:
-        self._starting -= 1
-        request = Request(received, self._transport.send)
+    async def _answer(self, request: Request) -> None:
         try:
             result = await self._receiver.on_request(request)
             if result is not None:
@@ -325,6 +401,7 @@ class Peer:
             task = asyncio.current_task()
             assert task is not None
             if task.cancelling() and task not in self._cancelled:
+                request.abandon()
                 raise
             # As it was asked for; or something that the handler waited for was cancelled.
             request.refuse(RequestCancelledError("cancelled"))
@@ -337,10 +414,17 @@ class Peer:
         except msgspec.MsgspecError:
             log.warning("from the %s: $/cancel_request without a requestId", self.name)
             return
-        for task, received in self._running.items():
-            if received.id == request_id and not task.done():
-                self._cancelled.add(task)
-                task.cancel()
+        for request in self._open:
+            if request.id == request_id:
+                self._cancel_one(request)
+
+    def _cancel_one(self, request: Request) -> None:
+        if request.on_cancel is not None:
+            request.refuse(RequestCancelledError("cancelled"))
+            request.on_cancel()
+        elif request.task is not None and not request.task.done():
+            self._cancelled.add(request.task)
+            request.task.cancel()
 
     # -- the end --------------------------------------------------------------------------
 
@@ -368,6 +452,9 @@ class Peer:
             task.cancel()
         if running:
             await asyncio.wait(running)
+        for request in self._open:
+            request.abandon()
+        self._tasks.close()
         await self._transport.aclose()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 
 class Transport(Protocol):
@@ -29,3 +30,14 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Flush for a bounded time, then close both directions; may be called twice."""
+
+
+@runtime_checkable
+class OfferingTransport(Transport, Protocol):
+    """One that can hand over what it reads without waking the task that waits for it."""
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """While somebody waits in `receive`, offer each chunk to `take`, in the step that reads it.
+
+        What it refuses, with False, is received. What it raises is raised by `receive`.
+        """

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import msgspec
 
@@ -224,7 +225,8 @@ class Connection:
                 request.refuse(answer)
 
         turn = Turn(request.params, prompt, author, reply)
-        await conversation.prompt(turn, is_cancelled=cancelled)
+        request.on_cancel = partial(conversation.turns.give_up, turn)
+        conversation.prompt(turn, is_cancelled=cancelled)
 
     async def _cancel(self, params: bytes) -> None:
         try:

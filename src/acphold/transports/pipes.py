@@ -71,6 +71,7 @@ class PipeTransport:
         self._watched = False
         self._reading = Reading.OPEN
         self._reader: asyncio.Future[None] | None = None
+        self._offer: Callable[[bytes], bool] = refuse
         self._queue = bytearray()
         self._progress = asyncio.Event()
 
@@ -85,6 +86,10 @@ class PipeTransport:
                 await self._arrival()
         data, self._arrived = self._arrived, None
         return data or b""
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """Offer what is read while somebody waits in `receive` to `take` first."""
+        self._offer = take
 
     def send(self, data: bytes) -> None:
         """Write what the system takes now and queue the rest; dropped once nobody can read it."""
@@ -190,9 +195,7 @@ class PipeTransport:
         if self._reader is not None and not self._reader.done():
             # Read here, not in the task: the loop asks the system again before the task runs, and
             # would wake it twice. Should the task be cancelled now, the next `receive` has it.
-            self._arrived = self._take()
-            if self._arrived:
-                self._reader.set_result(None)
+            self._bring(self._take(), self._reader)
         elif self._reading in (Reading.HUNG_UP, Reading.CUT):
             if self._take():
                 self._reading = Reading.CUT
@@ -200,6 +203,18 @@ class PipeTransport:
             # Nobody receives: leave it to the system, the pipe fills and the other side waits.
             # Doing it only now spares two system calls for each message that is awaited.
             self._unwatch(source)
+
+    def _bring(self, data: bytes | None, reader: asyncio.Future[None]) -> None:
+        """Bring what was read to whoever waits for it."""
+        try:
+            if not data or self._offer(data):
+                return  # the end is told where it is found
+        except Exception as exc:  # of whoever reads here
+            if not reader.done():
+                reader.set_exception(exc)
+            return
+        self._arrived = data
+        reader.set_result(None)
 
     def _unwatch(self, source: Descriptor) -> None:
         if self._watched:
@@ -242,6 +257,11 @@ class PipeTransport:
         self._queue.clear()
         self._progress.set()
         sink.close()
+
+
+def refuse(data: bytes) -> bool:
+    """Nothing is taken but by `receive`."""
+    return False
 
 
 class Descriptor:
