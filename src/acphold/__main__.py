@@ -13,13 +13,27 @@ def main() -> None:
     """Run the command line; the exit code says how it went (docs/operations.md)."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["wrap"] and len(arguments) > 1:
-        from acphold.cli.start import start_named, start_wrap
+        sys.exit(_wrap(arguments[1:]))
+    if arguments[:1] == ["owner"] and len(arguments) > 2:
+        from acphold.cli.start import start_owner
 
-        start = start_wrap if "--" in arguments else start_named
-        sys.exit(start(arguments[1:]))
+        sys.exit(start_owner(arguments[1], arguments[2:]))
     from acphold.cli import main as command_line
 
     sys.exit(command_line.main(arguments))
+
+
+def _wrap(words: list[str]) -> int:
+    """Start `wrap` the shortest way; its exit code."""
+    own = words[: words.index("--")] if "--" in words else []
+    where = [word for word in own if word in ("--background", "--no-background")]
+    if where[-1:] == ["--background"] and not {"-h", "--help"} & {*own}:
+        from acphold.cli.thin_pipe import start_pipe
+
+        return start_pipe(words)
+    from acphold.cli.start import start_named, start_wrap
+
+    return start_wrap(words) if "--" in words else start_named(words)
 
 
 if __name__ == "__main__":

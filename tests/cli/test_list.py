@@ -59,13 +59,14 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "messageCount": 3,
         "archived": False,
         "origins": [],
+        "live": None,
     }
 
 
 @pytest.mark.usefixtures("three")
 def test_without_a_terminal_the_table_is_aligned_and_plain(acphold: CommandLine) -> None:
     heading, second, first = acphold.run("list").out.splitlines()
-    assert heading.split() == [column.heading for column in COLUMNS]
+    assert heading.split() == [item.heading for item in COLUMNS if item.heading != "STATE"]
     assert second.index("Second") == first.index("First") == heading.index("TITLE") == 0
     assert second.index("/else") == first.index("/home/me") == heading.index("FOLDER")
 
@@ -118,13 +119,21 @@ def test_a_title_cannot_play_tricks_on_the_terminal(acphold: CommandLine, journa
     assert "\\x1b[31mred\\x07 and a line" in acphold.run("list").out
 
 
-ROW = ["A title of some length", "3f9a", "3m", "acphold", "an-agent-of-some-length", "7"]
+ROW = ["A title of some length", "3f9a", "", "3m", "acphold", "an-agent-of-some-length", "7"]
 
 
 def test_a_narrow_terminal_has_less_columns_and_then_shorter_titles() -> None:
-    assert fitted([ROW], 100)[1] == [*ROW[:4], "an-agent-of-some-…", "7"]
-    assert fitted([ROW], 60) == [["TITLE", "ID", "AGE", "FOLDER"], ROW[:4]]
-    assert fitted([ROW], 40)[1] == ["A title of some le…", *ROW[1:4]]
+    title, short, _, age, folder, *_ = ROW
+    assert fitted([ROW], 100)[1] == [title, short, age, folder, "an-agent-of-some-…", "7"]
+    assert fitted([ROW], 60) == [["TITLE", "ID", "AGE", "FOLDER"], [title, short, age, folder]]
+    assert fitted([ROW], 40)[1] == ["A title of some le…", short, age, folder]
+
+
+def test_the_state_of_sessions_has_a_column_when_one_is_live() -> None:
+    live = [*ROW[:2], "running (2)", *ROW[3:]]
+    headings, *rows = fitted([ROW, live], 60)
+    assert headings == ["TITLE", "ID", "STATE", "AGE", "FOLDER"]
+    assert [row[2] for row in rows] == ["", "running (2)"]
 
 
 def test_a_title_keeps_some_columns_on_the_narrowest_terminal() -> None:

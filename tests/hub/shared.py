@@ -169,6 +169,7 @@ class Onlooker(Talker):
     def __init__(self, transport: MemoryTransport, connection: Connection) -> None:
         super().__init__()
         self.connection = connection
+        self.left = asyncio.Event()
         self.reads = asyncio.Event()
         self.reads.set()
         self._transport = transport
@@ -243,7 +244,7 @@ class Shared:
         near, far = memory_pair()
         connection = Connection(self.hub, far)
         client = Onlooker(near, connection)
-        self._tasks.append(asyncio.create_task(self._serve(connection)))
+        self._tasks.append(asyncio.create_task(self._serve(client)))
         self._tasks.append(asyncio.create_task(client.read()))
         await client.introduce(name, capabilities)
         return client
@@ -254,12 +255,18 @@ class Shared:
         found = [entry for segment in segments for entry in segment.entries()]
         return [json.loads(entry.raw) for entry in found if entry.kind in kinds]
 
-    async def _serve(self, connection: Connection) -> None:
+    async def gone(self, client: Onlooker) -> None:
+        """Wait until what was left of this client is over."""
+        await asyncio.wait_for(client.left.wait(), DEADLINE)
+
+    async def _serve(self, client: Onlooker) -> None:
+        connection = client.connection
         try:
             await connection.peer.pump()
         finally:
             connection.leave()
             await connection.peer.aclose()
+            client.left.set()
 
     async def aclose(self) -> None:
         for task in self._tasks:

@@ -327,3 +327,25 @@ async def test_a_cancel_behind_a_second_load_reaches_the_prompt_behind_the_first
         assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
         await second
         assert prompts(house) == []
+
+
+async def test_a_turn_goes_on_when_its_client_has_gone_and_whoever_attaches_sees_its_end(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        one = await house.client()
+        session = await one.new()
+        one.begin_prompt(session, "a long task")
+        await house.agent.prompted(session)
+        await one.go()
+        await house.gone(one)
+        other = await house.client()
+        await other.load(session)
+        await house.agent.say(session, "done")
+        await house.agent.end(session)
+        await other.until_text("done")
+        turn = other.begin_prompt(session, "the next")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        assert await turn == {"stopReason": "end_turn"}
+        assert not house.agent.cancelled.is_set()

@@ -166,6 +166,13 @@ def add_start_timeout(parser: Parser) -> None:
     _add_seconds(parser, "--start-timeout", 60.0, "for the agent to answer `initialize`")
 
 
+def add_linger(parser: Parser) -> None:
+    """`--linger SECONDS`."""
+    _add_seconds(
+        parser, "--linger", 600.0, "that --background stays with no client, turn or question"
+    )
+
+
 def add_mcp_timeout(parser: Parser) -> None:
     """`--mcp-timeout SECONDS`."""
     _add_seconds(parser, "--mcp-timeout", 10.0, "for each MCP server of a session to be ready")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,6 +26,7 @@ from acphold.cli.terminal_text import (
 from acphold.errors import AmbiguousIdError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.journal.session_rows import now_ms
+from acphold.server.presence import LiveSession, Process, processes
 
 TERMINAL_LIMIT = 30
 """Sessions shown on a terminal that was not told how many: the newest are what is looked for."""
@@ -49,6 +50,7 @@ class Column(NamedTuple):
 COLUMNS = (
     Column("TITLE", "heading"),
     Column("ID", "id"),
+    Column("STATE", "busy"),
     Column("AGE", ""),
     Column("FOLDER", "faint", most=16),
     Column("AGENT", "agent", from_width=72, most=18),
@@ -103,10 +105,13 @@ def list_sessions(
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and all of it in a pipe. ID is as much of the
-    session's id as `show` and `delete` need.
+    session's id as `show` and `delete` need. STATE is there when a session is in the memory of an
+    acphold process: running while a turn runs, waiting while the agent waits for your answer, else
+    live; behind it the number of clients that have it open, if there are several.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt
-    (ISO 8601, UTC), messageCount, archived and origins.
+    (ISO 8601, UTC), messageCount, archived, origins and live: null, or an object with state (live,
+    running or waiting), clients, background and pid.
     """
     wanted = ListFilter(
         agent=agent,
@@ -125,14 +130,29 @@ def list_sessions(
     return Exit.OK
 
 
+Live = Mapping[str, tuple[LiveSession, Process]]
+"""The sessions that are in the memory of a process, by id."""
+
+
+async def live_sessions() -> Live:
+    """Those of all processes that answer."""
+    return {
+        session.session_id: (session, process)
+        for process in await processes()
+        for session in process.sessions
+    }
+
+
 async def _print_json(location: str | None, wanted: ListFilter, limit: int | None) -> None:
+    live = await live_sessions()
     async with opened(location) as journal:
         async for row in sessions(journal, wanted, limit):
-            sys.stdout.write(json_line(row))
+            sys.stdout.write(json_line(row, live))
 
 
-def json_line(row: SessionRow) -> str:
+def json_line(row: SessionRow, live: Live | None = None) -> str:
     """A session as `--json` has it."""
+    session, process = (live or {}).get(row.session_id, (None, None))
     facts = {
         "sessionId": row.session_id,
         "agent": row.agent,
@@ -143,18 +163,33 @@ def json_line(row: SessionRow) -> str:
         "messageCount": row.message_count,
         "archived": row.archived,
         "origins": row.origins,
+        "live": None
+        if session is None or process is None
+        else {
+            "state": session.state,
+            "clients": session.clients,
+            "background": process.is_background,
+            "pid": process.pid,
+        },
     }
     return visible_json(msgspec.json.encode(facts).decode()) + "\n"
 
 
 async def _print_table(location: str | None, wanted: ListFilter, limit: int | None) -> None:
     on_terminal = sys.stdout.isatty()
+    live = await live_sessions()
     async with opened(location) as journal:
         # One more than is shown tells whether there are more.
         found = [row async for row in sessions(journal, wanted, limit and limit + 1)]
         now = now_ms()
         rows = [
-            cells(row, await short_id(journal, row.session_id), now, whole_folder=not on_terminal)
+            cells(
+                row,
+                await short_id(journal, row.session_id),
+                now,
+                live.get(row.session_id, (None,))[0],
+                whole_folder=not on_terminal,
+            )
             for row in found[:limit]
         ]
         put_away = (
@@ -167,7 +202,7 @@ async def _print_table(location: str | None, wanted: ListFilter, limit: int | No
     elif on_terminal:
         _print_coloured(rows)
     else:
-        for line in aligned([[column.heading for column in COLUMNS], *rows]):
+        for line in aligned(with_states_if_any(rows)):
             print(GAP.join(line).rstrip())
     if limit is not None and len(found) > limit:
         print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
@@ -194,16 +229,34 @@ async def _fits_only(journal: Journal, prefix: str, session_id: str) -> bool:
         return False
 
 
-def cells(row: SessionRow, short: str, now: int, *, whole_folder: bool) -> list[str]:
+def cells(
+    row: SessionRow, short: str, now: int, live: LiveSession | None = None, *, whole_folder: bool
+) -> list[str]:
     """The line of a session, by COLUMNS."""
     return [
         ("(archived) " if row.archived else "") + on_one_line(row.title or "(no title)"),
         on_one_line(short),
+        _state(live),
         short_age(row.updated_at, now),
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
         on_one_line(row.agent),
         str(row.message_count),
     ]
+
+
+def _state(live: LiveSession | None) -> str:
+    if live is None:
+        return ""
+    return live.state if live.clients < 2 else f"{live.state} ({live.clients})"
+
+
+def with_states_if_any(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Headings and rows, without the column of states when nothing is live."""
+    table = [[column.heading for column in COLUMNS], *map(list, rows)]
+    place = table[0].index("STATE")
+    if not any(row[place] for row in table[1:]):
+        table = [[*row[:place], *row[place + 1 :]] for row in table]
+    return table
 
 
 def _print_coloured(rows: Sequence[Sequence[str]]) -> None:
@@ -221,12 +274,14 @@ def _print_coloured(rows: Sequence[Sequence[str]]) -> None:
 
 def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """Headings and rows with the columns, and as much of each cell, as `width` has room for."""
-    shown = [place for place, column in enumerate(COLUMNS) if width >= column.from_width]
+    headings, *lines = with_states_if_any(rows)
+    known = {column.heading: column for column in COLUMNS}
+    shown = [place for place, name in enumerate(headings) if width >= known[name].from_width]
     table = [
-        [COLUMNS[place].heading for place in shown],
+        [headings[place] for place in shown],
         *(
-            [cut(row[place], COLUMNS[place].most) if place else row[0] for place in shown]
-            for row in rows
+            [cut(row[place], known[headings[place]].most) if place else row[0] for place in shown]
+            for row in lines
         ),
     ]
     _, *others = _widths(table)

@@ -45,6 +45,7 @@ COMMANDS = {
     "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
     "fork": Entry("fork", "Begin a session with a copy of another one's conversation."),
     "index": Entry("index", "Make all that was imported searchable."),
+    "stop": Entry("stop", "End what keeps sessions in the background."),
     "delete": Entry("delete", "Delete sessions for good."),
     "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),

@@ -47,10 +47,48 @@ def start_named(arguments: list[str]) -> int:
         agent = agent_command(name)
     except SettingsError:
         return _other(arguments)  # which finds the same, and says so
+    if _in_background(agent, options):
+        from acphold.cli.thin_pipe import start_pipe
+
+        return start_pipe(arguments, {**agent.env})
     agent.enter()
     if _on_terminal() and not _are_ours(options):
         _become([*agent.command, *options])
     return _start(options, [*agent.command], agent)
+
+
+def start_owner(path: str, words: list[str]) -> int:
+    """Become the process that keeps the sessions of `wrap --background`; `words` follow `wrap`."""
+    from acphold.cli.owner import log_to_file, serve_sessions, tell
+    from acphold.cli.settings import agent_command
+    from acphold.cli.wrap import parted_name, read_settings
+    from acphold.processes.guardian import leave_outer_guard
+    from acphold.transports.runtime_folder import lock
+
+    leave_outer_guard()
+    try:
+        if lock(path) is None:
+            tell("taken")
+            return 0
+        log_to_file(path)
+        name, options = ("", words[: words.index("--")]) if "--" in words else parted_name(words)
+        agent = agent_command(name) if name else None
+        command = [*agent.command] if agent else words[words.index("--") + 1 :]
+    except (SettingsError, OSError, ValueError) as exc:
+        tell(str(exc))
+        return 1
+    launched = _launched(command)
+    settings = read_settings(options, command, launched, agent)
+    if settings is None:
+        tell("its options cannot be used; see `acphold wrap --help`")
+        return 2
+    return serve_sessions(path, settings, launched)
+
+
+def _in_background(agent: NamedAgent, options: list[str]) -> bool:
+    """Whether the settings file or the command line says so; the latter goes over the former."""
+    asked = [word for word in options if word in ("--background", "--no-background")]
+    return asked[-1] == "--background" if asked else agent.options.get("background") is True
 
 
 def _other(arguments: list[str]) -> int:
@@ -77,16 +115,20 @@ def _are_ours(words: list[str]) -> bool:
 
 
 def _start(options: list[str], command: list[str], agent: NamedAgent | None = None) -> int:
-    launched: Program | None = None
-    if command:
-        try:
-            launched = launch(command)
-        except AgentStartError:
-            pass  # the answer to `initialize` tells it: editors show that
+    launched = _launched(command)
     from acphold.transports.stdio import claim_stdio
 
     streams = claim_stdio()  # from here on nothing that prints disturbs the protocol
     return _load()(options, command, launched, streams, agent)
+
+
+def _launched(command: list[str]) -> Program | None:
+    if not command:
+        return None
+    try:
+        return launch(command)
+    except AgentStartError:
+        return None  # the answer to `initialize` tells it: editors show that
 
 
 def _load() -> Wrap:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, convert
@@ -15,6 +16,7 @@ from acphold.cli.command_line import (
     Parser,
     UsageError,
     a_name,
+    add_linger,
     add_serving,
     add_start_timeout,
 )
@@ -25,7 +27,7 @@ from acphold.errors import SettingsError
 from acphold.hub.questions import QuestionRules
 from acphold.journal import Journal, default_location
 from acphold.processes.program import Program
-from acphold.server.service import serve, stop_at_signals
+from acphold.server.service import MakeAgent, serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class WrapSettings(Struct, frozen=True):
     log_level: str
     log_file: str | None
     no_import: bool
+    background: bool
+    linger: float
 
 
 def parser() -> Parser:
@@ -63,6 +67,14 @@ def parser() -> Parser:
         action="store_true",
         help="do not take in what was said to this agent outside of acphold in the last 30 days",
     )
+    made.add_argument(
+        "--background",
+        action=BooleanOptionalAction,
+        default=False,
+        help="keep the agent and its sessions in a process of their own, which goes on when the "
+        "editor leaves",
+    )
+    add_linger(made)
     add_start_timeout(made)
     add_serving(made)
     return made
@@ -96,6 +108,9 @@ def _without_program(*, agent: str | None = None, **_: object) -> int:
     session/close and session/delete. What is shown to the editor has been written to the
     journal before. The log file gets what the agent writes to stderr, too.
 
+    With --background the agent goes on when the editor leaves: its next start finds it again, and
+    so does any other client of yours. `acphold list` shows what is live, `acphold stop` ends it.
+
     AGENT is a name of the settings file, which has the command and options for it.
     """
     # A usable command line was taken by `acphold.cli.start` before anything was imported.
@@ -118,21 +133,33 @@ def wrap(
     `launched` is the agent if it could be started; `streams` are the descriptors to read from the
     editor and to write to it. `agent` has the options that the settings file gives it.
     """
-    try:
-        if not program:
-            _without_program()
-        given = [] if agent is None else _given(agent)
-        read = parser().read([*given, *arguments, "--", *program])
-        settings = convert(read, WrapSettings)
-    except (UsageError, SettingsError) as exc:
-        print(visible(f"acphold wrap: {exc}"), file=sys.stderr)
-        if launched is not None:
-            launched.abandon()
+    settings = read_settings(arguments, program, launched, agent)
+    if settings is None:
         return Exit.USAGE
     if os.isatty(streams[0]):
         print("acphold wrap: waits for an editor on stdin, because it got options", file=sys.stderr)
     asyncio.run(_serve(settings, launched, streams))
     return Exit.OK
+
+
+def read_settings(
+    arguments: list[str],
+    program: list[str],
+    launched: Program | None,
+    agent: NamedAgent | None,
+) -> WrapSettings | None:
+    """The options; None when they cannot be used, which the person has been told."""
+    try:
+        if not program:
+            _without_program()
+        given = [] if agent is None else _given(agent)
+        read = parser().read([*given, *arguments, "--", *program])
+        return convert(read, WrapSettings)
+    except (UsageError, SettingsError) as exc:
+        print(visible(f"acphold wrap: {exc}"), file=sys.stderr)
+        if launched is not None:
+            launched.abandon()
+        return None
 
 
 def _given(agent: NamedAgent) -> list[str]:
@@ -153,6 +180,24 @@ async def _serve(
     log_file = start_log(settings.log_level, settings.log_file)
     location = settings.journal or default_location()
 
+    make_agent = agent_maker(settings, launched, location, log_file)
+    await serve(
+        PipeTransport(*streams),
+        location,
+        make_agent,
+        stop=stop_at_signals(),
+        cancel_grace=settings.cancel_grace,
+        questions=QuestionRules(settings.when_detached, settings.answer_timeout),
+        limit=settings.max_message,
+        give_up=give_up,
+    )
+
+
+def agent_maker(
+    settings: WrapSettings, launched: Program | None, location: str, log_file: str | None
+) -> MakeAgent:
+    """What makes the agent of these settings."""
+
     def make_agent(listener: Listener, _: Journal) -> Agent:
         agent = AgentWithImport(
             settings.program,
@@ -166,13 +211,4 @@ async def _serve(
         agent.import_into = None if settings.no_import else location
         return agent
 
-    await serve(
-        PipeTransport(*streams),
-        location,
-        make_agent,
-        stop=stop_at_signals(),
-        cancel_grace=settings.cancel_grace,
-        questions=QuestionRules(settings.when_detached, settings.answer_timeout),
-        limit=settings.max_message,
-        give_up=give_up,
-    )
+    return make_agent

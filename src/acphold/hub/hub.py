@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from uuid import uuid4
@@ -218,17 +218,18 @@ class Hub:
         """The ids of the sessions that a client has open here."""
         return frozenset(key for key, item in self._live.items() if item.session.attachments)
 
-    def presence(self) -> list[dict[str, object]]:
-        """What goes on in each live session: `sessionId`, `clients`, `running`, `waiting`."""
-        return [
-            {
-                "sessionId": conversation.id,
-                "clients": len(conversation.session.attachments),
-                "running": conversation.turns.running is not None,
-                "waiting": conversation.questions.are_open,
-            }
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs, or the agent waits for an answer."""
+        return any(
+            conversation.turns.running is not None or conversation.questions.are_open
             for conversation in self._live.values()
-        ]
+        )
+
+    @property
+    def conversations(self) -> Collection[Conversation]:
+        """All that is live here."""
+        return self._live.values()
 
     # -- opening --------------------------------------------------------------------------
 

@@ -135,6 +135,12 @@ class Marking:
         self._alone.release()
 
 
+def leave_outer_guard() -> None:
+    """Take off the mark that we have from whoever guards us: we are to outlive them."""
+    os.environ.pop(VARIABLE, None)
+    _limit_locks(0, None)
+
+
 def _limit_locks(pid: int, number: int | None) -> int | None:
     """Make `number` the soft limit of `pid` for file locks, or None the hard one; what it was.
 

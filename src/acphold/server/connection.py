@@ -50,9 +50,11 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.splice import items, members
+from acphold.server import presence
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.initialization import with_ours
 from acphold.server.owner_line import OwnerLine
+from acphold.server.presence import PRESENCE, LiveSession
 from acphold.server.session_setup import OpenRequest, checked_setup
 
 log = logging.getLogger(__name__)
@@ -83,7 +85,6 @@ class Connection:
             DELETE_SESSION.name: self._delete,
             SET_SESSION_MODE.name: self._set_mode,
             SET_SESSION_CONFIG_OPTION.name: self._set_config_option,
-            PRESENCE: self._presence,
         }
 
     # -- as the hub sees it ---------------------------------------------------------------
@@ -109,6 +110,8 @@ class Connection:
     async def on_request(self, request: Request) -> bytes | None:
         if request.method == INITIALIZE.name:
             return await self._initialize(request.params)
+        if request.method == PRESENCE:
+            return self._presence()
         if not self._initialized:
             raise InvalidRequestError(f"{request.method} before initialize; initialize first")
         handler = self._handlers.get(request.method)
@@ -143,6 +146,18 @@ class Connection:
             self._elsewhere.introduction = params
             self._hub.router.clients.append(self)
         return with_ours(answer)
+
+    def _presence(self) -> bytes:
+        live = [
+            LiveSession(
+                conversation.id,
+                len(conversation.session.attachments),
+                conversation.turns.running is not None,
+                conversation.questions.are_open,
+            )
+            for conversation in self._hub.conversations
+        ]
+        return presence.answer(self._hub.agent.key, live)
 
     # -- opening --------------------------------------------------------------------------
 
@@ -225,7 +240,12 @@ class Connection:
                 request.refuse(answer)
 
         turn = Turn(request.params, prompt, author, reply)
-        request.on_cancel = partial(conversation.turns.give_up, turn)
+
+        def give_up() -> None:
+            if not self.peer.is_lost:  # of a client that has gone the turn goes on
+                conversation.turns.give_up(turn)
+
+        request.on_cancel = give_up
         conversation.prompt(turn, is_cancelled=cancelled)
 
     async def _cancel(self, params: bytes) -> None:
@@ -292,9 +312,6 @@ class Connection:
             return None
         await self._hub.delete(session_id)
         return b"{}"
-
-    async def _presence(self, request: Request) -> bytes:
-        return encode({"sessions": self._hub.presence()})
 
     async def _tell(self, method: str, params: bytes) -> None:
         if (line := self._elsewhere.line(_about(params) or "")) is not None:
@@ -377,9 +394,6 @@ async def _cancelled(request: Request) -> None:
 
 OpenSession = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
 """`Hub.load` or `Hub.resume`."""
-
-PRESENCE = "_acphold/presence"
-"""Our own method between processes: which sessions are live, and what goes on in them."""
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""

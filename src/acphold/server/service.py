@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 LAST_ANSWERS_SECONDS = 5.0
 """What a client that has said all it has to say waits for its answers: one in a shell pipe. A turn
 is not waited for: an editor that leaves ends it."""
+
+LOOK_SECONDS = 2.0
+"""How often a background process looks whether anybody needs it."""
 
 MakeAgent = Callable[["Listener", "Journal"], "Agent"]
 """Makes the agent that answers, given who hears it and where its sessions are kept."""
@@ -77,6 +80,64 @@ async def serve(
             await attend(hub, transport, limit, stop)
     finally:
         await journal.aclose()
+
+
+async def serve_background(
+    path: str,
+    location: str,
+    make_agent: MakeAgent,
+    *,
+    stop: asyncio.Event,
+    linger: float,
+    ready: Callable[[], None],
+    cancel_grace: float = CANCEL_GRACE,
+    questions: QuestionRules = NO_RULES,
+    limit: int = MAX_MESSAGE,
+) -> None:
+    """Serve whoever connects to the socket at `path`; nobody's leaving ends anything.
+
+    `ready` is called once clients may come. Ends when `stop` is set, or after `linger` seconds
+    without a client, a running turn and an open question. Raises JournalError, OSError.
+    """
+    journal = open_journal(location)
+    try:
+        hub = Hub(
+            journal,
+            lambda listener: make_agent(listener, journal),
+            owner=owner_name(path),
+            cancel_grace=cancel_grace,
+            questions=questions,
+        )
+        clients = 0
+
+        async def one(transport: Transport) -> None:
+            nonlocal clients
+            clients += 1
+            try:
+                await attend(hub, transport, limit)
+            finally:
+                clients -= 1
+
+        async with hub.open(), listening(path, one):
+            ready()
+            idle = asyncio.create_task(
+                _idle(lambda: bool(clients) or hub.is_busy, linger), name="idle"
+            )
+            await _first(idle, stop)
+            idle.cancel()
+            await asyncio.wait([idle])
+    finally:
+        await journal.aclose()
+
+
+async def _idle(is_needed: Callable[[], bool], seconds: float) -> None:
+    """Wait until nothing is needed for so long."""
+    loop = asyncio.get_running_loop()
+    since = loop.time()
+    while loop.time() < since + seconds:
+        await asyncio.sleep(min(LOOK_SECONDS, seconds / 4))
+        if is_needed():
+            since = loop.time()
 
 
 def open_journal(location: str) -> SqliteJournal:
@@ -127,10 +188,14 @@ async def _reachable(hub: Hub, path: str, limit: int) -> AsyncIterator[None]:
         yield
 
 
-def stop_at_signals() -> asyncio.Event:
-    """An event that SIGTERM, SIGINT and SIGHUP set."""
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What asks a program to end."""
+
+
+def stop_at_signals(numbers: Sequence[signal.Signals] = ENDING) -> asyncio.Event:
+    """An event that any of these signals sets."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
 

@@ -1,8 +1,9 @@
 """The user's runtime folder, and the sockets of acphold's processes in it.
 
-Each process that serves sessions listens on a socket of its own there; its name begins with the
-number of the process. Only this user may enter the folder. Nothing here needs asyncio: the pipe in
-front of a background process is to be there at once.
+Each process that serves sessions listens on a socket of its own there. Its name begins with the
+number of the process; or it is made from what the process was started with, so that it can be
+found. Only this user may enter the folder. Nothing here needs asyncio: the pipe in front of a
+background process is to be there at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import stat
 from acphold.errors import RuntimeFolderError
 
 SUFFIX = ".sock"
+
+BACKGROUND = "owner-"
+"""How the name of a socket begins that is found by what its process was started with."""
 
 LONGEST_PATH = 100
 """Bytes of a socket's path; systems take 104 to 108 with their closing zero (POSIX, sys/un.h)."""
@@ -58,6 +62,32 @@ def own_socket() -> str:
     return os.path.join(runtime_folder(), f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
 
 
+def background_socket(key: str) -> str:
+    """The path for the socket of the process in the background that is known by this key."""
+    return os.path.join(runtime_folder(), f"{BACKGROUND}{key}{SUFFIX}")
+
+
+def is_background(path: str) -> bool:
+    """Whether a socket is that of a process in the background."""
+    return os.path.basename(path).startswith(BACKGROUND)
+
+
+def lock(path: str) -> int | None:
+    """Lock a socket's name until this process ends, or the descriptor is closed.
+
+    That is what is returned; None when another process has it. Raises OSError.
+    """
+    import fcntl
+
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
 def sockets() -> list[str]:
     """The paths of all sockets in the folder; some may be left over by processes that are gone."""
     folder = runtime_folder()
@@ -69,7 +99,7 @@ def sweep() -> None:
     for path in sockets():
         pid = os.path.basename(path).partition("-")[0]
         if pid.isdecimal() and not is_running(int(pid)):
-            try:  # noqa: SIM105 - contextlib takes 3 ms of what an editor waits
+            try:
                 os.unlink(path)
             except FileNotFoundError:
                 pass  # another process sweeps, too

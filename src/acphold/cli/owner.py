@@ -1,0 +1,95 @@
+"""`acphold owner`: the process behind `wrap --background`, which keeps an agent and its sessions.
+
+It is started by `acphold.cli.thin_pipe`, never by hand. It holds a lock beside its socket for as
+long as it lives, so of two that are started at once only one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+from acphold.cli.command_line import Exit
+from acphold.cli.log import start_log
+from acphold.cli.thin_pipe import READY
+from acphold.cli.wrap import WrapSettings, agent_maker
+from acphold.errors import AcpholdError
+from acphold.hub.questions import QuestionRules
+from acphold.journal import default_location
+from acphold.processes.program import Program
+from acphold.server.service import serve_background, stop_at_signals
+
+LOG_BYTES = 1024 * 1024
+"""A log that is longer begins anew, with the old one beside it."""
+
+
+def tell(word: str) -> None:
+    """Tell the pipe that started us; once."""
+    try:
+        os.write(READY, f"{' '.join(word.split())}\n".encode(errors="replace"))
+        os.close(READY)
+    except OSError:
+        pass  # it has gone, or this was started by hand
+
+
+def serve_sessions(path: str, settings: WrapSettings, launched: Program | None) -> int:
+    """Serve until it is idle for long enough or told to stop; the exit code."""
+    log_file = start_log(settings.log_level, settings.log_file)
+    try:
+        asyncio.run(_serve(path, settings, launched, log_file))
+    except (AcpholdError, OSError) as exc:
+        tell(str(exc))
+        if launched is not None:
+            launched.abandon()
+        return Exit.ERROR
+    return Exit.OK
+
+
+async def _serve(
+    path: str, settings: WrapSettings, launched: Program | None, log_file: str | None
+) -> None:
+    location = settings.journal or default_location()
+    await serve_background(
+        path,
+        location,
+        agent_maker(settings, launched, location, log_file),
+        stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
+        linger=settings.linger,
+        ready=lambda: tell("ready"),
+        cancel_grace=settings.cancel_grace,
+        questions=QuestionRules(settings.when_detached, settings.answer_timeout),
+        limit=settings.max_message,
+    )
+
+
+def log_to_file(path: str) -> None:
+    """Let all that this process prints go to its log, whoever prints it; raises OSError."""
+    log = os.open(_log_path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 2)
+    os.close(log)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal may go, and the login
+
+
+def _log_path(path: str) -> str:
+    """Where an owner logs that was given no file: one for each socket's name."""
+    folder = log_folder()
+    os.makedirs(folder, 0o700, exist_ok=True)
+    name = os.path.basename(path).rpartition(".")[0]
+    file = os.path.join(folder, f"{name}.log")
+    try:
+        if os.path.getsize(file) > LOG_BYTES:
+            os.replace(file, f"{file}.old")
+    except FileNotFoundError:
+        pass  # the first time
+    return file
+
+
+def log_folder() -> str:
+    """The folder of the owners' logs: in the user's folder for state (XDG Base Directory)."""
+    if os.path.isabs(folder := os.environ.get("XDG_STATE_HOME", "")):
+        return os.path.join(folder, "acphold")
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Logs/acphold")
+    return os.path.expanduser("~/.local/state/acphold")

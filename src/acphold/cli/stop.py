@@ -1,0 +1,122 @@
+"""`acphold stop`: end the processes that keep sessions in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.journals import opened
+from acphold.cli.terminal_text import counted, on_one_line, visible
+from acphold.server.presence import Process, processes
+from acphold.transports.runtime_folder import lock
+
+STOP_SECONDS = 20.0
+"""What a process has to end: its turns get their grace, and its agent some seconds."""
+
+LOOK_SECONDS = 0.02
+
+
+def parser() -> Parser:
+    """The arguments of `stop`."""
+    made = Parser(stop, "stop", "[OPTIONS] [ID]")
+    made.add_argument("session_id", metavar="ID", nargs="?", help="a session that is live")
+    made.add_argument(
+        "--all", dest="everything", action="store_true", help="every process in the background"
+    )
+    add_journal(made)
+    return made
+
+
+def stop(*, session_id: str | None, everything: bool, journal: str | None) -> int:
+    """End what keeps sessions in the background.
+
+    With ID, the process that has this session live; its other sessions end with it. Without, the
+    process in the background if there is only one. Running turns are cancelled first. What was
+    said stays in the journal, and can be loaded again.
+    """
+    if session_id is not None and everything:
+        raise UsageError("ID and --all: only one of them")
+    return asyncio.run(_stop(session_id, everything, journal))
+
+
+async def _stop(session_id: str | None, everything: bool, journal: str | None) -> int:
+    found = await processes()
+    if session_id is not None:
+        return await _stop_session(found, session_id, journal)
+    behind = [process for process in found if process.is_background]
+    if not behind:
+        print("Nothing runs in the background.", file=sys.stderr)
+        return Exit.OK
+    if len(behind) > 1 and not everything:
+        raise UsageError(
+            f"{counted(len(behind), 'process')} run in the background; --all stops all of them, "
+            f"and an ID the one that has that session:{''.join(map(_line, behind))}"
+        )
+    return await _end(behind)
+
+
+def _line(process: Process) -> str:
+    ids = ", ".join(on_one_line(session.session_id) for session in process.sessions)
+    return f"\n  {on_one_line(process.agent)} (process {process.pid}): {ids or 'no session'}"
+
+
+async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
+    async with opened(location) as journal:
+        wanted = (await journal.resolve(given)).session_id
+    for process in found:
+        if wanted not in [session.session_id for session in process.sessions]:
+            continue
+        if not process.is_background:
+            print(
+                visible(
+                    f"acphold stop: session {wanted} is open in an editor's own acphold (process "
+                    f"{process.pid}); close it there"
+                ),
+                file=sys.stderr,
+            )
+            return Exit.ERROR
+        return await _end([process])
+    print(visible(f"Session {wanted} is not live."), file=sys.stderr)
+    return Exit.OK
+
+
+async def _end(found: Sequence[Process]) -> int:
+    for process in found:
+        with suppress(ProcessLookupError):  # it has ended by itself meanwhile
+            os.kill(process.pid, signal.SIGTERM)
+    left = await _left(found)
+    for process in found:
+        told = counted(len(process.sessions), "session")
+        if process in left:
+            print(
+                f"acphold stop: process {process.pid} does not end; `kill -9 {process.pid}` ends "
+                "it, and nothing that was shown is lost",
+                file=sys.stderr,
+            )
+        else:
+            print(visible(f"Stopped {process.agent} with {told}."))
+    return Exit.ERROR if left else Exit.OK
+
+
+async def _left(found: Sequence[Process]) -> list[Process]:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + STOP_SECONDS
+    while left := [process for process in found if _holds_lock(process)]:
+        if loop.time() > deadline:
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    return left
+
+
+def _holds_lock(process: Process) -> bool:
+    """Whether it has not ended: not told by its number, which a parent may keep."""
+    descriptor = lock(process.path)
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False

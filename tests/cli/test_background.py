@@ -1,0 +1,263 @@
+"""`wrap --background`: agent and sessions live in a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.editor import DEADLINE, Editor, Refused, editor, scripted_agent, wrap_command
+from tests.failures.processes import lives, until
+
+ASK: dict[str, Any] = {
+    "toolCall": {"toolCallId": "t1", "title": "Run it"},
+    "options": [
+        {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+        {"optionId": "no", "name": "No", "kind": "reject_once"},
+    ],
+}
+
+
+class Home:
+    """Folders for sockets and logs, and what runs there."""
+
+    def __init__(self, folder: Path, journal: Path) -> None:
+        self.folder = folder
+        self.journal = journal
+        self.env = {
+            **os.environ,
+            "XDG_RUNTIME_DIR": str(folder),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "ACPHOLD_JOURNAL": str(journal),
+        }
+
+    @asynccontextmanager
+    async def editor(self, *options: str, agent: list[str] | None = None) -> AsyncIterator[Editor]:
+        command = wrap_command(agent or scripted_agent(), "--background", *options)
+        async with editor(command, journal=self.journal, env=self.env) as one:
+            await one.initialize()
+            yield one
+
+    def owners(self) -> list[int]:
+        """The processes in the background, by number."""
+        found = []
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if "owner" in words and any(str(self.folder) in word for word in words):
+                found.append(process.pid)
+        return [pid for pid in found if lives(pid)]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "acphold", *arguments],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE * 2,
+            check=False,
+        )
+
+
+@pytest.fixture
+def home(journal: Path) -> Iterator[Home]:
+    # Not in the folder of the test, whose name is too long for a socket in it.
+    folder = Path(tempfile.mkdtemp(prefix="acphold-"))
+    made = Home(folder, journal)
+    yield made
+    for pid in made.owners():
+        for child in psutil.Process(pid).children(recursive=True):
+            child.kill()
+        os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder)
+
+
+async def test_a_turn_goes_on_when_its_editor_is_killed_and_the_next_editor_sees_all_of_it(
+    home: Home, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    async with home.editor() as one:
+        session = await one.new()
+        one.begin_prompt(session, {"say": "begun "}, {"until": str(go)}, {"say": "and done"})
+        await one.until_text("begun ")
+        await one.kill()
+    async with home.editor() as other:
+        await other.load(session)
+        assert other.text() == "begun "
+        go.touch()
+        await other.until_text("begun and done")
+    assert len(home.owners()) == 1
+
+
+async def test_a_question_waits_for_whoever_comes_next(home: Home, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    async with home.editor() as one:
+        session = await one.new()
+        one.begin_prompt(
+            session,
+            {"say": "begun"},
+            {"until": str(go)},
+            {"ask": ["session/request_permission", ASK]},
+        )
+        await one.until_text("begun")
+    go.touch()
+    live = await until(lambda: [line for line in listed(home) if state(line) == "waiting"])
+    assert live[0]["live"] == {**live[0]["live"], "clients": 0, "background": True}
+    async with home.editor() as other:
+        await other.load(session)
+        await other.until_text('"yes"')
+
+
+def state(line: dict[str, Any]) -> str | None:
+    return line["live"] and str(line["live"]["state"])
+
+
+def listed(home: Home) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in home.run("list", "--json").stdout.splitlines()]
+
+
+async def test_two_editors_that_start_at_once_share_one_process(home: Home) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        ready = asyncio.Barrier(2)
+
+        async def one() -> None:
+            async with home.editor() as client:
+                await client.new()
+                await ready.wait()
+                await until(lambda: len(home.owners()) == 1)
+                await ready.wait()
+
+        tasks.create_task(one())
+        tasks.create_task(one())
+
+
+async def test_other_options_are_another_process(home: Home) -> None:
+    async with home.editor(), home.editor("--name", "another"):
+        assert len(home.owners()) == 2
+
+
+async def test_it_ends_by_itself_when_nobody_needs_it(home: Home, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    async with home.editor("--linger", "0.2") as one:
+        session = await one.new()
+        one.begin_prompt(session, {"say": "begun"}, {"until": str(go)})
+        await one.until_text("begun")
+        [owner] = home.owners()
+    agents = psutil.Process(owner).children(recursive=True)
+    assert lives(owner)  # a turn runs
+    go.touch()
+    await until(lambda: not home.owners())
+    assert not [agent for agent in agents if lives(agent.pid)]
+    sockets = os.listdir(home.folder / "acphold")
+    assert [name for name in sockets if name.endswith(".sock")] == []
+
+
+async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> None:
+    async with home.editor() as one:
+        session = await one.new()
+        await one.prompt(session, {"say": "kept"})
+        turn = one.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
+        await one.until_text("cut")
+        stopped = await asyncio.to_thread(home.run, "stop")
+        assert stopped.stdout == "Stopped scripted with 1 session.\n"
+        with pytest.raises((Refused, ConnectionError, AssertionError)):
+            assert (await turn)["stopReason"] != "cancelled"
+        await one.ended()
+        assert "has ended" in one.stderr.decode()
+    assert home.owners() == []
+    assert await asyncio.to_thread(home.run, "stop") is not None
+    async with home.editor() as other:
+        await other.load(session)
+        assert other.text() == "keptcut"
+
+
+async def test_stop_by_id_ends_the_process_that_has_the_session(home: Home) -> None:
+    async with home.editor() as one, home.editor("--name", "another") as other:
+        session = await one.new()
+        await one.prompt(session, {"say": "kept"})
+        await other.prompt(await other.new(), {"say": "kept"})
+        several = await asyncio.to_thread(home.run, "stop")
+        assert several.returncode == 2
+        assert "--all" in several.stderr
+        await asyncio.to_thread(home.run, "stop", session)
+        assert len(home.owners()) == 1
+        await asyncio.to_thread(home.run, "stop", "--all")
+        assert home.owners() == []
+
+
+async def test_stop_leaves_what_an_editor_has_in_its_own_process(home: Home) -> None:
+    command = wrap_command(scripted_agent())
+    async with editor(command, journal=home.journal, env=home.env) as one:
+        await one.initialize()
+        session = await one.new()
+        await one.prompt(session, {"say": "kept"})
+        refused = await asyncio.to_thread(home.run, "stop", session)
+        assert refused.returncode == 1
+        assert "close it there" in refused.stderr
+
+
+async def test_an_editor_in_front_of_a_killed_process_is_told_and_the_next_one_goes_on(
+    home: Home,
+) -> None:
+    async with home.editor() as one:
+        session = await one.new()
+        await one.prompt(session, {"say": "kept"})
+        [owner] = home.owners()
+        os.kill(owner, signal.SIGKILL)
+        await one.ended()
+        assert "has ended" in one.stderr.decode()
+    async with home.editor() as other:
+        await other.load(session)
+        assert other.text() == "kept"
+
+
+async def test_a_command_that_cannot_be_started_is_told_as_without_background(home: Home) -> None:
+    command = wrap_command(["no-such-agent"], "--background")
+    async with editor(command, journal=home.journal, env=home.env) as one:
+        error = await one.refused("initialize", {"protocolVersion": 1})
+        assert "no such program" in error.message
+
+
+async def test_a_journal_that_cannot_be_opened_is_told_at_once(home: Home) -> None:
+    home.journal.write_text("my diary\n" * 50)
+    command = wrap_command(scripted_agent(), "--background")
+    async with editor(command, journal=home.journal, env=home.env) as one:
+        await one.ended()
+        assert "journal" in one.stderr.decode()
+
+
+async def test_an_agent_with_a_name_may_live_in_the_background(home: Home, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    words = json.dumps(scripted_agent())
+    settings.write_text(f"[agents.mine]\ncommand = {words}\nbackground = true\n")
+    env = {**home.env, "ACPHOLD_SETTINGS": str(settings)}
+    command = [sys.executable, "-m", "acphold", "wrap", "mine"]
+    async with editor(command, journal=home.journal, env=env) as one:
+        await one.initialize()
+        await one.new()
+        assert len(home.owners()) == 1
+
+
+async def test_the_editors_own_descriptors_do_not_stay_open_in_the_background(home: Home) -> None:
+    async with home.editor() as one:
+        await one.new()
+        [owner] = home.owners()
+        for name in os.listdir(f"/proc/{owner}/fd"):
+            target = os.readlink(f"/proc/{owner}/fd/{name}")
+            assert target not in targets(one.process.pid)
+
+
+def targets(pid: int) -> set[str]:
+    """What the three streams of a process are."""
+    return {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
