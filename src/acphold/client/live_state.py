@@ -16,7 +16,7 @@ from acphold.hub.interjections import repeats
 from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE, Entry
 from acphold.journal.fold import Fold, SessionState
 from acphold.journal.raw_update import encode_object, encode_text, update_kind
-from acphold.journal.timeline import FINAL_STATUSES, Item, ToolCall
+from acphold.journal.timeline import Item, ToolCall
 
 CANCELLED = "cancelled"
 """The status of a tool call whose turn was cancelled, until the agent reports another one.
@@ -107,8 +107,3 @@ class LiveState:
     def _is_echo(self, raw: bytes) -> bool:
         """Whether the agent sends the prompt back, as some do: it is on the timeline already."""
         return update_kind(raw) == "user_message_chunk" and repeats(raw, self._prompt)
-
-
-def is_finished(tool: ToolCall) -> bool:
-    """Whether nothing more is expected of a tool call."""
-    return tool.status in FINAL_STATUSES or tool.status == CANCELLED

@@ -10,7 +10,7 @@ from acphold.client.inbox import INBOX_BYTES, Inbox
 from acphold.client.live_state import LiveState
 from acphold.client.remote_turn import Replay, UpdateStream
 from acphold.client.turn_feed import Stage, TurnFeed
-from acphold.errors import AgentBusyError
+from acphold.errors import AgentBusyError, ConnectionLostError
 from acphold.journal.raw_update import members
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SessionFeed:
             raise AgentBusyError(f"a turn of session {self.id!r} {doing}; await it, or cancel it")
         self._turn = turn = TurnFeed(self._uplink, self.live, self.id, prompt)
         if self._is_over:
-            turn.lost(self._loss or AgentBusyError(f"session {self.id!r} was closed"))
+            turn.lost(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
         return turn
 
     # -- readers --------------------------------------------------------------------------

@@ -66,6 +66,9 @@ SILENCE = 120.0
 A session with many MCP servers or a long replay takes its time, but not in silence.
 """
 
+STEPS = 8
+"""How often is looked, in the time of SILENCE, whether something was heard."""
+
 EARLY_BYTES = 1024 * 1024
 """What is kept of updates for a session that is being made, and whose id we do not know yet."""
 
@@ -145,7 +148,7 @@ class Uplink:
         self._sessions: dict[str, Hearing] = {}
         self._early: list[Updates] = []
         self._making = 0
-        self._heard_at = 0.0
+        self._heard = 0  # how often
 
     @property
     def name(self) -> str:
@@ -336,15 +339,16 @@ class Uplink:
         return error
 
     async def _in_time(self, answered: asyncio.Future[bytes], method: str) -> bytes:
-        """The answer; AgentTimeoutError when nothing at all was heard for too long."""
-        loop = asyncio.get_running_loop()
-        silence, since = self._settings.silence, loop.time()
+        """The answer; AgentTimeoutError when nothing at all was heard for too long.
+
+        Counted in steps: after a pause of ours, what has come meanwhile is heard first.
+        """
+        silence, steps, heard = self._settings.silence, 0, self._heard
         while not answered.done():
-            since = max(since, self._heard_at)
-            left = since + silence - loop.time()
-            if left <= 0:
+            if steps == STEPS:
                 raise AgentTimeoutError(method, silence)
-            await asyncio.wait([answered], timeout=left)
+            await asyncio.wait([answered], timeout=silence / STEPS)
+            steps, heard = (0 if heard != self._heard else steps + 1), self._heard
         return answered.result()
 
     # -- hearing --------------------------------------------------------------------------
@@ -381,7 +385,7 @@ class Uplink:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         """Called by the Peer."""
-        self._heard_at = asyncio.get_running_loop().time()
+        self._heard += 1
         for event in runs(batch):
             if isinstance(event, Updates):
                 self._hear(event)
@@ -406,7 +410,7 @@ class Uplink:
 
     async def on_request(self, request: Request) -> bytes:
         """Called by the Peer."""
-        self._heard_at = asyncio.get_running_loop().time()
+        self._heard += 1
         session = self._sessions.get(_session_id(request.params))
         return await self._duties.answer(request.method, request.params, session)
 

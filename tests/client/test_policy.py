@@ -1,0 +1,99 @@
+"""What is answered to an agent that asks for permission."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acphold.client.policy import Policy, Rule, checked_policy, outcome, rule_for
+from acphold.errors import DeclarationError
+from acphold.schema import (
+    CancelledPermissionOutcome,
+    PermissionOption,
+    SelectedPermissionOutcome,
+)
+from acphold.schema.tool_calls import PermissionOptionKind
+
+KINDS: tuple[PermissionOptionKind, ...] = (
+    "allow_once",
+    "allow_always",
+    "reject_once",
+    "reject_always",
+)
+ALL = tuple(PermissionOption(option_id=f"id-{kind}", name=kind, kind=kind) for kind in KINDS)
+OFFERS = st.lists(st.sampled_from(ALL), unique_by=lambda option: option.option_id)
+
+
+@given(OFFERS, st.booleans())
+def test_a_policy_never_picks_what_holds_for_always(
+    options: list[PermissionOption], allow: bool
+) -> None:
+    answer = outcome(allow, options)
+    if isinstance(answer, SelectedPermissionOutcome):
+        assert answer.option_id in ("id-allow_once", "id-reject_once")
+
+
+@given(OFFERS, st.booleans())
+def test_a_no_picks_a_reject_option_where_there_is_one(
+    options: list[PermissionOption], allow: bool
+) -> None:
+    kinds = {option.kind for option in options}
+    answer = outcome(allow, options)
+    if allow and "allow_once" in kinds:
+        assert answer == SelectedPermissionOutcome(option_id="id-allow_once")
+    elif "reject_once" in kinds:
+        assert answer == SelectedPermissionOutcome(option_id="id-reject_once")
+    else:
+        assert answer == CancelledPermissionOutcome()
+
+
+def test_a_person_may_pick_any_option_or_none() -> None:
+    for option in ALL:
+        for answer in (option, option.option_id):
+            expected = SelectedPermissionOutcome(option_id=option.option_id)
+            assert outcome(answer, ALL) == expected
+    assert outcome(None, ALL) == CancelledPermissionOutcome()
+    with pytest.raises(DeclarationError, match="no option 'maybe', but id-allow_once"):
+        outcome("maybe", ALL)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "rule"),
+    [
+        ("allow", "read", "allow"),
+        ("allow", "other", "allow"),
+        ("reject", "read", "reject"),
+        ("ask", "switch_mode", "ask"),
+        ({"read": "allow"}, "read", "allow"),
+        ({"read": "allow"}, "edit", "reject"),
+        ({"read": "allow", "*": "ask"}, "edit", "ask"),
+        ({"read": "reject", "*": "allow"}, "edit", "allow"),
+    ],
+)
+def test_a_rule_holds_for_all_kinds_or_for_each(policy: Policy, kind: str, rule: Rule) -> None:
+    assert rule_for(policy, kind) == rule
+
+
+def test_a_mode_is_switched_only_by_who_names_it() -> None:
+    assert rule_for("allow", "switch_mode") == "reject"
+    assert rule_for({"*": "allow"}, "switch_mode") == "reject"
+    assert rule_for({"switch_mode": "allow"}, "switch_mode") == "allow"
+
+
+def test_without_a_policy_the_callback_is_asked_and_without_one_everything_is_rejected() -> None:
+    assert checked_policy(None, has_callback=True) == "ask"
+    assert checked_policy(None, has_callback=False) == "reject"
+
+
+@pytest.mark.parametrize("policy", ["ask", {"edit": "ask"}])
+def test_a_policy_that_asks_needs_somebody_to_ask(policy: Policy) -> None:
+    assert checked_policy(policy, has_callback=True) == policy
+    with pytest.raises(DeclarationError, match="needs `on_permission`"):
+        checked_policy(policy, has_callback=False)
+
+
+def test_an_unknown_rule_is_refused_where_it_is_given() -> None:
+    for policy in ("always", {"read": "yes"}):
+        with pytest.raises(DeclarationError, match="is no rule for permissions"):
+            checked_policy(policy, has_callback=True)  # type: ignore[arg-type]
