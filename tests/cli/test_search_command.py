@@ -147,7 +147,7 @@ def test_a_search_first_makes_searchable_what_is_not_yet(
 def test_what_is_not_searchable_yet_is_told(
     acphold: CommandLine, talked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.cli.search_command.CATCH_UP_SECONDS", 0)
+    monkeypatch.setattr("acphold.cli.journals.CATCH_UP_SECONDS", 0)
     forget_index(talked)
     done = acphold.run("search", "--json", "done")
     assert len(done.out.splitlines()) == 1

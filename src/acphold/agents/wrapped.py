@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from acphold.agents.added_servers import AddedServer, AddedServers
 from acphold.agents.identity import agent_key
 from acphold.agents.interface import Answered, Asked, Call, Listener
 from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
@@ -42,7 +43,7 @@ class ProcessAgent:
 
     Its sessions are kept under `name`; without one, under the name that it tells, else under what
     the command shows. `env` and `cwd` are as for `launch`; what it writes to stderr goes to
-    `relay_fd`, too.
+    `relay_fd`, too. Each of its sessions gets the MCP server `added`, too.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class ProcessAgent:
         relay_fd: int | None = 2,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
+        added: AddedServer | None = None,
     ) -> None:
         self.command = tuple(command)
         self.key = name or agent_key(command)
@@ -75,6 +77,7 @@ class ProcessAgent:
         self._limit = limit
         self._stderr_log = stderr_log
         self._relay_fd = relay_fd
+        self._added = AddedServers(added)
         self._introduction = b"{}"
         self._starting = asyncio.Lock()
         self._process: ChildProcess | None = None
@@ -157,14 +160,20 @@ class ProcessAgent:
     # -- talking --------------------------------------------------------------------------
 
     def send(self, call: Call) -> None:
+        params = self._added.added_to(call.method, call.params)
         try:
-            id_ = self._spoken_to().begin(call.method, call.params, partial(self._answered, call))
+            id_ = self._spoken_to().begin(
+                call.method, params, partial(self._answered, call, params)
+            )
         except ConnectionLostError:
             raise how_it_ended(self.command[0], self._process) from None
         self._calls[call] = id_
 
-    async def _answered(self, call: Call, answer: Answer) -> None:
+    async def _answered(self, call: Call, params: bytes, answer: Answer) -> None:
         self._calls.pop(call, None)
+        if self._added.are_refused(params, call.params, answer):
+            self.send(call)
+            return
         if isinstance(answer, ConnectionLostError):
             answer = await ended(self.command[0], self._process)
         await self._listener.hear(Answered(call, answer))

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
 from acphold.cli.command_line import UsageError
-from acphold.errors import UnknownSessionError
-from acphold.journal import Entry, Journal, ListFilter, ListKey, SessionRow, SqliteJournal, history
+from acphold.errors import JournalBusyError, UnknownSessionError
+from acphold.journal import (
+    Entry,
+    Journal,
+    ListFilter,
+    ListKey,
+    SearchHit,
+    SessionRow,
+    Sought,
+    SqliteJournal,
+    history,
+)
 from acphold.journal.location import default_location, journal_path
+
+CATCH_UP_SECONDS = 1.0
+"""How long a search first makes searchable what is not yet, when there is some of that."""
 
 PAGE = 200
 """Sessions asked of the journal at once."""
@@ -58,6 +71,14 @@ async def entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
         for entry in segment.entries():
             if entry.raw:
                 yield entry
+
+
+async def searched(journal: Journal, sought: Sought) -> list[SearchHit]:
+    """The hits, after a moment of catching up with what is not searchable yet."""
+    if await journal.lagging():
+        with suppress(JournalBusyError):
+            await journal.catch_up(CATCH_UP_SECONDS)
+    return await journal.search(sought)
 
 
 # -- places ---------------------------------------------------------------------------------

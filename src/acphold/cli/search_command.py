@@ -6,13 +6,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import groupby
 
 import msgspec
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, above_zero, add_journal
-from acphold.cli.journals import exists, opened, path_of, place_name
+from acphold.cli.journals import exists, opened, path_of, place_name, searched
 from acphold.cli.list import BEGIN, short_id
 from acphold.cli.terminal_text import (
     console,
@@ -24,13 +23,9 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
-from acphold.errors import JournalBusyError
 from acphold.journal import Journal, Part, SearchHit, Sought
 from acphold.journal.search import terms
 from acphold.journal.session_rows import now_ms
-
-CATCH_UP_SECONDS = 1.0
-"""How long a search first makes searchable what is not yet, when there is some of that."""
 
 LIMIT = 20
 """Hits that are shown unless more are asked for."""
@@ -122,12 +117,9 @@ def search(
 
 async def _search(location: str | None, sought: Sought, *, as_json: bool) -> None:
     async with opened(location) as journal:
-        if await journal.lagging():
-            with suppress(JournalBusyError):
-                await journal.catch_up(CATCH_UP_SECONDS)
         # One more than is shown tells whether there are more.
         one_more = msgspec.structs.replace(sought, limit=sought.limit + 1)
-        found = await journal.search(one_more)
+        found = await searched(journal, one_more)
         hits = found[: sought.limit]
         if as_json:
             for hit in hits:

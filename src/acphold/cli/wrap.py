@@ -31,7 +31,9 @@ from acphold.server.service import MakeAgent, serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 
 if TYPE_CHECKING:
+    from acphold.agents.added_servers import AddedServer
     from acphold.cli.settings import NamedAgent
+    from acphold.schema import McpServerStdio
 
 
 class WrapSettings(Struct, frozen=True):
@@ -50,6 +52,8 @@ class WrapSettings(Struct, frozen=True):
     no_import: bool
     background: bool
     linger: float
+    recall: bool
+    recall_folder: bool
 
 
 def parser() -> Parser:
@@ -75,6 +79,16 @@ def parser() -> Parser:
         "editor leaves",
     )
     add_linger(made)
+    made.add_argument(
+        "--recall",
+        action="store_true",
+        help="give the agent tools to search and read earlier sessions, as `acphold mcp` has them",
+    )
+    made.add_argument(
+        "--recall-folder",
+        action="store_true",
+        help="the same, but only for sessions of the folder that a session is in",
+    )
     add_start_timeout(made)
     add_serving(made)
     return made
@@ -169,6 +183,18 @@ def _given(agent: NamedAgent) -> list[str]:
     return wrap_arguments(agent, parser())
 
 
+def _recall(settings: WrapSettings, location: str) -> AddedServer | None:
+    """What makes the MCP server that each session gets; None when it was not asked for."""
+    if not (settings.recall or settings.recall_folder):
+        return None
+    from acphold.cli.mcp_command import recall_server
+
+    def made(cwd: str) -> McpServerStdio:
+        return recall_server(location, cwd if settings.recall_folder else None)
+
+    return made
+
+
 async def _serve(
     settings: WrapSettings, launched: Program | None, streams: tuple[int, int]
 ) -> None:
@@ -207,6 +233,7 @@ def agent_maker(
             start_timeout=settings.start_timeout,
             limit=settings.max_message,
             stderr_log=log_file,
+            added=_recall(settings, location),
         )
         agent.import_into = None if settings.no_import else location
         return agent

@@ -141,10 +141,10 @@ def _hit(
     seq = entry & 0xFFFFFFFF
     (this,) = (this for this in segment.entries() if this.seq == seq)
     excerpts = [(text.speaker, _excerpt(text.text, found)) for text in _texts(this, part)]
-    speaker, (_, excerpt, marks) = max(excerpts, key=lambda shown: shown[1].terms)
-    tool = _tool_title(this) if speaker in ("tool", "diff") else None
+    who, (_, excerpt, marks) = max(excerpts, key=lambda shown: shown[1].terms)
+    tool = tool_title(this) if who in ("tool", "diff") else None
     return SearchHit(
-        *(session_id, seq, at, this.kind, speaker, excerpt, marks),
+        *(session_id, seq, at, this.kind, who, excerpt, marks),
         agent=agent,
         cwd=cwd,
         title=title,
@@ -155,14 +155,15 @@ def _hit(
 def _texts(entry: Entry, part: str | None) -> Iterator[_Text]:
     said = document(entry)
     if said.messages and part in (None, "messages"):
-        yield _Text(_speaker(entry), said.messages)
+        yield _Text(speaker(entry), said.messages)
     if said.tools and part in (None, "tools"):
         yield _Text("tool", said.tools)
     if said.diffs and part in (None, "diffs"):
         yield _Text("diff", said.diffs)
 
 
-def _speaker(entry: Entry) -> Speaker:
+def speaker(entry: Entry) -> Speaker:
+    """Whose words an entry with a message has."""
     return "user" if entry.kind == PROMPT else ROLES[_kind(entry)]
 
 
@@ -174,7 +175,8 @@ def _update(entry: Entry) -> bytes:
     return members(entry.raw).get("update", b"") if entry.kind == PARAMS else entry.raw
 
 
-def _tool_title(entry: Entry) -> str | None:
+def tool_title(entry: Entry) -> str | None:
+    """What a tool call is called, where this entry tells it."""
     return string(members(_update(entry)).get("title"))
 
 

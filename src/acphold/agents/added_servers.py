@@ -1,0 +1,80 @@
+"""An MCP server that each session of an agent gets besides those that its client names.
+
+An agent may refuse it: ACP has no capability for MCP servers on stdio, which agents have to take
+(spec v1, session setup, "MCP Servers"), and some do not. Then it is asked again without it, and is
+not told of it any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from acphold.errors import INVALID_PARAMS, InvalidParamsError, RemoteError
+from acphold.rpc.peer import Answer
+from acphold.schema import McpServerStdio, encode
+from acphold.schema.splice import items, members, splice
+
+OPENING: Final = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
+"""Methods whose params have `mcpServers`."""
+
+log = logging.getLogger(__name__)
+
+
+class _Named(msgspec.Struct):
+    """What tells one server from another."""
+
+    name: str = ""
+    command: str = ""
+    args: tuple[str, ...] = ()
+
+
+AddedServer = Callable[[str], McpServerStdio]
+"""Makes the server for a session in this folder."""
+
+
+class AddedServers:
+    """The server that each session gets, until the agent has refused one; None for no server."""
+
+    def __init__(self, make: AddedServer | None = None) -> None:
+        self._make = make
+
+    def added_to(self, method: str, params: bytes) -> bytes:
+        """The params of a request, with the server if they do not have it already."""
+        if self._make is None or method not in OPENING:
+            return params
+        try:
+            parts = members(params)
+            given = parts.get("mcpServers", b"null")
+            there = [] if given == b"null" else items(given)
+            server = self._make(msgspec.json.decode(parts.get("cwd", b'""'), type=str))
+        except (InvalidParamsError, msgspec.MsgspecError):
+            return params  # for the agent to refuse
+        if any(_is_same(server, raw) for raw in there):
+            return params
+        return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, encode(server)])})
+
+    def are_refused(self, sent: bytes, asked: bytes, answer: Answer) -> bool:
+        """Whether a request that was `sent` with more than was `asked` is to be sent without."""
+        refused = isinstance(answer, RemoteError) and answer.code == INVALID_PARAMS
+        if sent == asked or not refused:
+            return False
+        log.warning("the agent takes no MCP server of ours: %s", answer)
+        self._make = None
+        return True
+
+
+def _is_same(server: McpServerStdio, raw: bytes) -> bool:
+    """Whether `raw` is a server of that name, or one that runs the same command of ours."""
+    try:
+        other = msgspec.json.decode(raw, type=_Named)
+    except msgspec.MsgspecError:
+        return False
+    if other.name == server.name:
+        return True
+    words = [os.path.basename(other.command), *other.args]
+    return "acphold" in words and "mcp" in words[words.index("acphold") + 1 :]

@@ -1,0 +1,116 @@
+"""`acphold mcp`: an MCP server on stdio, with which agents recall earlier sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from acphold import __version__
+from acphold.cli import recall
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.journals import exists, opened, path_of
+from acphold.errors import AcpholdError
+from acphold.journal import Journal
+from acphold.schema import McpServerStdio
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+
+def parser() -> Parser:
+    """The arguments of `mcp`."""
+    made = Parser(mcp, "mcp")
+    made.add_argument("--cwd", metavar="DIR", help="only sessions of this working directory")
+    add_journal(made)
+    return made
+
+
+def mcp(*, cwd: str | None, journal: str | None) -> int:
+    """Speak MCP on stdio, for agents that are to recall earlier sessions.
+
+    Its tools are `search` and `read`: what `acphold search` finds, and what was said around it.
+    They only read the journal. Name this command where your agent's settings list MCP servers, or
+    give `--recall` to `acphold wrap`, which adds it to each session.
+    """
+    bound = None if cwd is None else os.path.abspath(os.path.expanduser(cwd))
+    asyncio.run(_serve(path_of(journal), bound))
+    return Exit.OK
+
+
+async def _serve(journal: str, cwd: str | None) -> None:
+    """Serve until stdin ends, or a signal comes."""
+    from mcp.server.stdio import stdio_server
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # At once: the SDK's reader waits for stdin in a thread, and there is nothing to save.
+        asyncio.get_running_loop().add_signal_handler(number, os._exit, Exit.OK)
+    server = made_server(journal, cwd)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
+    """This command as an entry of `mcpServers`, for the journal at this path or URL."""
+    # -P: an agent starts it in the user's project, where a folder may be called `acphold` too.
+    args = ["-P", "-m", "acphold", "mcp", "--journal", path_of(journal)]
+    if cwd is not None:
+        args += ["--cwd", cwd]
+    return McpServerStdio(name="acphold", command=sys.executable, args=tuple(args), env=())
+
+
+Answer = Callable[[Journal, Any, str | None], Awaitable[str]]
+"""What a tool does: the journal, its arguments, and the folder that bounds it."""
+
+
+def made_server(journal: str, cwd: str | None) -> Server[Any]:
+    """The server for the journal at a path, bounded to a folder."""
+    import mcp_types as types
+    from mcp.server.lowlevel import Server
+
+    tools: dict[str, tuple[types.Tool, type[msgspec.Struct], Answer]] = {
+        "search": (
+            types.Tool(
+                name="search",
+                description=recall.SEARCH_DESCRIPTION,
+                input_schema=recall.SEARCH_SCHEMA,
+            ),
+            recall.SearchRequest,
+            recall.search_answer,
+        ),
+        "read": (
+            types.Tool(
+                name="read", description=recall.READ_DESCRIPTION, input_schema=recall.READ_SCHEMA
+            ),
+            recall.ReadRequest,
+            recall.read_answer,
+        ),
+    }
+
+    async def list_tools(*_: object) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[tool for tool, _, _ in tools.values()])
+
+    async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+        try:
+            if params.name not in tools:
+                raise UsageError(f"no tool {params.name!r}; there are {', '.join(tools)}")
+            _, kind, answer = tools[params.name]
+            request = msgspec.convert(params.arguments or {}, kind)
+            if not exists(journal):
+                raise UsageError("there are no sessions yet")
+            async with opened(journal) as found:
+                text = await answer(found, request, cwd)
+        except (UsageError, AcpholdError, msgspec.ValidationError) as error:
+            return _said(str(error), is_error=True)
+        return _said(text)
+
+    def _said(text: str, *, is_error: bool = False) -> types.CallToolResult:
+        content = types.TextContent(type="text", text=text.encode(errors="replace").decode())
+        return types.CallToolResult(content=[content], is_error=is_error)
+
+    return Server("acphold", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
