@@ -14,7 +14,15 @@ from acphold.cli.main import COMMANDS, exit_code, main, parser_of
 from acphold.errors import AcpholdError, AgentStartError, UnknownSessionError
 from tests.cli.command_line import CommandLine
 
-WITHOUT_JOURNAL = {"setup", "completion", "demo", "demo-agent", "mcp-bridge"}
+WITHOUT_JOURNAL = {
+    "check",
+    "completion",
+    "connect",
+    "demo",
+    "demo-agent",
+    "mcp-bridge",
+    "setup",
+}
 
 
 def flags(name: str) -> set[str]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, above_zero, add_journal
 from acphold.cli.journals import exists, opened, path_of, sessions
+from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     console,
     cut,
@@ -87,12 +88,14 @@ def parser() -> Parser:
         "--archived", action="store_true", help="also those that were archived, and marked so"
     )
     made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
+    add_host(made)
     add_journal(made)
     return made
 
 
 def list_sessions(
     *,
+    host: str | None,
     cwd: str | None,
     agent: str | None,
     limit: int | None,
@@ -113,6 +116,7 @@ def list_sessions(
     (ISO 8601, UTC), messageCount, archived, origins and live: null, or an object with state (live,
     running or waiting), clients, background and pid.
     """
+    assert host is None, "done there"
     wanted = ListFilter(
         agent=agent,
         cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),

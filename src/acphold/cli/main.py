@@ -35,6 +35,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "wrap": Entry("wrap", "Speak ACP on stdio for an editor, in front of an agent."),
     "run": Entry("run", "Speak ACP on stdio for an editor, with an agent written in Python."),
+    "connect": Entry("connect", "Speak ACP on stdio for an editor, in front of an agent far away."),
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),
     "search": Entry("search_command", "Find what was said and done, newest first."),
@@ -93,7 +94,7 @@ def _run(arguments: Sequence[str]) -> int:
     name, *rest = arguments or ("",)
     try:
         if name and not name.startswith("-"):
-            return parser_of(name).run(rest)
+            return _run_command(name, rest)
         about = parser_of("")
         about.read(arguments)  # which ends with --help and --version
     except UsageError as error:
@@ -101,6 +102,17 @@ def _run(arguments: Sequence[str]) -> int:
     else:
         about.print_help(sys.stderr)
     return Exit.USAGE
+
+
+def _run_command(name: str, rest: Sequence[str]) -> int:
+    found = parser_of(name)
+    if any(word.startswith("--host") for word in rest):
+        from acphold.cli.ssh import become_ssh, words_there
+
+        if there := words_there(found, rest):
+            on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+            become_ssh(there[0], [name, *there[1]], terminal=on_terminal)
+    return found.run(rest)
 
 
 def _called(name: str) -> str:

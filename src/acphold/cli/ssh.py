@@ -1,0 +1,81 @@
+"""The same command on another machine, over the user's own ssh.
+
+There is no port, no token and no certificate of ours: `ssh HOST acphold …` runs there what would
+run here, with what the user's ssh settings say of HOST.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import NoReturn
+
+from acphold.cli.command_line import Parser, UsageError
+from acphold.errors import AgentStartError
+
+SCRIPT = """\
+PATH="$PATH:$HOME/.local/bin"
+if ! command -v acphold >/dev/null; then
+  echo "acphold: this machine has no acphold that a login without a terminal finds; install it \
+there (pipx puts it into ~/.local/bin), or put a link to it into /usr/local/bin" >&2
+  exit 127
+fi
+exec acphold "$@"
+"""
+"""What runs there. A login without a terminal often has a shorter PATH than one with."""
+
+
+def add_host(parser: Parser) -> None:
+    """`--host HOST`: None where it is not given."""
+    parser.add_argument(
+        "--host", metavar="HOST", type=a_host, help="do it on this machine, over your ssh"
+    )
+
+
+def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The host that the arguments name with `--host`, and the rest; None when they name none.
+
+    Raises UsageError for arguments that cannot be used.
+    """
+    flags = {flag for item in parser.actions for flag in item.option_strings}
+    host = parser.read(arguments).get("host")
+    if "--host" not in flags or not host:
+        return None
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            rest += [word, *words]
+        elif word == "--host":
+            next(words)
+        elif not word.startswith("--host="):
+            rest.append(word)
+    return str(host), rest
+
+
+def a_host(text: str) -> str:
+    """The type of an option that takes a machine, as `ssh` knows it."""
+    if not text or text.startswith("-"):
+        # ssh would take it for an option, and some of those run a program.
+        raise UsageError(f"{text!r} is no host; give one as `ssh` takes it: user@machine")
+    return text
+
+
+def ssh_command(host: str, words: Sequence[str], *, terminal: bool) -> list[str]:
+    """The command line that runs `acphold` with these words there.
+
+    With `terminal` it gets one there, if there is one here.
+    """
+    # One string: ssh joins words with spaces, and the login shell there reads the result.
+    there = shlex.join(["exec", "sh", "-c", SCRIPT, "acphold", *words])
+    return ["ssh", "-t" if terminal else "-T", "--", host, there]
+
+
+def become_ssh(host: str, words: Sequence[str], *, terminal: bool = False) -> NoReturn:
+    """Run `acphold` with these words there, in the place of this process."""
+    command = ssh_command(host, words, terminal=terminal)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        raise AgentStartError(f"cannot run ssh: {error.strerror}; install OpenSSH") from None
