@@ -50,7 +50,7 @@ COMMANDS = {
     "delete": Entry("delete", "Delete sessions for good."),
     "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),
-    "check": Entry("check", "Check what an agent keeps of the protocol, and what not."),
+    "check": Entry("check", "Check what an agent keeps of the protocol."),
     "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),
     "demo-agent": Entry("demo_agent", "A scripted agent to try acphold with, offline."),
     "completion": Entry("completion", "Print what makes your shell complete our commands."),
