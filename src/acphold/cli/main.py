@@ -54,7 +54,7 @@ COMMANDS = {
     "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),
     "demo-agent": Entry("demo_agent", "A scripted agent to try acphold with, offline."),
     "completion": Entry("completion", "Print what makes your shell complete our commands."),
-    "mcp": Entry("mcp_command", "Speak MCP on stdio: agents search and read earlier sessions."),
+    "mcp": Entry("mcp_command", "Speak MCP on stdio, for agents that are to recall sessions."),
     "mcp-bridge": Entry("mcp_bridge", "Speak MCP on stdio for a server behind a URL."),
 }
 """In the order of the help. None is imported before it is called."""
