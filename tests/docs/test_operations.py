@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import acphold
+from acphold.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS
+from acphold.cli.alert_settings import SECONDS, alert_rules
 from acphold.cli.command_line import MEANINGS
 from acphold.cli.import_command import Tally
 from acphold.cli.list import json_line as listed
@@ -18,7 +22,9 @@ from acphold.cli.main import COMMANDS, parser_of
 from acphold.cli.search_command import json_line as found
 from acphold.cli.settings import OWN_KEYS
 from acphold.exports.json_lines import entry_line as shown
+from acphold.hub.alerts import Alert
 from acphold.journal import KINDS, Entry, SearchHit, SessionRow
+from acphold.server import alert_commands
 
 SOURCE = Path(acphold.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -53,6 +59,23 @@ def test_every_key_of_an_agent_is_in_the_section_on_the_settings_file() -> None:
     options = {flag[2:].replace("-", "_") for flag in flags if flag.startswith("--")}
     page = section("The settings file")
     assert {key for key in (*OWN_KEYS, *options - {"help"}) if f"`{key}`" not in page} == set()
+
+
+def test_every_key_and_field_of_alerts_is_in_their_section() -> None:
+    about = Alert("waiting", "s", "a", "/", "t", 1)
+    fields = {
+        *json.loads(alert_commands.stdin_json(about)),
+        *json.loads(alert_commands.stdin_json(replace(about, event="turn_end"))),
+    }
+    names = {*COMMANDS_OF_ALERTS, *SECONDS, *alert_commands.variables(about), *fields}
+    assert {name for name in names if f"`{name}`" not in section("Alerts")} == set()
+
+
+def test_the_examples_of_alerts_can_be_used() -> None:
+    examples = re.findall(r"```toml\n(\[alerts\].*?)```", PAGE, flags=re.DOTALL)
+    assert len(examples) == 3
+    for example in examples:
+        assert alert_rules(tomllib.loads(example), "here").on_waiting[:2] == ("sh", "-c")
 
 
 def test_every_environment_variable_of_the_code_is_in_the_page() -> None:

@@ -14,6 +14,7 @@ import pytest
 from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
+from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.owners import owner_name
 from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.journal import SqliteJournal
@@ -296,6 +297,7 @@ async def shared(
     limit: int = MAX_MESSAGE,
     owner: str = OWNER,
     rules: QuestionRules = NO_RULES,
+    alerts: Alerts = NO_ALERTS,
 ) -> AsyncIterator[Shared]:
     """A hub over a puppet agent; at the end all of its clients are gone."""
     opened = SqliteJournal.open(journal)
@@ -305,7 +307,7 @@ async def shared(
         agents.append(PuppetAgent(listener))
         return agents[0]
 
-    hub = Hub(opened, make, owner, cancel_grace=0.2, questions=rules)
+    hub = Hub(opened, make, owner, cancel_grace=0.2, questions=rules, alerts=alerts)
     try:
         async with hub.open():
             house = Shared(hub, agents[0], opened)

@@ -12,7 +12,7 @@ import sqlite3
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,7 @@ from rich.text import Text
 from acphold import __version__
 from acphold.agents import Answered, Asked, Event
 from acphold.agents.wrapped import ProcessAgent
+from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
 from acphold.cli.journals import opened, path_of, sessions
 from acphold.cli.layout import Beside
@@ -213,6 +214,7 @@ def checked_settings() -> list[Finding]:
         Finding(f"{folder(path)}, {counted(len(agents), 'agent')}"),
         *(Finding(sentence, _MEND) for sentence in unknown_tables(settings, path)),
         *(_named(agent, reading) for agent in agents),
+        *_alerts(settings, path),
     ]
 
 
@@ -227,14 +229,30 @@ def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Finding:
         wrap_arguments(agent, reading)
     except SettingsError as error:
         return Finding(str(error), _MEND)
-    program = agent.command[0]
     path = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
-    if shutil.which(program, path=path) is None:
+    return _command(agent.name, agent.command, path)
+
+
+def _alerts(settings: Mapping[str, object], path: str) -> list[Finding]:
+    try:
+        rules = alert_rules(settings, path)
+    except SettingsError as error:
+        return [Finding(str(error), _MEND)]
+    commands = {
+        f"on_waiting, after {rules.waiting_seconds:g} s": rules.on_waiting,
+        f"on_turn_end, of {rules.turn_seconds:g} s or more": rules.on_turn_end,
+    }
+    return [_command(name, command) for name, command in commands.items() if command]
+
+
+def _command(name: str, command: Sequence[str], path: str | None = None) -> Finding:
+    """A command of the file, and whether there is such a program."""
+    if shutil.which(command[0], path=path) is None:
         return Finding(
-            f"{agent.name}: there is no program {program!r}",
+            f"{name}: there is no program {command[0]!r}",
             "install it, or write its full path into the settings file",
         )
-    return Finding(f"{agent.name}: {on_one_line(shlex.join(agent.command))}")
+    return Finding(f"{name}: {on_one_line(shlex.join(command))}")
 
 
 # -- what other agents keep -------------------------------------------------------------------

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 
+from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import Exit
 from acphold.cli.log import start_log
 from acphold.cli.thin_pipe import READY
@@ -19,6 +20,7 @@ from acphold.errors import AcpholdError
 from acphold.hub.questions import QuestionRules
 from acphold.journal import default_location
 from acphold.processes.program import Program
+from acphold.server.alert_commands import alerting
 from acphold.server.service import serve_background, stop_at_signals
 
 LOG_BYTES = 1024 * 1024
@@ -51,17 +53,19 @@ async def _serve(
     path: str, settings: WrapSettings, launched: Program | None, log_file: str | None
 ) -> None:
     location = settings.journal or default_location()
-    await serve_background(
-        path,
-        location,
-        agent_maker(settings, launched, location, log_file),
-        stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
-        linger=settings.linger,
-        ready=lambda: tell("ready"),
-        cancel_grace=settings.cancel_grace,
-        questions=QuestionRules(settings.when_detached, settings.answer_timeout),
-        limit=settings.max_message,
-    )
+    async with alerting(AlertFile()) as alerts:
+        await serve_background(
+            path,
+            location,
+            agent_maker(settings, launched, location, log_file),
+            stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
+            linger=settings.linger,
+            ready=lambda: tell("ready"),
+            cancel_grace=settings.cancel_grace,
+            questions=QuestionRules(settings.when_detached, settings.answer_timeout),
+            alerts=alerts,
+            limit=settings.max_message,
+        )
 
 
 def log_to_file(path: str) -> None:

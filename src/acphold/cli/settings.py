@@ -10,14 +10,13 @@
 
 A key of an agent is an option of `wrap`, with `_` for `-`: what `wrap` takes may be set here, and
 is checked by what reads its command line. An editor waits for `wrap NAME`, so nothing is imported
-here but what reading TOML takes.
+here but what reading TOML takes. `[alerts]` is in `alert_settings`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "ACPHOLD_SETTINGS"
 """The environment variable that names the file."""
 
-TABLES: Final = ("agents", "defaults")
+TABLES: Final = ("agents", "defaults", "alerts")
 """What may stand at the top of the file."""
 
 OWN_KEYS: Final = ("command", "env")
@@ -54,7 +53,7 @@ class NamedAgent(NamedTuple):
         """Its options of `wrap`, with the defaults for those it does not name."""
         return {**self.defaults, **self.own}
 
-    def table_of(self, key: str) -> str:
+    def place_of(self, key: str) -> str:
         """The table of the file in which an option stands."""
         return f"agents.{self.name}" if key in self.own else "defaults"
 
@@ -81,6 +80,8 @@ def _config_folder() -> str:
 
 def read_settings(path: str) -> dict[str, object] | None:
     """What the file says, by table; None when there is no file. Raises SettingsError."""
+    import tomllib  # not above: `wrap -- CMD` may have nothing to read
+
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
@@ -118,19 +119,19 @@ def agent_command(name: str) -> NamedAgent:
             f"there is no agent {name!r}, because there is no settings file {path}; "
             f"{_elsewhere(name)}"
         )
-    agents = _table(settings, "agents", path)
+    agents = table_of(settings, "agents", path)
     if name not in agents:
         raise SettingsError(
-            f"{path} has no agent {name!r}{_meant(name, agents)}; {_elsewhere(name)}"
+            f"{path} has no agent {name!r}{near_to(name, agents)}; {_elsewhere(name)}"
         )
-    return _agent(name, agents, _table(settings, "defaults", path), path)
+    return _agent(name, agents, table_of(settings, "defaults", path), path)
 
 
 def named_agents(settings: Mapping[str, object], path: str) -> list[NamedAgent | SettingsError]:
     """Each agent of the file in its order; for one that cannot be used, the error."""
     found: list[NamedAgent | SettingsError] = []
-    agents = _table(settings, "agents", path)
-    defaults = _table(settings, "defaults", path)
+    agents = table_of(settings, "agents", path)
+    defaults = table_of(settings, "defaults", path)
     for name in agents:
         try:
             found.append(_agent(name, agents, defaults, path))
@@ -143,7 +144,7 @@ def agent_names() -> list[str]:
     """The names that the file has, for completion; none when it cannot be read."""
     try:
         path = settings_path()
-        return [*_table(read_settings(path) or {}, "agents", path)]
+        return [*table_of(read_settings(path) or {}, "agents", path)]
     except SettingsError:
         return []
 
@@ -160,7 +161,7 @@ def _agent(
         **_variables(defaults.get("env", {}), f"{path}: [defaults]"),
         **_variables(table.get("env", {}), place),
     }
-    command = _command(table.get("command"), place)
+    command = command_words(table.get("command"), place)
     return NamedAgent(command, name, env, _options(table), _options(defaults))
 
 
@@ -174,15 +175,14 @@ def _refuse_unfit_defaults(defaults: Mapping[str, object], path: str) -> None:
             raise SettingsError(f"{path}: [defaults] {key}: this is for one agent; move it there")
 
 
-def _command(value: object, place: str) -> tuple[str, ...]:
+def command_words(value: object, place: str, key: str = "command") -> tuple[str, ...]:
     """The words of a command; one that begins with `~/` begins with the home folder."""
     if isinstance(value, str):
         words = ", ".join(f'"{word}"' for word in value.split())
-        raise SettingsError(f"{place} command: write it as a list of words: [{words}]")
+        raise SettingsError(f"{place} {key}: write it as a list of words: [{words}]")
     if not isinstance(value, list) or not value or not all(_is_word(word) for word in value):
         raise SettingsError(
-            f'{place} command: a list of words that starts the agent is required: ["gemini", '
-            '"--acp"]'
+            f'{place} {key}: a list of words that starts a program is required: ["gemini", "--acp"]'
         )
     return tuple(os.path.expanduser(word) if word.startswith("~/") else word for word in value)
 
@@ -201,7 +201,8 @@ def _variables(value: object, place: str) -> dict[str, str]:
     return value
 
 
-def _table(settings: Mapping[str, object], key: str, path: str) -> dict[str, object]:
+def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, object]:
+    """A table at the top of the file, empty when it is not there; SettingsError."""
     value = settings.get(key, {})
     if not isinstance(value, dict):
         raise SettingsError(f"{path}: [{key}] has to be a table")
@@ -212,7 +213,8 @@ def _elsewhere(name: str) -> str:
     return f"an agent's command goes behind `--`, as in `acphold wrap -- {name}`"
 
 
-def _meant(word: str, words: Iterable[str]) -> str:
+def near_to(word: str, words: Iterable[str]) -> str:
+    """The one of these that may have been meant, in brackets; "" for none."""
     from difflib import get_close_matches
 
     return "".join(f" (`{near}`?)" for near in get_close_matches(word, [*words], 1))
@@ -225,7 +227,7 @@ def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
     """The options of an agent as arguments of `wrap`, whose parser this is; SettingsError."""
     path = settings_path()
     words = (
-        _argument(key, value, parser, f"{path}: [{agent.table_of(key)}]")
+        _argument(key, value, parser, f"{path}: [{agent.place_of(key)}]")
         for key, value in agent.options.items()
     )
     return [word for word in words if word is not None]
@@ -240,7 +242,7 @@ def _argument(key: str, value: object, parser: Parser, place: str) -> str | None
     keys = [name[2:].replace("-", "_") for name in flags if name.startswith("--")]
     keys = [name for name in keys if name != "help"]
     if key not in keys:
-        raise SettingsError(f"{place} has an unknown key {key!r}{_meant(key, [*keys, *OWN_KEYS])}")
+        raise SettingsError(f"{place} has an unknown key {key!r}{near_to(key, [*keys, *OWN_KEYS])}")
     if flags[flag].nargs == 0:
         if not isinstance(value, bool):
             raise SettingsError(f"{place} {key}: true or false is required")
@@ -260,7 +262,7 @@ def _argument(key: str, value: object, parser: Parser, place: str) -> str | None
 def unknown_tables(settings: Mapping[str, object], path: str) -> list[str]:
     """A sentence for each thing at the top of the file that means nothing there."""
     return [
-        f"{path} has an unknown table [{key}]{_meant(key, TABLES)}"
+        f"{path} has an unknown table [{key}]{near_to(key, TABLES)}"
         for key in settings
         if key not in TABLES
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, convert
 
 from acphold.agents import Agent, Listener
+from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -27,6 +28,7 @@ from acphold.errors import SettingsError
 from acphold.hub.questions import QuestionRules
 from acphold.journal import Journal, default_location
 from acphold.processes.program import Program
+from acphold.server.alert_commands import alerting
 from acphold.server.service import MakeAgent, serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 
@@ -207,16 +209,18 @@ async def _serve(
     location = settings.journal or default_location()
 
     make_agent = agent_maker(settings, launched, location, log_file)
-    await serve(
-        PipeTransport(*streams),
-        location,
-        make_agent,
-        stop=stop_at_signals(),
-        cancel_grace=settings.cancel_grace,
-        questions=QuestionRules(settings.when_detached, settings.answer_timeout),
-        limit=settings.max_message,
-        give_up=give_up,
-    )
+    async with alerting(AlertFile()) as alerts:
+        await serve(
+            PipeTransport(*streams),
+            location,
+            make_agent,
+            stop=stop_at_signals(),
+            cancel_grace=settings.cancel_grace,
+            questions=QuestionRules(settings.when_detached, settings.answer_timeout),
+            alerts=alerts,
+            limit=settings.max_message,
+            give_up=give_up,
+        )
 
 
 def agent_maker(

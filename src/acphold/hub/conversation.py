@@ -19,6 +19,7 @@ from acphold.errors import (
     MethodNotFoundError,
 )
 from acphold.hub.agent_session import AgentSession, Setup, Voice, update_in
+from acphold.hub.alerts import NO_ALERTS, Alerts, SessionAlerts
 from acphold.hub.annotations import failed_tool, first_words, title_update
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import (
@@ -79,11 +80,13 @@ class Conversation:
         cancel_grace: float,
         told: Callable[[], ClientCapabilities] = ClientCapabilities,
         rules: QuestionRules = NO_RULES,
+        alerts: Alerts = NO_ALERTS,
         cut_off: bool = False,
     ) -> None:
         self.session = session
         self.side = AgentSession(agent, routes, session.id, setup)
-        self.questions = Questions(session, self.side, rules)
+        told_outside = SessionAlerts(alerts, session, agent)
+        self.questions = Questions(session, self.side, rules, told_outside)
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
@@ -97,6 +100,7 @@ class Conversation:
             self.questions,
             self.terminals,
             routes,
+            told_outside,
             cancel_grace,
         )
 

@@ -21,6 +21,7 @@ from acphold.errors import (
 )
 from acphold.hub.adoption import Adoption
 from acphold.hub.agent_session import Setup, new_session_id
+from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
@@ -67,6 +68,7 @@ class Hub:
         *,
         cancel_grace: float = CANCEL_GRACE,
         questions: QuestionRules = NO_RULES,
+        alerts: Alerts = NO_ALERTS,
     ) -> None:
         self._live: dict[str, Conversation] = {}
         self._routes = Routes()
@@ -77,6 +79,7 @@ class Hub:
         self._owner = owner
         self._cancel_grace = cancel_grace
         self._question_rules = questions
+        self._alerts = alerts
         self._told = ClientCapabilities()
         self._adoption = Adoption(
             journal, self.agent, self.sessions, owner, self._enter, self._forget
@@ -436,6 +439,7 @@ class Hub:
             cancel_grace=self._cancel_grace,
             told=lambda: self._told,
             rules=self._question_rules,
+            alerts=self._alerts,
             cut_off=summary.turn != "idle",
         )
         await conversation.close_left_questions(summary.open_questions)

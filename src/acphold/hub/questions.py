@@ -22,6 +22,7 @@ from msgspec import Struct
 from acphold.agents import Asked
 from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.hub.agent_session import AgentSession
+from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line_of, notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.client_request import DECISIONS, ClientRequest, Reply
@@ -84,10 +85,13 @@ class Question(ClientRequest):
 class Questions:
     """The open questions of one session."""
 
-    def __init__(self, session: Session, side: AgentSession, rules: QuestionRules) -> None:
+    def __init__(
+        self, session: Session, side: AgentSession, rules: QuestionRules, alerts: SessionAlerts
+    ) -> None:
         self._session = session
         self._side = side
         self._rules = rules
+        self._alerts = alerts
         self._open: list[ClientRequest] = []
         self._missed: list[str] = []
 
@@ -128,6 +132,7 @@ class Questions:
         segment = await self._session.publish(QUESTION, [question_entry(question.entry)])
         question.seq = segment.last_seq
         self._open.append(question)
+        self._alerts.asked(question.entry)
         try:
             reply = await self._awaited(question)
         except asyncio.CancelledError:
@@ -187,6 +192,7 @@ class Questions:
                 self._missed.append(question.title)
         finally:
             self._open.remove(question)
+            self._alerts.closed(question.entry.id)
             question.news.set()
             await question.aclose()
 

@@ -22,6 +22,7 @@ from enum import Enum
 
 from acphold.errors import AcpholdError, AgentBusyError, AgentError, JournalError
 from acphold.hub.agent_session import AgentSession, Voice
+from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import failed_tool, first_line, title_update
 from acphold.hub.attachment import Attachment
 from acphold.hub.questions import Questions
@@ -30,6 +31,7 @@ from acphold.hub.routes import AgentTurn, Routes
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.journal.entries import AUTHOR
+from acphold.journal.timeline import TurnOutcome, turn_end
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.incidents import incident
 from acphold.rpc.peer import Answer
@@ -140,9 +142,11 @@ class Turns:
         questions: Questions,
         terminals: TerminalTexts,
         routes: Routes,
+        alerts: SessionAlerts,
         cancel_grace: float,
     ) -> None:
         self._session = session
+        self._alerts = alerts
         self._side = side
         self._restoration = restoration
         self._questions = questions
@@ -249,6 +253,7 @@ class Turns:
         assert self._side.id is not None
         turn.left_agent = self._routes.begin_turn(self._side.id)
         turn.stage = Stage.RUNNING
+        self._alerts.turn_began(turn.prompt)
         self._last_sent = turn
         self._side.voice = Voice.COUNTS
 
@@ -346,16 +351,17 @@ class Turns:
             "turn_end", [entry], turn.author, then=lambda: turn.reply(answer)
         )
         if not turn.is_over:  # the session may have been lost meanwhile
-            self._leave_queue(turn)
+            self._leave_queue(turn, turn_end(entry, 0).outcome)
 
     def _conclude(self, turn: Turn, error: AcpholdError) -> None:
         """It is over without an end in the journal."""
         if not turn.is_over:
             turn.reply(error)
-            self._leave_queue(turn)
+            self._leave_queue(turn, "interrupted" if self._session.is_lost else "failed")
 
-    def _leave_queue(self, turn: Turn) -> None:
+    def _leave_queue(self, turn: Turn, outcome: TurnOutcome) -> None:
         turn.conclude()
+        self._alerts.turn_ended(outcome)
         self._queue.remove(turn)
         if not self._queue:
             self._session.turn_over()

@@ -43,6 +43,12 @@ class AskedQuestion(Struct, frozen=True):
             return string(members(parts.get("toolCall", b"")).get("title")) or "a tool call"
         return string(parts.get("message")) or self.method
 
+    @property
+    def option_names(self) -> list[str]:
+        """What a person can choose from, as they see it; none of a form."""
+        options = map(members, items(members(self.params).get("options", b"")))
+        return [name for parts in options if (name := string(parts.get("name"))) is not None]
+
     def option_name(self, option_id: str) -> str:
         """What a person sees of an option; its id where there is no such option."""
         for option in items(members(self.params).get("options", b"")):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from acphold.errors import AcpholdError, JournalBusyError, RuntimeFolderError
 from acphold.hub import CANCEL_GRACE, Hub
+from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.owners import owner_name
 from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.journal import SqliteJournal
@@ -52,6 +53,7 @@ async def serve(
     stop: asyncio.Event,
     cancel_grace: float = CANCEL_GRACE,
     questions: QuestionRules = NO_RULES,
+    alerts: Alerts = NO_ALERTS,
     limit: int = MAX_MESSAGE,
     give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
@@ -75,6 +77,7 @@ async def serve(
             owner=owner_name(path),
             cancel_grace=cancel_grace,
             questions=questions,
+            alerts=alerts,
         )
         async with hub.open(), _reachable(hub, path, limit):
             await attend(hub, transport, limit, stop)
@@ -92,6 +95,7 @@ async def serve_background(
     ready: Callable[[], None],
     cancel_grace: float = CANCEL_GRACE,
     questions: QuestionRules = NO_RULES,
+    alerts: Alerts = NO_ALERTS,
     limit: int = MAX_MESSAGE,
 ) -> None:
     """Serve whoever connects to the socket at `path`; nobody's leaving ends anything.
@@ -107,6 +111,7 @@ async def serve_background(
             owner=owner_name(path),
             cancel_grace=cancel_grace,
             questions=questions,
+            alerts=alerts,
         )
         clients = 0
 

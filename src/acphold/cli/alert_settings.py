@@ -1,0 +1,83 @@
+"""The table `[alerts]` of the settings file, as it is whenever it is asked for.
+
+[alerts]
+on_waiting = ["sh", "-c", 'notify-send "$ACPHOLD_TITLE" "$ACPHOLD_QUESTION"']
+waiting_seconds = 20
+on_turn_end = ["sh", "-c", 'notify-send "$ACPHOLD_TITLE" "$ACPHOLD_OUTCOME"']
+turn_seconds = 60
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from acphold.cli.settings import (
+    command_words,
+    near_to,
+    read_settings,
+    settings_path,
+    table_of,
+)
+from acphold.errors import SettingsError
+from acphold.hub.alerts import AlertRules
+
+log = logging.getLogger(__name__)
+
+COMMANDS: Final = ("on_waiting", "on_turn_end")
+SECONDS: Final = ("waiting_seconds", "turn_seconds")
+
+NONE: Final = AlertRules()
+
+
+def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
+    """What the file says of alerts; raises SettingsError with file and key."""
+    table, place = table_of(settings, "alerts", path), f"{path}: [alerts]"
+    for key in table:
+        if key not in (*COMMANDS, *SECONDS):
+            meant = near_to(key, (*COMMANDS, *SECONDS))
+            raise SettingsError(f"{place} has an unknown key {key!r}{meant}")
+    waiting, turn_end = (
+        command_words(table[key], place, key) if key in table else () for key in COMMANDS
+    )
+    return AlertRules(
+        waiting,
+        _seconds(table.get("waiting_seconds", NONE.waiting_seconds), f"{place} waiting_seconds"),
+        turn_end,
+        _seconds(table.get("turn_seconds", NONE.turn_seconds), f"{place} turn_seconds"),
+    )
+
+
+def _seconds(value: object, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise SettingsError(f"{place}: a number of seconds is required, such as 20")
+    return float(value)
+
+
+class AlertFile:
+    """Called, it gives the rules of the file as it is now; one that has not changed is not read."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, ...] | None = None
+        self._rules = NONE
+
+    def __call__(self) -> AlertRules:
+        path = settings_path()
+        try:
+            found = os.stat(path)
+        except OSError:  # nearly always: there is none
+            return NONE
+        seen = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if seen != self._seen:
+            self._seen, self._rules = seen, _read(path)
+        return self._rules
+
+
+def _read(path: str) -> AlertRules:
+    try:
+        return alert_rules(read_settings(path) or {}, path)
+    except SettingsError as error:
+        log.warning("no alerts: %s", error)
+        return NONE

@@ -1,0 +1,175 @@
+"""When a person is told of a session that they may not be looking at, by a command of theirs.
+
+    what happens                                         what is told
+    ---------------------------------------------------  ----------------------------------------
+    a question to a person stays open for so many        `waiting`, once; further questions of the
+    seconds                                              session are part of it while it is open
+    a turn that took so many seconds ends                `turn_end`, unless a person ended it
+
+Who is attached makes no difference: a window that is open is not a person who looks. The rules are
+asked for when they are needed, so they may change while a session is live. Nothing here waits:
+what is told is handed to `tell`, which must not raise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from acphold.agents import Agent
+from acphold.hub.annotations import first_line
+from acphold.hub.session import Session
+from acphold.journal.decisions import AskedQuestion
+from acphold.journal.timeline import TurnOutcome
+
+log = logging.getLogger(__name__)
+
+UNTOLD = frozenset({"cancelled", "interrupted"})
+"""Outcomes of turns that a person brought about, who is there then; or that is told elsewhere."""
+
+
+class AlertRules(Struct, frozen=True):
+    """What to tell, and when; a command of no words tells nothing."""
+
+    on_waiting: tuple[str, ...] = ()
+    waiting_seconds: float = 20.0
+    on_turn_end: tuple[str, ...] = ()
+    turn_seconds: float = 60.0
+
+
+class Alert(Struct, frozen=True):
+    """What a person is told.
+
+    `seconds` is how long the question has been open, or the turn took. `question` and `options`
+    are of `waiting`, `outcome` is of `turn_end`.
+    """
+
+    event: Literal["waiting", "turn_end"]
+    session_id: str
+    agent: str
+    cwd: str
+    title: str
+    seconds: float
+    question: str = ""
+    options: tuple[str, ...] = ()
+    outcome: str = ""
+
+
+class Timer(Protocol):
+    """What `Clock.call_later` gives back."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """The part of an event loop that alerts need."""
+
+    def time(self) -> float: ...
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
+
+
+class Alerts:
+    """The alerts of a hub: `rules` gives those of now, `tell` is called with command and alert."""
+
+    def __init__(
+        self,
+        rules: Callable[[], AlertRules],
+        tell: Callable[[tuple[str, ...], Alert], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self.rules = rules
+        self.tell = tell
+        self._clock = clock
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock or asyncio.get_running_loop()
+
+
+NO_ALERTS = Alerts(AlertRules, lambda command, alert: None)
+"""Nobody is told anything."""
+
+
+class SessionAlerts:
+    """What is told of one session; see the module."""
+
+    def __init__(self, alerts: Alerts, session: Session, agent: Agent) -> None:
+        self._alerts = alerts
+        self._session = session
+        self._agent = agent
+        self._timers: dict[str, Timer] = {}
+        self._told: set[str] = set()
+        self._turn_began: float | None = None
+        self._prompt = b"[]"
+
+    # -- questions ------------------------------------------------------------------------
+
+    def asked(self, question: AskedQuestion) -> None:
+        """A question to a person is open from now on."""
+        rules, clock = self._alerts.rules(), self._alerts.clock
+        if rules.on_waiting:
+            began = clock.time()
+            self._timers[question.id] = clock.call_later(
+                rules.waiting_seconds, lambda: self._is_waiting(question, began)
+            )
+
+    def closed(self, question_id: str) -> None:
+        """Whatever came of it, it is not open any more."""
+        timer = self._timers.pop(question_id, None)
+        if timer is not None:
+            timer.cancel()
+        self._told.discard(question_id)
+
+    def _is_waiting(self, question: AskedQuestion, began: float) -> None:
+        del self._timers[question.id]
+        rules = self._alerts.rules()
+        if self._told or not rules.on_waiting:
+            return
+        self._told.add(question.id)
+        alert = self._alert(
+            "waiting", began, question=question.title, options=tuple(question.option_names)
+        )
+        self._alerts.tell(rules.on_waiting, alert)
+
+    # -- turns ----------------------------------------------------------------------------
+
+    def turn_began(self, prompt: bytes) -> None:
+        """The agent has this prompt from now on."""
+        self._turn_began = self._alerts.clock.time()
+        self._prompt = prompt
+
+    def turn_ended(self, outcome: TurnOutcome) -> None:
+        """It is over; one that never reached the agent has not begun."""
+        began, self._turn_began = self._turn_began, None
+        if began is None or outcome in UNTOLD:
+            return
+        rules = self._alerts.rules()
+        if rules.on_turn_end and self._alerts.clock.time() - began >= rules.turn_seconds:
+            self._alerts.tell(rules.on_turn_end, self._alert("turn_end", began, outcome=outcome))
+
+    def _alert(
+        self,
+        event: Literal["waiting", "turn_end"],
+        began: float,
+        *,
+        question: str = "",
+        options: tuple[str, ...] = (),
+        outcome: str = "",
+    ) -> Alert:
+        session = self._session
+        return Alert(
+            event,
+            session.id,
+            self._agent.key,
+            session.cwd,
+            session.standing.title or first_line(self._prompt) or "",
+            self._alerts.clock.time() - began,
+            question,
+            options,
+            outcome,
+        )

@@ -1,0 +1,167 @@
+"""The person's own commands for alerts: started, bounded, and gone in every case.
+
+A command gets what it is about in variables and, whole, as JSON on its stdin; what it prints goes
+to the log. It may take COMMAND_SECONDS, and of at most MOST_AT_ONCE one more is left out: nothing
+that is told may hold up what it is told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from acphold.errors import AcpholdError
+from acphold.hub.alerts import Alert, AlertRules, Alerts
+from acphold.processes.program import Program, launch
+from acphold.schema import encode
+from acphold.transports.child import ChildProcess
+
+log = logging.getLogger(__name__)
+
+COMMAND_SECONDS = 30.0
+"""What a command may take: a message over a slow network is sent in a few."""
+
+LAST_SECONDS = 2.0
+"""What those that run when everything ends get to come to their own end."""
+
+MOST_AT_ONCE = 4
+"""Commands that run at the same time."""
+
+VALUE_CHARACTERS = 2000
+"""Of a value in a variable; the JSON on stdin has the whole of it."""
+
+OUTPUT_BYTES = 4096
+"""Of what a command prints, for the log."""
+
+LAST_WORDS = 1.0
+"""Seconds for its stdout to end once it has; what it left running may hold it open."""
+
+
+@asynccontextmanager
+async def alerting(rules: Callable[[], AlertRules]) -> AsyncIterator[Alerts]:
+    """Alerts for a hub, by these rules, for the block; behind it no command is left."""
+    commands = AlertCommands()
+    try:
+        yield Alerts(rules, commands.run)
+    finally:
+        await commands.aclose()
+
+
+class AlertCommands:
+    """The commands that run now; to be closed in every case."""
+
+    def __init__(self, seconds: float = COMMAND_SECONDS) -> None:
+        self._seconds = seconds
+        self._running: set[asyncio.Task[None]] = set()
+
+    def run(self, command: tuple[str, ...], alert: Alert) -> None:
+        """Start it and return; how it went is in the log."""
+        if len(self._running) >= MOST_AT_ONCE:
+            log.warning("alert: %d commands run already; %s is left out", MOST_AT_ONCE, alert.event)
+            return
+        task = asyncio.create_task(self._run(command, alert), name="alert")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def aclose(self) -> None:
+        """Give those that run a moment; then end them."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=LAST_SECONDS)
+        for task in tuple(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def _run(self, command: tuple[str, ...], alert: Alert) -> None:
+        name = f"alert {alert.event}: {command[0]}"
+        try:
+            program = await self._launched(command, {**os.environ, **variables(alert)})
+            said, ended = await self._followed(program, stdin_json(alert))
+        except TimeoutError:
+            log.warning("%s did not end within %g s; it was ended", name, self._seconds)
+        except (AcpholdError, OSError) as error:
+            log.warning("%s: %s", name, error)
+        else:
+            level = logging.INFO if ended == "exit status 0" else logging.WARNING
+            log.log(level, "%s: %s%s", name, ended, f"; it said: {said}" if said else "")
+
+    async def _launched(self, command: tuple[str, ...], env: Mapping[str, str]) -> Program:
+        """Started in a thread, which takes milliseconds; ended again for who does not wait."""
+        starting = asyncio.create_task(asyncio.to_thread(launch, command, env=env), name="launch")
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            program = await starting
+            await asyncio.to_thread(program.abandon)
+            raise
+
+    async def _followed(self, program: Program, data: bytes) -> tuple[str, str]:
+        """What it printed, and how it ended; raises TimeoutError."""
+        process = ChildProcess(program, relay_fd=None)
+        printed = bytearray()
+        reading = asyncio.create_task(_read(process, printed), name="alert output")
+        try:
+            async with asyncio.timeout(self._seconds):
+                process.transport.send(data)
+                await process.transport.hang_up()
+                ended = await process.wait()
+            await asyncio.wait([reading], timeout=LAST_WORDS)
+        finally:
+            reading.cancel()
+            await process.aclose()
+        said = f"{printed.decode(errors='replace')} {process.stderr_tail()}"
+        return " ".join(said.split())[-OUTPUT_BYTES:], ended
+
+
+async def _read(process: ChildProcess, printed: bytearray) -> None:
+    """Keep the end of what it prints to stdout."""
+    while piece := await process.transport.receive():
+        printed += piece
+        del printed[:-OUTPUT_BYTES]
+
+
+def variables(alert: Alert) -> dict[str, str]:
+    """What the command is told in its environment: no NUL, and texts on one line, cut.
+
+    One line, because people put them into headers of a message.
+    """
+    told = {
+        "ACPHOLD_EVENT": alert.event,
+        "ACPHOLD_SESSION": alert.session_id,
+        "ACPHOLD_AGENT": alert.agent,
+        "ACPHOLD_CWD": alert.cwd,
+        "ACPHOLD_TITLE": _on_one_line(alert.title),
+        "ACPHOLD_QUESTION": _on_one_line(alert.question),
+        "ACPHOLD_OUTCOME": alert.outcome,
+        "ACPHOLD_SECONDS": f"{alert.seconds:.0f}",
+    }
+    return {name: _passable(value)[:VALUE_CHARACTERS] for name, value in told.items()}
+
+
+def stdin_json(alert: Alert) -> bytes:
+    """The same as one line of JSON; docs/operations.md has its fields."""
+    about = {
+        "event": alert.event,
+        "sessionId": alert.session_id,
+        "agent": alert.agent,
+        "cwd": alert.cwd,
+        "title": alert.title,
+        "seconds": round(alert.seconds, 1),
+    }
+    if alert.event == "waiting":
+        about |= {"question": alert.question, "options": list(alert.options)}
+    else:
+        about |= {"outcome": alert.outcome}
+    return encode(about) + b"\n"
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _passable(text: str) -> str:
+    """A text as a variable can hold it."""
+    return text.replace("\0", "").encode(errors="replace").decode()

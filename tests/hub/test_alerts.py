@@ -1,0 +1,260 @@
+"""A person is told of what waits for them, and of the ends of long turns; by the test's clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.errors import AgentExitedError
+from acphold.hub.alerts import Alert, AlertRules, Alerts
+from acphold.rpc.peer import Answer
+from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
+
+DEADLINE = 30
+
+RULES = AlertRules(("on-waiting", "x"), 20, ("on-turn-end",), 60)
+
+
+class Clock:
+    """An event loop's clock that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.due: list[Due] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Due:
+        self.due.append(Due(self, self.now + delay, callback))
+        return self.due[-1]
+
+    def pass_by(self, seconds: float) -> None:
+        """Let this time go by, and do what is due."""
+        self.now += seconds
+        for due in [due for due in self.due if due.at <= self.now]:
+            due.cancel()
+            due.callback()
+
+
+class Due:
+    """What is done later, unless it is cancelled."""
+
+    def __init__(self, clock: Clock, at: float, callback: Callable[[], object]) -> None:
+        self.at = at
+        self.callback = callback
+        self._clock = clock
+
+    def cancel(self) -> None:
+        if self in self._clock.due:
+            self._clock.due.remove(self)
+
+
+class Stage:
+    """A session with a turn that runs, the client that prompted, and what the hub told."""
+
+    def __init__(self, house: Shared, client: Onlooker, session: str) -> None:
+        self.house = house
+        self.client = client
+        self.session = session
+        self.person = Person(client)
+        self.clock = Clock()
+        self.rules = RULES
+        self.told: list[tuple[tuple[str, ...], Alert]] = []
+
+    def ask(self, title: str = "Run make") -> asyncio.Task[Any]:
+        """The agent asks for a permission."""
+        params = {
+            "sessionId": self.session,
+            "toolCall": {"toolCallId": "t", "title": title},
+            "options": [
+                {"optionId": "y", "name": "Allow", "kind": "allow_once"},
+                {"optionId": "n", "name": "Reject", "kind": "reject_once"},
+            ],
+        }
+        return asyncio.create_task(self.house.agent.ask_client(PERMISSION, **params))
+
+    async def open(self, count: int = 1) -> None:
+        """Wait until so many questions wait."""
+        while len(self.clock.due) < count:  # noqa: ASYNC110 (a clock tells nobody)
+            await asyncio.sleep(0.005)
+
+    async def end(self, answer: Answer = b'{"stopReason":"end_turn"}') -> None:
+        """End the turn, for everybody."""
+        await self.house.agent.end(self.session, answer)
+
+    @property
+    def events(self) -> list[str]:
+        return [alert.event for _, alert in self.told]
+
+
+@asynccontextmanager
+async def stage(journal: Path) -> AsyncIterator[Stage]:
+    """See `Stage`; the title of its session is its first prompt."""
+    made: list[Stage] = []
+    clock = Clock()
+    alerts = Alerts(
+        lambda: made[0].rules if made else RULES,
+        lambda command, alert: made[0].told.append((command, alert)),
+        clock,
+    )
+    async with shared(journal, alerts=alerts) as house, asyncio.timeout(DEADLINE):
+        client = await house.client()
+        session = await client.new()
+        client.begin_prompt(session, "Mend it")
+        await house.agent.prompted(session)
+        made.append(Stage(house, client, session))
+        made[0].clock = clock
+        yield made[0]
+
+
+# -- questions --------------------------------------------------------------------------------
+
+
+async def test_a_question_that_stays_open_is_told_once_whoever_is_attached(journal: Path) -> None:
+    async with stage(journal) as on:
+        question = on.ask("Run rm -rf build")
+        await on.open()
+        on.clock.pass_by(19)
+        assert on.told == []
+        on.clock.pass_by(1)
+        on.clock.pass_by(1000)
+        [(command, alert)] = on.told
+        assert command == RULES.on_waiting
+        assert alert == Alert(
+            "waiting",
+            on.session,
+            "puppet",
+            "/",
+            "Mend it",
+            20,
+            "Run rm -rf build",
+            ("Allow", "Reject"),
+        )
+        on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
+        await question
+
+
+async def test_a_question_that_is_answered_in_time_is_not_told(journal: Path) -> None:
+    async with stage(journal) as on:
+        question = on.ask()
+        await on.open()
+        on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
+        await question
+        assert on.clock.due == []
+        on.clock.pass_by(1000)
+        assert on.told == []
+
+
+async def test_a_question_is_told_with_nobody_attached_too(journal: Path) -> None:
+    async with stage(journal) as on:
+        on.house.agent.heeds_cancel = False
+        for attachment in tuple(on.house.hub.held(on.session).session.attachments):
+            on.house.hub.held(on.session).detach(attachment)
+        question = on.ask()
+        await on.open()
+        on.clock.pass_by(20)
+        assert on.events == ["waiting"]
+        question.cancel()
+
+
+async def test_further_questions_are_part_of_the_one_that_was_told(journal: Path) -> None:
+    async with stage(journal) as on:
+        first, second = on.ask("one"), on.ask("two")
+        await on.open(2)
+        on.clock.pass_by(20)
+        assert on.events == ["waiting"]
+        on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
+        await asyncio.gather(first, second)
+        on.person.answer = asyncio.get_running_loop().create_future()
+        third = on.ask("three")
+        await on.open()
+        on.clock.pass_by(20)
+        assert [alert.question for _, alert in on.told][1:] == ["three"]
+        third.cancel()
+
+
+async def test_a_question_that_ends_with_its_turn_is_not_told(journal: Path) -> None:
+    async with stage(journal) as on:
+        question = on.ask()
+        await on.open()
+        on.client.tell("session/cancel", {"sessionId": on.session})
+        await question
+        on.clock.pass_by(1000)
+        assert "waiting" not in on.events
+
+
+async def test_rules_may_change_while_a_question_waits(journal: Path) -> None:
+    async with stage(journal) as on:
+        question = on.ask()
+        await on.open()
+        on.rules = AlertRules()
+        on.clock.pass_by(20)
+        assert on.told == []
+        question.cancel()
+
+
+# -- turns ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (b'{"stopReason":"end_turn"}', "completed"),
+        (b'{"stopReason":"max_tokens"}', "limited"),
+        (b'{"stopReason":"refusal"}', "refused"),
+        (AgentExitedError("the agent ended", "exit status 1", ""), "failed"),
+    ],
+)
+async def test_the_end_of_a_long_turn_is_told(journal: Path, answer: Answer, outcome: str) -> None:
+    async with stage(journal) as on:
+        on.clock.pass_by(60)
+        await on.end(answer)
+        [(command, alert)] = on.told
+        assert command == RULES.on_turn_end
+        assert alert == Alert("turn_end", on.session, "puppet", "/", "Mend it", 60, outcome=outcome)
+
+
+async def test_the_end_of_a_short_turn_is_not_told(journal: Path) -> None:
+    async with stage(journal) as on:
+        on.clock.pass_by(59)
+        await on.end()
+        assert on.told == []
+
+
+async def test_the_end_of_a_turn_that_was_cancelled_is_not_told(journal: Path) -> None:
+    async with stage(journal) as on:
+        on.clock.pass_by(100)
+        on.client.tell("session/cancel", {"sessionId": on.session})
+        await on.house.agent.cancelled.wait()
+        await on.house.hub.held(on.session).turns.aclose()
+        assert on.told == []
+
+
+async def test_the_time_of_a_turn_begins_when_the_agent_gets_it(journal: Path) -> None:
+    async with stage(journal) as on:
+        waiting = on.client.begin_prompt(on.session, "And then this")
+        on.clock.pass_by(100)
+        await on.end()
+        await on.house.agent.prompted(on.session)
+        on.clock.pass_by(59)
+        await on.end()
+        await waiting
+        assert [alert.seconds for _, alert in on.told] == [100]
+
+
+async def test_without_commands_nothing_is_told(journal: Path) -> None:
+    async with stage(journal) as on:
+        on.rules = AlertRules()
+        question = on.ask()
+        await on.person.asked.wait()
+        assert on.clock.due == []
+        on.clock.pass_by(1000)
+        question.cancel()
+        await on.end()
+        assert on.told == []

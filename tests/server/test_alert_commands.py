@@ -1,0 +1,200 @@
+"""The person's commands for alerts: what they get, and that they are bounded and leave nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acphold.hub.alerts import Alert, AlertRules
+from acphold.server import alert_commands
+from acphold.server.alert_commands import (
+    MOST_AT_ONCE,
+    VALUE_CHARACTERS,
+    AlertCommands,
+    alerting,
+    variables,
+)
+from tests.failures.processes import gone, until
+
+WAITING = Alert(
+    "waiting",
+    "s1",
+    "claude",
+    "/work",
+    "Mend $(it)\n now",
+    20.4,
+    "rm -rf '`x`'",
+    ("Allow", "Reject"),
+)
+ENDED = Alert("turn_end", "s1", "claude", "/work", "Mend it", 61.2, outcome="failed")
+
+REPORT = """
+import json, os, sys
+told = {name: value for name, value in os.environ.items() if name.startswith("ACPHOLD_")}
+with open(sys.argv[1] + ".new", "w") as file:
+    json.dump([told, sys.stdin.read()], file)
+os.replace(sys.argv[1] + ".new", sys.argv[1])
+"""
+
+
+def pids(file: Path) -> set[int]:
+    """The processes that a file names."""
+    return {int(pid) for pid in file.read_text().split()}
+
+
+def python(code: str, *arguments: str) -> tuple[str, ...]:
+    """A command that runs this code."""
+    return (sys.executable, "-S", "-E", "-c", code, *arguments)
+
+
+async def finished(commands: AlertCommands) -> None:
+    """Wait until none runs any more."""
+    await until(lambda: not commands._running)
+
+
+@pytest.fixture(autouse=True)
+def _all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "acphold.server.alert_commands")
+
+
+async def test_a_command_gets_variables_and_json_and_no_shell_sees_them(tmp_path: Path) -> None:
+    commands = AlertCommands()
+    for alert, name in ((WAITING, "waiting"), (ENDED, "ended")):
+        commands.run(python(REPORT, str(tmp_path / name)), alert)
+    await finished(commands)
+    told, given = json.loads((tmp_path / "waiting").read_text())
+    assert {name: told[name] for name in variables(WAITING)} == {
+        "ACPHOLD_EVENT": "waiting",
+        "ACPHOLD_SESSION": "s1",
+        "ACPHOLD_AGENT": "claude",
+        "ACPHOLD_CWD": "/work",
+        "ACPHOLD_TITLE": "Mend $(it) now",
+        "ACPHOLD_QUESTION": "rm -rf '`x`'",
+        "ACPHOLD_OUTCOME": "",
+        "ACPHOLD_SECONDS": "20",
+    }
+    assert json.loads(given) == {
+        "event": "waiting",
+        "sessionId": "s1",
+        "agent": "claude",
+        "cwd": "/work",
+        "title": "Mend $(it)\n now",
+        "seconds": 20.4,
+        "question": "rm -rf '`x`'",
+        "options": ["Allow", "Reject"],
+    }
+    told, given = json.loads((tmp_path / "ended").read_text())
+    assert told["ACPHOLD_OUTCOME"] == "failed"
+    assert json.loads(given)["outcome"] == "failed"
+    assert "question" not in json.loads(given)
+
+
+def test_what_no_variable_can_hold_is_left_out() -> None:
+    odd = Alert("waiting", "s", "a", "/", "a\0b\ud800c", 1, "x" * 9999)
+    told = variables(odd)
+    assert told["ACPHOLD_TITLE"] == "ab?c"
+    assert len(told["ACPHOLD_QUESTION"]) == VALUE_CHARACTERS
+    os.fsencode(told["ACPHOLD_TITLE"])
+
+
+async def test_what_it_prints_and_how_it_fails_is_one_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    commands = AlertCommands()
+    commands.run(python("import sys; print('out'); print('err', file=sys.stderr)"), WAITING)
+    commands.run(python("import sys; print('why'); sys.exit(3)"), ENDED)
+    commands.run(("no-such-program",), ENDED)
+    await finished(commands)
+    lines = sorted((record.levelname, record.getMessage()) for record in caplog.records)
+    assert [level for level, _ in lines] == ["INFO", "WARNING", "WARNING"]
+    said = "\n".join(message for _, message in lines)
+    assert "exit status 0; it said: out err" in said
+    assert "exit status 3; it said: why" in said
+    assert "no such program on PATH" in said
+
+
+async def test_a_command_that_does_not_end_is_ended_with_all_that_it_started(
+    pid_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "with open(sys.argv[1], 'a') as file: file.write(f'{os.getpid()} {child.pid} ')\n"
+        "time.sleep(1000)\n"
+    )
+    commands = AlertCommands(seconds=1)
+    commands.run(python(code, str(pid_file)), WAITING)
+    await finished(commands)
+    assert "did not end within 1 s" in caplog.text
+    await gone(pids(pid_file), 20)
+
+
+async def test_what_a_command_leaves_running_is_ended_with_it(pid_file: Path) -> None:
+    code = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "with open(sys.argv[1], 'a') as file: file.write(f'{child.pid} ')\n"
+    )
+    commands = AlertCommands()
+    commands.run(python(code, str(pid_file)), WAITING)
+    await finished(commands)
+    assert pids(pid_file)
+    await gone(pids(pid_file), 20)
+
+
+async def test_a_command_that_reads_nothing_and_prints_much_is_no_harm(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    large = Alert("waiting", "s", "a", "/", "t", 1, "x" * 1_000_000)
+    commands = AlertCommands()
+    commands.run(python("print('y' * 1_000_000)"), large)
+    await finished(commands)
+    assert "exit status 0" in caplog.text
+    assert len(caplog.text) < 10_000
+
+
+async def test_no_more_than_a_few_run_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = tmp_path / "go on"
+    code = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
+    commands = AlertCommands()
+    for _ in range(MOST_AT_ONCE + 1):
+        commands.run(python(code, str(go_on)), WAITING)
+    assert len(commands._running) == MOST_AT_ONCE
+    assert "is left out" in caplog.text
+    go_on.touch()
+    await finished(commands)
+
+
+async def test_at_the_end_they_get_a_moment_and_are_then_ended(
+    pid_file: Path, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], bool]
+) -> None:
+    monkeypatch.setattr(alert_commands, "LAST_SECONDS", 0.1)
+    code = (
+        "import os, sys, time\n"
+        "with open(sys.argv[1], 'a') as file: file.write(f'{os.getpid()} ')\n"
+        "time.sleep(1000)\n"
+    )
+    async with alerting(AlertRules) as alerts:
+        alerts.tell(python(code, str(pid_file)), WAITING)
+        await until(lambda: pids(pid_file))
+    assert not any(map(runs, pids(pid_file)))
+
+
+async def test_one_that_is_about_to_start_at_the_end_does_not_stay(
+    pid_file: Path, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], bool]
+) -> None:
+    monkeypatch.setattr(alert_commands, "LAST_SECONDS", 0.0)
+    commands = AlertCommands()
+    commands.run(("sleep", "1000"), WAITING)
+    await asyncio.sleep(0)
+    await commands.aclose()
+    assert not commands._running
