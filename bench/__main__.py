@@ -22,6 +22,7 @@ MEASUREMENTS = (
     "disk",
     "library",
     "mcp_servers",
+    "background",
 )
 """Modules of this package, each with a function `figures`, in the order of the table."""
 

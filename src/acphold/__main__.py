@@ -28,9 +28,9 @@ def _wrap(words: list[str]) -> int:
     own = words[: words.index("--")] if "--" in words else []
     where = [word for word in own if word in ("--background", "--no-background")]
     if where[-1:] == ["--background"] and not {"-h", "--help"} & {*own}:
-        from acphold.cli.thin_pipe import start_pipe
+        from acphold.cli.thin_wrap import start_thin_wrap
 
-        return start_pipe(words)
+        return start_thin_wrap(words)
     from acphold.cli.start import start_named, start_wrap
 
     return start_wrap(words) if "--" in words else start_named(words)

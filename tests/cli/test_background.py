@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -249,13 +249,22 @@ async def test_an_agent_with_a_name_may_live_in_the_background(home: Home, tmp_p
         assert len(home.owners()) == 1
 
 
-async def test_the_editors_own_descriptors_do_not_stay_open_in_the_background(home: Home) -> None:
+async def test_the_editors_own_streams_do_not_stay_open_in_the_background(home: Home) -> None:
     async with home.editor() as one:
         await one.new()
         [owner] = home.owners()
-        for name in os.listdir(f"/proc/{owner}/fd"):
-            target = os.readlink(f"/proc/{owner}/fd/{name}")
-            assert target not in targets(one.process.pid)
+        streams = targets(one.process.pid)
+        assert len(streams & files(owner)) == 2  # of its stdin and stdout, while it is there
+    await until(lambda: not streams & files(owner))
+
+
+def files(pid: int) -> set[str]:
+    """All that a process has open."""
+    found = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):
+            found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found
 
 
 def targets(pid: int) -> set[str]:

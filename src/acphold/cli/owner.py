@@ -1,6 +1,6 @@
 """`acphold owner`: the process behind `wrap --background`, which keeps an agent and its sessions.
 
-It is started by `acphold.cli.thin_pipe`, never by hand. It holds a lock beside its socket for as
+It is started by `acphold.cli.thin_wrap`, never by hand. It holds a lock beside its socket for as
 long as it lives, so of two that are started at once only one goes on.
 """
 
@@ -14,7 +14,7 @@ import sys
 from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import Exit
 from acphold.cli.log import start_log
-from acphold.cli.thin_pipe import READY
+from acphold.cli.thin_wrap import READY
 from acphold.cli.wrap import WrapSettings, agent_maker
 from acphold.errors import AcpholdError
 from acphold.hub.questions import QuestionRules

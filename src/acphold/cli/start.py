@@ -48,9 +48,9 @@ def start_named(arguments: list[str]) -> int:
     except SettingsError:
         return _other(arguments)  # which finds the same, and says so
     if _in_background(agent, options):
-        from acphold.cli.thin_pipe import start_pipe
+        from acphold.cli.thin_wrap import start_thin_wrap
 
-        return start_pipe(arguments, {**agent.env})
+        return start_thin_wrap(arguments, {**agent.env})
     agent.enter()
     if _on_terminal() and not _are_ours(options):
         _become([*agent.command, *options])

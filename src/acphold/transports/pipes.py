@@ -60,14 +60,15 @@ class PipeTransport:
     To be made inside a running event loop. One task at a time may wait in `receive`.
     """
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
+    def __init__(self, read_fd: int, write_fd: int, arrived: bytes = b"") -> None:
+        """`arrived` is what somebody has read from `read_fd` before."""
         self._loop = asyncio.get_running_loop()
         self._input: Descriptor | None = Descriptor(read_fd)
         self._output: Descriptor | None = Descriptor(write_fd)
         self._read = self._input.read
         self._write = self._output.write
         self._spent = 0
-        self._arrived: bytes | None = None
+        self._arrived: bytes | None = arrived or None
         self._watched = False
         self._reading = Reading.OPEN
         self._reader: asyncio.Future[None] | None = None

@@ -2,6 +2,11 @@
 
 Who is at the other end is the kernel's word: a process of another user is refused, whatever the
 modes of files say.
+
+A program that stands between an editor and a process may hand over its own stdin and stdout: then
+what is served is the editor itself, and no byte passes through a third process. It sends both
+descriptors (unix(7), SCM_RIGHTS) with one byte, HANDED_OVER, and waits for the end of the
+connection; if that ends at its side first, the editor is gone.
 """
 
 from __future__ import annotations
@@ -13,15 +18,22 @@ import os
 import socket
 import struct
 import sys
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
 from acphold.errors import ConnectionLostError, RuntimeFolderError
-from acphold.transports.pipes import PipeTransport
+from acphold.transports.pipes import READ_SIZE, PipeTransport
 from acphold.transports.runtime_folder import runtime_folder, sweep
 
 log = logging.getLogger(__name__)
+
+HANDED_OVER = b"\0"
+"""What comes with the descriptors; no message of ACP begins so."""
+
+ENDED_WELL = b"\0"
+"""What the program that handed them over is told when the editor has left."""
 
 BACKLOG = 64
 """Connections that may wait to be taken."""
@@ -57,10 +69,10 @@ def credentials(connection: socket.socket) -> Credentials:
     return Credentials(struct.unpack_from("2I", raw)[1], None)
 
 
-def socket_transport(connection: socket.socket) -> PipeTransport:
+def socket_transport(connection: socket.socket, arrived: bytes = b"") -> PipeTransport:
     """The transport over a connected socket, which it takes and closes."""
     reads = connection.detach()
-    return PipeTransport(reads, os.dup(reads))
+    return PipeTransport(reads, os.dup(reads), arrived)
 
 
 async def connect(path: str, seconds: float) -> PipeTransport:
@@ -176,8 +188,8 @@ class Listener:
             log.warning("a process of another user was refused")
             connection.close()
             return
-        transport = socket_transport(connection)
-        task = asyncio.create_task(self._serve(transport), name="attend connection")
+        connection.setblocking(False)
+        task = asyncio.create_task(self._serve(connection), name="attend connection")
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
@@ -191,7 +203,22 @@ class Listener:
         if self._socket is listener:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
-    async def _serve(self, transport: PipeTransport) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            words, streams = await _first_words(connection)
+            if streams is None:
+                await self._attended(socket_transport(connection, words))
+                return
+            transport = PipeTransport(*streams)
+            watching = asyncio.create_task(_gone(connection, transport), name="watch pipe")
+            try:
+                await self._attended(transport)
+                connection.send(ENDED_WELL)
+            finally:
+                watching.cancel()
+                await asyncio.wait([watching])
+
+    async def _attended(self, transport: PipeTransport) -> None:
         try:
             await self._attend(transport)
         except Exception:  # one connection must not end the others; nobody awaits this task
@@ -215,3 +242,40 @@ class Listener:
             task.cancel()
         if connections:
             await asyncio.wait(connections)
+
+
+async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int] | None]:
+    """The first bytes that come, b"" at the end; and stdin and stdout if they are handed over."""
+    await _readable(connection)
+    try:
+        room = socket.CMSG_SPACE(2 * array("i").itemsize)
+        words, extra, _, _ = connection.recvmsg(READ_SIZE, room)
+    except OSError:
+        return b"", None
+    descriptors = array("i")
+    for level, kind, data in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    if words == HANDED_OVER and len(descriptors) == 2:
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        return words, (descriptors[0], descriptors[1])
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return words, None
+
+
+async def _gone(connection: socket.socket, transport: PipeTransport) -> None:
+    """The program that handed over its streams has been ended: its editor is gone."""
+    await _readable(connection)
+    await transport.aclose()
+
+
+async def _readable(connection: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(connection, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(connection)

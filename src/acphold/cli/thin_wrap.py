@@ -1,9 +1,10 @@
-"""`acphold wrap --background`: a pipe between an editor and the process that keeps its sessions.
+"""`acphold wrap --background`: leads an editor to the process that keeps its sessions.
 
-That process, the owner, has the agent, the journal and the sessions, and outlives the editor. The
-first pipe starts it; later ones find it by its socket, whose name is made from what it was started
-with. Nothing is imported here but what moving bytes takes: an editor waits for this, and it stays
-for as long as the editor does.
+That process, the owner, has the agent, the journal and the sessions, and outlives the editor. It is
+started when there is none yet, and found by its socket, whose name is made from what it was started
+with. It is handed our stdin and stdout, as a tmux server is; so this program stays, for the editor
+to see it, but no byte passes through it. Nothing is imported that this does not take: an editor
+waits for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import os
 import select
 import sys
 import time
-from _thread import start_new_thread
 from zlib import adler32, crc32
 
 from acphold.errors import AcpholdError
@@ -34,8 +34,8 @@ START_SECONDS = 30.0
 RETRY_SECONDS = 0.01
 """How often is looked whether an owner that another pipe has started listens by now."""
 
-PIECE = 64 * 1024
-"""Bytes moved at once: what a Linux pipe holds."""
+HANDED_OVER = b"\0"
+"""What goes with the descriptors; see acphold.transports.unix."""
 
 SURROUNDINGS = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS", "XDG_DATA_HOME", "HOME")
 """Variables that say where an owner keeps its sessions: with others, it is another one."""
@@ -54,8 +54,8 @@ def owner_socket(words: list[str]) -> str:
     return background_socket(f"{crc32(key):08x}{adler32(key):08x}")
 
 
-def start_pipe(words: list[str], env: dict[str, str] | None = None) -> int:
-    """Move bytes until one side ends; the exit code. `words` follow `wrap`.
+def start_thin_wrap(words: list[str], env: dict[str, str] | None = None) -> int:
+    """Stay until the editor leaves, or the owner ends; the exit code. `words` follow `wrap`.
 
     `env` are variables that the owner has beyond ours.
     """
@@ -68,7 +68,7 @@ def start_pipe(words: list[str], env: dict[str, str] | None = None) -> int:
     except (AcpholdError, OSError) as exc:
         print(f"acphold wrap: {exc}", file=sys.stderr)
         return ERROR
-    return _move(connection)
+    return _hand_over(connection)
 
 
 # -- the owner ------------------------------------------------------------------------------
@@ -156,39 +156,17 @@ def _read_line(descriptor: int) -> str:
     return line.decode(errors="replace").strip()
 
 
-# -- bytes ----------------------------------------------------------------------------------
+# -- the editor ------------------------------------------------------------------------------
 
 
-def _move(connection: socket.socket) -> int:
-    """Move bytes both ways until the owner closes, or the editor reads no more.
-
-    Each way has a thread: an owner that waits to be read is read, whatever it reads itself.
-    """
-    editor_has_left: list[bool] = []
-
-    def to_owner() -> None:
-        try:
-            while piece := os.read(0, PIECE):
-                connection.sendall(piece)
-            editor_has_left.append(True)
-            connection.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass  # the owner has closed, which the other way finds out
-
-    start_new_thread(to_owner, ())
-    while piece := _received(connection):
-        try:
-            while piece:
-                piece = piece[os.write(1, piece) :]
-        except BrokenPipeError:
-            return OK
-    if not editor_has_left:
-        print("acphold wrap: the background process has ended; start anew", file=sys.stderr)
-    return OK if editor_has_left else AGENT
-
-
-def _received(connection: socket.socket) -> bytes:
+def _hand_over(connection: socket.socket) -> int:
+    """Let the owner talk to the editor itself, and wait until it has done so; the exit code."""
+    streams = struct.pack("2i", 0, 1)
+    connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
     try:
-        return connection.recv(PIECE)
+        if connection.recv(1):
+            return OK
     except OSError:
-        return b""
+        pass  # reset: it was killed
+    print("acphold wrap: the background process has ended; start anew", file=sys.stderr)
+    return AGENT
