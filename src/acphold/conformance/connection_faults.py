@@ -264,7 +264,7 @@ class _InternalError(Exemplar):
 class _AnswersNotifications(Exemplar):
     def hear(self, message: Json) -> None:
         super().hear(message)
-        if not message["method"].startswith(("session/", "$/")):
+        if message["method"].startswith("check/"):
             error = {"code": METHOD_NOT_FOUND, "message": "no such notification"}
             self.send({"id": None, "error": error})
 

@@ -251,9 +251,9 @@ class Exemplar:
     async def new_session(self, params: Json) -> Json:
         self.signed_in()
         session_id = self.new_id()
-        self.memory.sessions[session_id] = Kept(
-            params["cwd"], params.get("additionalDirectories") or [], [], updated_at=self.now()
-        )
+        directories = params.get("additionalDirectories") or []
+        kept = Kept(params["cwd"], directories, [], updated_at=self.now())
+        self.memory.sessions.setdefault(session_id, kept)
         await self.connect(session_id, params.get("mcpServers") or [])
         opened = {"sessionId": session_id, **self.settings(session_id)}
         self.start(self.tell_commands(session_id))

@@ -138,6 +138,7 @@ class Script:
 
     async def read(self, what: str) -> None:
         path = self.absolute(what)
+        self.think("They want to know what is in it.")
         call = self.tool("Read a file", "read", locations=[{"path": path, "line": 1}])
         if self.offers("fs", "readTextFile"):
             answer = await self.ask("fs/read_text_file", {"path": path, "line": 1, "limit": 100})

@@ -17,7 +17,8 @@ NOT_UTF_8 = "it is not UTF-8"
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
-    """One line of a wire. `problem` says what is wrong with it; `message` is empty for no object.
+    """One line of a wire. `problem` says what is wrong with it; `message` is empty for no object,
+    `method` None for a response.
 
     `number` counts the lines of its record, `at` is the loop's time in seconds.
     """
@@ -27,6 +28,7 @@ class Line(msgspec.Struct, frozen=True, eq=False):
     by: Side
     raw: bytes
     message: Json
+    method: str | None = None
     problem: str = ""
 
     @property
@@ -36,12 +38,6 @@ class Line(msgspec.Struct, frozen=True, eq=False):
     @property
     def text(self) -> str:
         return self.raw.decode("utf-8", "backslashreplace")
-
-    @property
-    def method(self) -> str | None:
-        """Its method; None for a response and for what is no message."""
-        method = self.message.get("method")
-        return method if isinstance(method, str) else None
 
     @property
     def params(self) -> Json:
@@ -82,11 +78,13 @@ def line(number: int, at: float, by: Side, raw: bytes) -> Line:
     try:
         message = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return Line(number, at, by, raw, {}, "it is not JSON")
+        return Line(number, at, by, raw, {}, problem="it is not JSON")
     if not isinstance(message, dict):
-        return Line(number, at, by, raw, {}, "it is no JSON object")
+        return Line(number, at, by, raw, {}, problem="it is no JSON object")
     # What it says is taken all the same: the rest of the agent is to be looked at, too.
-    return Line(number, at, by, raw, message, "" if text.encode() == raw else NOT_UTF_8)
+    method = message.get("method")
+    known = method if isinstance(method, str) else None
+    return Line(number, at, by, raw, message, known, "" if text.encode() == raw else NOT_UTF_8)
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -157,3 +155,10 @@ def id_of(line: Line) -> bytes:
         return b""
     # 7.0 is 7 to JSON.
     return msgspec.json.encode(int(id) if isinstance(id, float) and id.is_integer() else id)
+
+
+def sessions_in(exchange: Exchange) -> list[Json]:
+    """The sessions that a `session/list` was answered with."""
+    result = exchange.result
+    sessions = result.get("sessions") if isinstance(result, dict) else None
+    return [it for it in sessions if isinstance(it, dict)] if isinstance(sessions, list) else []

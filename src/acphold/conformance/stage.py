@@ -7,6 +7,7 @@ cannot be looked at. So an agent that hangs costs its time once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -222,6 +223,14 @@ class Stage:
         path = self.work / name
         path.write_text(text, encoding="utf-8")
         return path
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file in `work`."""
+        return (self.work / name).exists()
+
+    def is_in_work(self, path: str, name: str) -> bool:
+        """Whether `path` is the file `name` in `work`, through links or not."""
+        return os.path.realpath(path) == os.path.realpath(self.work / name)
 
     def params(self, **more: object) -> Json:
         """The params of `session/new`, and of load and resume with a `sessionId`."""

@@ -202,14 +202,11 @@ class _GoesOnSpeaking(Exemplar):
 
 @FAULTS.breaks("cancel.soon")
 class _Slow(Exemplar):
-    def cancel(self, session_id: str) -> None:
-        self.start(self._later(session_id))
-
-    async def _later(self, session_id: str) -> None:
-        turn = self.turns.get(session_id)
-        await asyncio.sleep(6)
-        if turn is not None and self.turns.get(session_id) is turn:
-            super().cancel(session_id)
+    async def prompt(self, request: Json, params: Json) -> Json:
+        ended = await super().prompt(request, params)
+        if ended["stopReason"] == "cancelled":
+            await asyncio.sleep(6)
+        return ended
 
 
 @FAULTS.breaks("cancel.next-prompt")

@@ -3,10 +3,17 @@
 from acphold.conformance.catalogue import Check
 from acphold.conformance.rules import (
     cancellations,
+    client_use,
+    endings,
     introductions,
     json_rpc,
+    listings,
+    loads,
+    messages_fit,
     new_sessions,
     prompt_turns,
+    selections,
+    tool_reports,
 )
 
 MODULES = (
@@ -14,6 +21,13 @@ MODULES = (
     new_sessions,
     prompt_turns,
     cancellations,
+    tool_reports,
+    client_use,
+    selections,
+    listings,
+    loads,
+    endings,
+    messages_fit,
     json_rpc,
 )
 """In the order in which they are played: the simplest first, what may end the agent last."""

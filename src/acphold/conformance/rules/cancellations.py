@@ -27,6 +27,22 @@ AFTERWARDS_SECONDS = 1.0
 """How long an update that comes too late is waited for."""
 
 
+TURN_UPDATES = {
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "user_message_chunk",
+    "tool_call",
+    "tool_call_update",
+    "plan",
+}
+"""What is part of a turn; titles, usage, modes and commands may come at any time."""
+
+
+def is_of_turn(line: Line) -> bool:
+    """Whether an update is part of a turn."""
+    return (line.update or {}).get("sessionUpdate") in TURN_UPDATES
+
+
 class Cancelled(Struct, frozen=True):
     """A turn that was cancelled while it ran; `cancel` is the line that told so."""
 
@@ -50,7 +66,7 @@ async def begun(stage: Stage, dialogue: Dialogue, session: Session) -> Call:
         if call.answer is not None:
             return False
         since = dialogue.record.updates(session.id, since=call.asked.number)
-        return True if any(True for _ in since) else None
+        return True if any(is_of_turn(line) for line in since) else None
 
     try:
         running = await dialogue.until(has_begun, 2 * dialogue.timeout)
@@ -139,17 +155,6 @@ async def _cancelled_turn(stage: Stage, *, first: bool) -> Cancelled:
 
 async def _more_quiet(dialogue: Dialogue) -> None:
     await asyncio.sleep(max(0.0, min(AFTERWARDS_SECONDS, 2 * dialogue.quiet)))
-
-
-TURN_UPDATES = {
-    "agent_message_chunk",
-    "agent_thought_chunk",
-    "user_message_chunk",
-    "tool_call",
-    "tool_call_update",
-    "plan",
-}
-"""What is part of a turn; titles, usage, modes and commands may come at any time."""
 
 
 def _late(dialogue: Dialogue, session: Session, answer: Answer) -> tuple[Line, ...]:

@@ -501,8 +501,9 @@ LEAVE_SECONDS = 5.0
 
 async def left(stage: Stage) -> str | None:
     """How the agent ended when its client left."""
+    await stage.given(plain_session)
     dialogue = await stage.meet("leaving")
-    (await dialogue.ask("session/new", stage.params()))
+    await stage.new_session(dialogue)
     await dialogue.running.hang_up()
     how = await dialogue.running.ended(LEAVE_SECONDS)
     if how is not None:

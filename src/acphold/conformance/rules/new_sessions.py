@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.record import Record
+from acphold.conformance.record import Record, sessions_in
 from acphold.conformance.stage import Session, Stage
 from acphold.conformance.verdicts import Source, Violation
 
@@ -136,6 +136,11 @@ def known_id(records: Sequence[Record], witness: Witness) -> None:
             exchange.result.get("sessionId")
             for exchange in record.exchanges("client", "session/new")
             if isinstance(exchange.result, dict)
+        }
+        known |= {
+            entry.get("sessionId")
+            for exchange in record.exchanges("client", "session/list")
+            for entry in sessions_in(exchange)
         }
         for line in record.by("agent"):
             if line.method is not None and "sessionId" in line.params:

@@ -1,0 +1,138 @@
+"""Whether a message fits the schema: what is missing, what has another type, what nobody knows.
+
+The types of `acphold.schema` are the schema of ACP version 1; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from acphold.conformance.record import Json, Line, Record
+from acphold.errors import InvalidParamsError
+from acphold.schema import (
+    AGENT_METHODS,
+    CLIENT_METHODS,
+    PROTOCOL_METHODS,
+    AgentAuthCapabilities,
+    AgentCapabilities,
+    Decoded,
+    McpCapabilities,
+    Method,
+    NewSessionResponse,
+    SessionCapabilities,
+    SessionInfo,
+    decode,
+)
+from acphold.schema.session_requests import (
+    LoadSessionResponse,
+    PromptResponse,
+    ResumeSessionResponse,
+)
+from acphold.schema.shapes import UnknownVariant
+
+DRAFTED: dict[type, set[str]] = {
+    AgentCapabilities: {"providers"},
+    AgentAuthCapabilities: {"status"},
+    McpCapabilities: {"acp"},
+    SessionCapabilities: {
+        *("archive", "cancel", "fork", "status", "subagents", "systemPrompt", "title"),
+    },
+    SessionInfo: {"archived"},
+    PromptResponse: {"usage"},
+    NewSessionResponse: {"models"},
+    LoadSessionResponse: {"models"},
+    ResumeSessionResponse: {"models"},
+}
+"""Members of the protocol's own drafts, past and present: they are not the agent's invention."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What a line carries, and its type: the params of `method`, or the result of one."""
+
+    line: Line
+    method: str
+    kind: type
+    value: object
+
+    @property
+    def is_result(self) -> bool:
+        return self.line.is_response
+
+
+def said(record: Record) -> Iterator[Message]:
+    """All that the agent said in a record and the schema knows."""
+    for line in record.by("agent"):
+        known = CLIENT_METHODS.get(line.method or "") or PROTOCOL_METHODS.get(line.method or "")
+        if known is not None:
+            yield Message(line, known.name, known.params, line.message.get("params"))
+    for exchange in record.exchanges("client", *AGENT_METHODS):
+        method = AGENT_METHODS[exchange.request.method or ""]
+        answered = exchange.answer
+        if not isinstance(method, Method) or answered is None:
+            continue
+        if "result" in answered.message and "error" not in answered.message:
+            yield Message(answered, method.name, method.result, answered.message["result"])
+
+
+def problem(message: Message) -> str:
+    """What does not fit the schema, "" for nothing; an empty result may be null here."""
+    value = {} if message.value is None else message.value
+    try:
+        decoded: Decoded[object] = decode(message.kind, msgspec.json.encode(value))
+    except InvalidParamsError as error:
+        return str(error)
+    if decoded.flaws:
+        return f"{decoded.flaws[0]} does not fit"
+    unknown = next(variants(decoded.value, "$"), None)
+    return f"{unknown[0]}: {unknown[1].kind!r} is none of its kinds" if unknown else ""
+
+
+def variants(value: object, path: str) -> Iterator[tuple[str, UnknownVariant]]:
+    """Every part of a value that is a variant which the schema does not have."""
+    if isinstance(value, UnknownVariant):
+        yield path, value
+    elif isinstance(value, msgspec.Struct):
+        for name, encoded in names(value):
+            yield from variants(getattr(value, name), f"{path}.{encoded}")
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from variants(item, f"{path}[{index}]")
+
+
+def names(value: msgspec.Struct) -> Iterator[tuple[str, str]]:
+    """The fields of a value: name, and name on the wire."""
+    # Not `msgspec.structs.fields`, which looks up every type anew.
+    return zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+
+
+def custom_member(message: Message) -> str:
+    """The path of a member that is no part of the protocol, "" for none."""
+    if not isinstance(message.value, dict):
+        return ""
+    try:
+        decoded: object = decode(message.kind, msgspec.json.encode(message.value)).value
+    except InvalidParamsError:
+        return ""
+    return next(strangers(decoded, message.value, "$"), "")
+
+
+def strangers(value: object, raw: object, path: str) -> Iterator[str]:
+    """Every member of `raw` that the type of `value` does not have."""
+    if isinstance(value, msgspec.Struct) and isinstance(raw, dict):
+        yield from _strange_members(value, raw, path)
+    elif isinstance(value, tuple) and isinstance(raw, list) and len(value) == len(raw):
+        for index, (item, rest) in enumerate(zip(value, raw, strict=True)):
+            yield from strangers(item, rest, f"{path}[{index}]")
+
+
+def _strange_members(value: msgspec.Struct, raw: Json, path: str) -> Iterator[str]:
+    known = {encoded: name for name, encoded in names(value)}
+    tag = value.__struct_config__.tag_field
+    free = {tag, "type", *DRAFTED.get(type(value), ())}
+    for name, rest in raw.items():
+        if name in known:
+            yield from strangers(getattr(value, known[name]), rest, f"{path}.{name}")
+        elif name not in free:
+            yield f"{path}.{name}"

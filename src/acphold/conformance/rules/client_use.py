@@ -1,0 +1,221 @@
+"""What the agent uses of its client: files, terminals, forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from acphold.conformance.catalogue import MUST, Rules, Witness
+from acphold.conformance.host import offered
+from acphold.conformance.record import Line, Record
+from acphold.conformance.verdicts import Source
+
+RULES = Rules()
+
+FILES = "File System"
+TERMINALS = "Terminals"
+ELICITATION = "Elicitation"
+
+
+def _called(records: Sequence[Record], prefix: str) -> list[tuple[Record, Line]]:
+    """The agent's calls of methods that begin so."""
+    return [
+        (record, line)
+        for record in records
+        for line in record.by("agent")
+        if (line.method or "").startswith(prefix)
+    ]
+
+
+def _offered_only(
+    records: Sequence[Record], witness: Witness, methods: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Accuse each call of a method that the client did not offer; see that others had turns."""
+    for record in records:
+        for line in record.lines:
+            path = next((it for name, it in methods.items() if _is(line, name)), None)
+            if line.by == "agent" and path is not None and not offered(record.offers, *path):
+                witness.accuse(f"{'.'.join(path)} was not offered", line)
+            missing = any(not offered(record.offers, *it) for it in methods.values())
+            if line.by == "client" and line.method == "session/prompt" and missing:
+                witness.saw(line)
+
+
+def _is(line: Line, name: str) -> bool:
+    return line.method is not None and (line.method == name or line.method.startswith(f"{name}/"))
+
+
+NO_TURN = "no turn ran whose client offers less"
+
+
+@RULES.observer(
+    "fs.offered",
+    "Files are read and written through clients only where they offer it.",
+    MUST,
+    Source(FILES, "Checking Support"),
+    unless=NO_TURN,
+)
+def files_offered(records: Sequence[Record], witness: Witness) -> None:
+    methods = {
+        "fs/read_text_file": ("fs", "readTextFile"),
+        "fs/write_text_file": ("fs", "writeTextFile"),
+    }
+    _offered_only(records, witness, methods)
+
+
+@RULES.observer(
+    "terminal.offered",
+    "Terminals are used only where clients offer them.",
+    MUST,
+    Source(TERMINALS, "Checking Support"),
+    unless=NO_TURN,
+)
+def terminals_offered(records: Sequence[Record], witness: Witness) -> None:
+    _offered_only(records, witness, {"terminal": ("terminal",)})
+
+
+@RULES.observer(
+    "elicitation.offered",
+    "Forms and URLs are shown only by clients that offer it.",
+    MUST,
+    Source(ELICITATION, "Checking support"),
+    unless=NO_TURN,
+)
+def elicitation_offered(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for line in record.lines:
+            if line.by == "client" and line.method == "session/prompt":
+                if not offered(record.offers, "elicitation"):
+                    witness.saw(line)
+            elif line.by == "agent" and line.method == "elicitation/create":
+                mode = str(line.params.get("mode"))
+                if not offered(record.offers, "elicitation", mode):
+                    witness.accuse(f"elicitation.{mode} was not offered", line)
+
+
+@RULES.observer(
+    "fs.absolute",
+    "The paths of files are absolute.",
+    MUST,
+    Source("Overview", "Argument requirements"),
+    unless="the agent used no file of its client",
+)
+def absolute(records: Sequence[Record], witness: Witness) -> None:
+    for _, line in _called(records, "fs/"):
+        witness.saw(line)
+        if not str(line.params.get("path")).startswith("/"):
+            witness.accuse(f"{line.params.get('path')!r} is not", line)
+
+
+@RULES.observer(
+    "fs.lines",
+    "The first line of a file is line 1.",
+    MUST,
+    Source("Overview", "Argument requirements"),
+    unless="the agent read no file from a line on",
+)
+def first_line(records: Sequence[Record], witness: Witness) -> None:
+    for _, line in _called(records, "fs/read_text_file"):
+        number = line.params.get("line")
+        if number is not None:
+            witness.saw(line)
+            if number == 0:
+                witness.accuse("it asks for line 0", line)
+
+
+@RULES.observer(
+    "terminal.absolute",
+    "The folder of a terminal is absolute.",
+    MUST,
+    Source(TERMINALS, "Executing Commands"),
+    unless="the agent named no folder for a terminal",
+)
+def terminal_folder(records: Sequence[Record], witness: Witness) -> None:
+    for _, line in _called(records, "terminal/create"):
+        cwd = line.params.get("cwd")
+        if cwd is not None:
+            witness.saw(line)
+            if not str(cwd).startswith("/"):
+                witness.accuse(f"{cwd!r} is not", line)
+
+
+@RULES.observer(
+    "terminal.released",
+    "Each terminal is released.",
+    MUST,
+    Source(TERMINALS, "Executing Commands"),
+    unless="the agent made no terminal",
+)
+def released(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        given_back = {
+            line.params.get("terminalId")
+            for line in record.by("agent")
+            if line.method == "terminal/release"
+        }
+        for exchange in record.exchanges("agent", "terminal/create"):
+            if isinstance(exchange.result, dict):
+                witness.saw(exchange.request)
+                if exchange.result.get("terminalId") not in given_back:
+                    witness.accuse("this one is not", *exchange.lines)
+
+
+@RULES.observer(
+    "terminal.known-id",
+    "A terminal is used from when it is made until it is released, and embedded meanwhile.",
+    MUST,
+    Source(TERMINALS, "Releasing Terminals"),
+    unless="the agent made no terminal",
+)
+def known_terminals(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        made = {
+            exchange.answer.number: exchange.result.get("terminalId")
+            for exchange in record.exchanges("agent", "terminal/create")
+            if exchange.answer is not None and isinstance(exchange.result, dict)
+        }
+        known: set[object] = set()
+        embeddable: set[object] = set()
+        for line in record.lines:
+            if line.number in made:
+                known.add(made[line.number])
+                embeddable.add(made[line.number])
+            elif (line.method or "").startswith("terminal/") and "terminalId" in line.params:
+                witness.saw(line)
+                if line.params["terminalId"] not in known:
+                    witness.accuse("there is no such terminal", line)
+                if line.method == "terminal/release":
+                    known.discard(line.params["terminalId"])
+            for id in _embedded(line):
+                witness.saw(line)
+                if made and id not in embeddable:
+                    witness.accuse("a terminal is shown that was never made", line)
+
+
+def _embedded(line: Line) -> list[object]:
+    """The terminals that a tool call shows."""
+    content = (line.update or {}).get("content")
+    return [
+        it.get("terminalId")
+        for it in (content if isinstance(content, list) else ())
+        if isinstance(it, dict) and it.get("type") == "terminal"
+    ]
+
+
+for _id, _says, _why in (
+    (
+        "elicitation.secrets",
+        "Forms do not ask for secrets.",
+        "what a form asks for is words, and only a person knows which are secret",
+    ),
+    (
+        "elicitation.bound",
+        "An elicitation belongs to the client that it was sent to, and to the person there.",
+        "it takes a second client and an identity",
+    ),
+    (
+        "elicitation.declined",
+        "A form that is declined, or a page that is not opened, does no harm.",
+        "no agent asks for one on request",
+    ),
+):
+    RULES.unseen(_id, _says, MUST, Source(ELICITATION, "Responses"), _why)

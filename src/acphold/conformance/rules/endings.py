@@ -1,0 +1,160 @@
+"""`session/close` and `session/delete`."""
+
+from __future__ import annotations
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
+from acphold.conformance.dialogue import Answer
+from acphold.conformance.errands import GREET
+from acphold.conformance.record import Line
+from acphold.conformance.rules.cancellations import begun
+from acphold.conformance.rules.listings import entries, pages, pages_after_restart
+from acphold.conformance.rules.new_sessions import plain_session
+from acphold.conformance.rules.past_sessions import load, past, restarted
+from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.stage import Stage
+from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.schema.session_requests import CloseSessionResponse, DeleteSessionResponse
+
+RULES = Rules()
+
+CLOSING = Source("Session Setup", "Closing a Session")
+DELETING = Source("Session Delete", "Deleting a Session")
+SEMANTICS = Source("Session Delete", "Semantics")
+
+# -- close ----------------------------------------------------------------------------------
+
+
+@RULES.case(
+    "close.answer", "`session/close` is answered with an empty result.", MUST, CLOSING, "close"
+)
+async def close_answer(stage: Stage) -> None:
+    await stage.given(plain_session)
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    answer = await dialogue.ask("session/close", {"sessionId": session.id})
+    answer.fitting(CloseSessionResponse)
+
+
+async def closed_in_turn(stage: Stage) -> tuple[Answer, Answer, tuple[Line, ...]]:
+    """A session that was closed while its turn ran: both answers."""
+    await stage.given(plain_turn)
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    call = await begun(stage, dialogue, session)
+    if call.answer is not None:
+        raise NotObservable("the turn was over before the session could be closed")
+    closing = dialogue.begin("session/close", {"sessionId": session.id})
+    closed = await dialogue.answered(closing, 3 * dialogue.timeout)
+    ended = await dialogue.answered(call, 3 * dialogue.timeout)
+    return ended, closed, (call.asked, closing.asked, ended.line, closed.line)
+
+
+@RULES.case(
+    "close.cancels",
+    "To close a session cancels its turn: the prompt is answered `cancelled`.",
+    MUST,
+    CLOSING,
+    "close",
+)
+async def cancels(stage: Stage) -> None:
+    ended, closed, lines = await stage.judge(closed_in_turn)
+    reason = (ended.result or {}).get("stopReason") if isinstance(ended.result, dict) else None
+    if reason != "cancelled":
+        said = "an error" if ended.error else f"the stop reason {reason!r}"
+        raise Violation(f"the prompt was answered with {said}", *lines)
+    closed.succeeded()
+
+
+@RULES.case(
+    "close.load-again",
+    "A session that was closed can be loaded again.",
+    EXPECTED,
+    CLOSING,
+    "close",
+    "load",
+)
+async def load_again(stage: Stage) -> None:
+    await stage.given(plain_turn)
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    await stage.prompt(dialogue, session, GREET)
+    (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
+    await load(stage, dialogue, session)
+
+
+# -- delete ---------------------------------------------------------------------------------
+
+
+async def deleted(stage: Stage) -> Answer:
+    """The other session of `past`, deleted by another process."""
+    dialogue = await stage.given(restarted)
+    session = (await stage.given(past)).other
+    return await dialogue.ask("session/delete", {"sessionId": session.id})
+
+
+@RULES.case(
+    "delete.answer", "`session/delete` is answered with an empty result.", MUST, DELETING, "delete"
+)
+async def delete_answer(stage: Stage) -> None:
+    (await stage.judge(deleted)).fitting(DeleteSessionResponse)
+
+
+@RULES.case(
+    "delete.gone",
+    "A deleted session is in no list any more, also after a restart.",
+    MUST,
+    SEMANTICS,
+    "delete",
+    "list",
+)
+async def gone(stage: Stage) -> None:
+    answer = await stage.given(deleted)
+    if answer.error is not None:
+        raise NotObservable("the session was not deleted", *answer.lines)
+    other = (await stage.given(past)).other
+    dialogue = await stage.meet("after a delete")
+    for where in (await stage.given(restarted), dialogue):
+        found = await pages(where, cwd=other.cwd)
+        if other.id in entries(found):
+            raise Violation("it is still listed", *answer.lines, *found[0].answer.lines)
+    await stage.leave(dialogue)
+
+
+@RULES.case(
+    "delete.no-other",
+    "To delete a session leaves the others.",
+    EXPECTED,
+    SEMANTICS,
+    "delete",
+    "list",
+)
+async def no_other(stage: Stage) -> None:
+    answer = await stage.given(deleted)
+    session = (await stage.given(past)).session
+    if session.id not in entries(await stage.given(pages_after_restart)):
+        raise NotObservable("the other session was not listed before")
+    found = await pages(await stage.given(restarted), cwd=session.cwd)
+    if session.id not in entries(found):
+        raise Violation("another session has gone as well", *answer.lines, *found[0].answer.lines)
+
+
+@RULES.case("delete.twice", "To delete a session again succeeds.", SHOULD, SEMANTICS, "delete")
+async def twice(stage: Stage) -> None:
+    if (await stage.given(deleted)).error is not None:
+        raise NotObservable("the session was not deleted")
+    dialogue = await stage.given(restarted)
+    session = (await stage.given(past)).other
+    (await dialogue.ask("session/delete", {"sessionId": session.id})).succeeded()
+
+
+@RULES.case(
+    "delete.unknown-id",
+    "To delete a session that never existed succeeds.",
+    SHOULD,
+    SEMANTICS,
+    "delete",
+)
+async def delete_unknown(stage: Stage) -> None:
+    await stage.given(plain_session)
+    dialogue = await stage.main()
+    (await dialogue.ask("session/delete", {"sessionId": "check-no-such-session"})).succeeded()

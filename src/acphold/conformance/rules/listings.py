@@ -1,0 +1,282 @@
+"""`session/list`."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.dialogue import Answer, Dialogue
+from acphold.conformance.record import Exchange, Json, Record, sessions_in
+from acphold.conformance.rules.past_sessions import past, restarted
+from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.stage import Session, Stage
+from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.schema import ListSessionsResponse
+
+RULES = Rules()
+
+PAGE = "Session List"
+LISTING = Source(PAGE, "Listing Sessions")
+PAGES = Source(PAGE, "Pagination")
+OTHERS = Source(PAGE, "Interaction with Other Session Methods")
+
+MAX_PAGES = 30
+"""Pages that are followed: somebody may have thousands of sessions."""
+
+
+class Page(Struct, frozen=True):
+    """One answer, and the sessions in it as they are."""
+
+    answer: Answer
+    sessions: tuple[Json, ...]
+    cursor: str | None
+
+
+async def page(dialogue: Dialogue, **params: str) -> Page:
+    """One page; Violation when it is none."""
+    answer = await dialogue.ask("session/list", params)
+    fitting = answer.fitting(ListSessionsResponse)
+    sessions = answer.result.get("sessions")
+    if not isinstance(sessions, list):
+        raise Violation("`sessions` is no array", *answer.lines)
+    entries = tuple(it for it in sessions if isinstance(it, dict))
+    return Page(answer, entries, fitting.next_cursor)
+
+
+async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
+    """All pages, MAX_PAGES at most."""
+    found = [await page(dialogue, **params)]
+    while found[-1].cursor is not None and len(found) < MAX_PAGES:
+        found.append(await page(dialogue, **params, cursor=found[-1].cursor))
+    return found
+
+
+def entries(found: Sequence[Page]) -> dict[str, Json]:
+    """The sessions of these pages by id."""
+    return {str(it.get("sessionId")): it for one in found for it in one.sessions}
+
+
+async def first_page(stage: Stage) -> Page:
+    """The first page of all sessions, of a process that has made some."""
+    return await page(await stage.main())
+
+
+async def pages_after_restart(stage: Stage) -> list[Page]:
+    """All sessions of the usual folder, told by a process that has made none."""
+    dialogue = await stage.given(restarted)
+    return await pages(dialogue, cwd=(await stage.given(past)).session.cwd)
+
+
+@RULES.case(
+    "list.answer",
+    "`session/list` with no parameters is answered with an array of sessions.",
+    MUST,
+    LISTING,
+    "list",
+)
+async def answer(stage: Stage) -> None:
+    await stage.judge(first_page)
+
+
+@RULES.case(
+    "list.known-session",
+    "A session in which something was said is listed, with its folder.",
+    MUST,
+    Source(PAGE, ""),
+    "list",
+)
+async def known_session(stage: Stage) -> None:
+    session = (await stage.given(plain_turn)).session
+    found = await pages(await stage.main(), cwd=session.cwd)
+    _is_listed(session, found)
+
+
+def _is_listed(session: Session, found: Sequence[Page]) -> None:
+    listed = entries(found).get(session.id)
+    lines = [line for one in found for line in one.answer.lines]
+    if listed is None:
+        raise Violation(f"session {session.id} is not listed", *lines)
+    if not _same_folder(listed.get("cwd"), session.cwd):
+        raise Violation(f"it is listed with the folder {listed.get('cwd')!r}", *lines)
+
+
+def _same_folder(one: object, other: str) -> bool:
+    return isinstance(one, str) and os.path.realpath(one) == os.path.realpath(other)
+
+
+@RULES.case(
+    "list.after-restart",
+    "After a restart of the agent its sessions are listed as before.",
+    EXPECTED,
+    Source(PAGE, ""),
+    "list",
+)
+async def after_restart(stage: Stage) -> None:
+    session = (await stage.given(past)).session
+    _is_listed(session, await stage.judge(pages_after_restart))
+
+
+@RULES.case(
+    "list.filter",
+    "Asked for one folder, the list has sessions of this folder alone.",
+    MUST,
+    LISTING,
+    "list",
+)
+async def filter(stage: Stage) -> None:
+    other = (await stage.given(past)).other
+    found = await pages(await stage.given(restarted), cwd=other.cwd)
+    for one in found:
+        for listed in one.sessions:
+            if not _same_folder(listed.get("cwd"), other.cwd):
+                raise Violation(f"{listed.get('cwd')!r} is listed", *one.answer.lines)
+    if other.id not in entries(found):
+        raise NotObservable("the session of that folder is not listed", *found[0].answer.lines)
+
+
+@RULES.case(
+    "list.no-match", "A folder without sessions gives an empty array.", MUST, LISTING, "list"
+)
+async def no_match(stage: Stage) -> None:
+    await stage.given(first_page)
+    found = await page(await stage.main(), cwd=stage.new_folder("nobody was here"))
+    if found.sessions:
+        raise Violation("there are sessions in it", *found.answer.lines)
+
+
+@RULES.case(
+    "list.pages",
+    "The pages of a list have each session once, and come to an end.",
+    MUST,
+    PAGES,
+    "list",
+)
+async def each_once(stage: Stage) -> None:
+    await stage.given(first_page)
+    dialogue = await stage.main()
+    found = await pages(dialogue)
+    if len(found) == MAX_PAGES:
+        raise NotObservable(f"there are more than {MAX_PAGES} pages")
+    counted = Counter(str(it.get("sessionId")) for one in found for it in one.sessions)
+    twice = [id for id, count in counted.items() if count > 1]
+    if twice:
+        lines = [line for one in found for line in one.answer.lines]
+        raise Violation(f"session {twice[0]} is listed twice", *lines)
+    if len(found) == 1:
+        raise NotObservable("there is one page only")
+
+
+@RULES.case("list.bad-cursor", "A cursor that is none is refused.", SHOULD, PAGES, "list")
+async def bad_cursor(stage: Stage) -> None:
+    await stage.given(first_page)
+    dialogue = await stage.main()
+    found = await dialogue.ask("session/list", {"cursor": "check-no-such-cursor"})
+    if found.error is None:
+        raise Violation("it was taken", *found.lines)
+
+
+@RULES.case(
+    "list.only-lists",
+    "To list sessions neither opens nor replays any.",
+    MUST,
+    OTHERS,
+    "list",
+)
+async def only_lists(stage: Stage) -> None:
+    await stage.given(pages_after_restart)
+    dialogue = await stage.given(restarted)
+    await dialogue.settled()
+    known = {
+        str(line.session_id) for line in dialogue.record.by("client") if line.session_id is not None
+    }
+    for line in dialogue.record.updates():
+        if line.session_id not in known:
+            raise Violation("an update of a session that was only listed", line)
+
+
+# -- over all lists -------------------------------------------------------------------------
+
+NO_LIST = "no list was answered"
+
+
+def _listed(records: Sequence[Record]) -> list[tuple[Exchange, Json]]:
+    return [
+        (exchange, entry)
+        for record in records
+        for exchange in record.exchanges("client", "session/list")
+        for entry in sessions_in(exchange)
+    ]
+
+
+@RULES.observer(
+    "list.absolute-folders", "The folders in a list are absolute.", MUST, LISTING, unless=NO_LIST
+)
+def absolute_folders(records: Sequence[Record], witness: Witness) -> None:
+    for exchange, entry in _listed(records):
+        witness.saw(exchange.request)
+        more = entry.get("additionalDirectories")
+        for path in (entry.get("cwd"), *(more if isinstance(more, list) else ())):
+            if not isinstance(path, str) or not path.startswith("/"):
+                witness.accuse(f"{path!r} is not absolute", *exchange.lines)
+
+
+@RULES.observer(
+    "list.times",
+    "`updatedAt` is a time of ISO 8601.",
+    MUST,
+    LISTING,
+    unless="no listed session has a time",
+)
+def times(records: Sequence[Record], witness: Witness) -> None:
+    for exchange, entry in _listed(records):
+        at = entry.get("updatedAt")
+        if at is None:
+            continue
+        witness.saw(exchange.request)
+        if not isinstance(at, str) or not _is_time(at):
+            witness.accuse(f"{at!r} is no such time", *exchange.lines)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return "T" in text.upper()
+
+
+@RULES.observer(
+    "list.titles",
+    "The list has the title that was told last.",
+    EXPECTED,
+    Source(PAGE, "Updating Session Metadata"),
+    unless="no session was listed after its title was told",
+)
+def titles(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        told: dict[object, tuple[int, object]] = {}
+        answers = {it.answer: it for it in record.exchanges("client", "session/list") if it.answer}
+        for line in record.lines:
+            update = line.update or {}
+            if update.get("sessionUpdate") == "session_info_update" and "title" in update:
+                told[line.session_id] = (line.number, update["title"])
+            if (exchange := answers.get(line)) is not None:
+                _compare_titles(exchange, told, witness)
+
+
+def _compare_titles(
+    exchange: Exchange, told: dict[object, tuple[int, object]], witness: Witness
+) -> None:
+    for entry in sessions_in(exchange):
+        number, title = told.get(entry.get("sessionId"), (0, None))
+        if not number or number > exchange.request.number:
+            continue
+        witness.saw(exchange.request)
+        if entry.get("title") != title:
+            why = f"{title!r} was told, and {entry.get('title')!r} is listed"
+            witness.accuse(why, *exchange.lines)

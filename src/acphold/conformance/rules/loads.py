@@ -1,0 +1,330 @@
+"""`session/load` and `session/resume`: what comes back of a conversation."""
+
+from __future__ import annotations
+
+from acphold.conformance.catalogue import EXPECTED, MUST, Rules
+from acphold.conformance.dialogue import Answer, Dialogue
+from acphold.conformance.errands import COUNT, GREET, RECALL, Errand
+from acphold.conformance.record import Line
+from acphold.conformance.rules.cancellations import begun, is_of_turn
+from acphold.conformance.rules.past_sessions import (
+    CODE_WORD,
+    Loaded,
+    load,
+    loaded_after_restart,
+    newest,
+    past,
+    restarted,
+    said,
+    something,
+    told_again,
+    tool_calls,
+)
+from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.stage import Session, Stage
+from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.schema.session_requests import ResumeSessionResponse
+
+RULES = Rules()
+
+PAGE = "Session Setup"
+SUPPORT = Source(PAGE, "Loading Sessions")
+LOADING = Source(PAGE, "Loading a Session")
+RESUMING = Source(PAGE, "Resuming a Session")
+
+# -- load -----------------------------------------------------------------------------------
+
+
+@RULES.case(
+    "load.after-restart",
+    "A session can be loaded after a restart of the agent.",
+    MUST,
+    SUPPORT,
+    "load",
+)
+async def after_restart(stage: Stage) -> None:
+    await stage.judge(loaded_after_restart)
+
+
+@RULES.case("load.user-messages", "A load replays what the user said.", MUST, LOADING, "load")
+async def user_messages(stage: Stage) -> None:
+    told = await stage.given(told_again)
+    replayed, place = said(told.loaded.replay, "user_message_chunk"), 0
+    for prompt in told.prompts:
+        place = replayed.find("".join(prompt.split()), place)
+        if place < 0:
+            raise Violation(f"{prompt!r} is not replayed, or out of order", *_some(told.loaded))
+
+
+@RULES.case("load.agent-messages", "A load replays what the agent said.", MUST, LOADING, "load")
+async def agent_messages(stage: Stage) -> None:
+    told = await stage.given(told_again)
+    live = something(said(told.live, "agent_message_chunk"), "said")
+    replayed = said(told.loaded.replay, "agent_message_chunk")
+    if live != replayed:
+        raise Violation(_differs("said", live, replayed), *_some(told.loaded))
+
+
+@RULES.case("load.thoughts", "A load replays what the agent thought.", EXPECTED, LOADING, "load")
+async def thoughts(stage: Stage) -> None:
+    told = await stage.given(told_again)
+    live = something(said(told.live, "agent_thought_chunk"), "thought")
+    replayed = said(told.loaded.replay, "agent_thought_chunk")
+    if live != replayed:
+        raise Violation(_differs("thought", live, replayed), *_some(told.loaded))
+
+
+@RULES.case(
+    "load.tool-calls",
+    "A load replays the tool calls, with their titles, results and how they ended.",
+    MUST,
+    LOADING,
+    "load",
+)
+async def replayed_tool_calls(stage: Stage) -> None:
+    told = await stage.given(told_again)
+    live, replayed = tool_calls(told.live), tool_calls(told.loaded.replay)
+    if not live:
+        raise NotObservable("the agent made no tool call in the conversation")
+    for id, fields in live.items():
+        again = replayed.get(id)
+        if again is None:
+            raise Violation(f"the tool call {id} is not replayed", *_some(told.loaded))
+        for name in ("title", "status", "content"):
+            if name in fields and fields[name] != again.get(name):
+                why = f"the {name} of the tool call {id} is another one"
+                raise Violation(why, *_some(told.loaded))
+
+
+@RULES.case("load.plan", "A load replays the plan as it stood.", EXPECTED, LOADING, "load")
+async def plan(stage: Stage) -> None:
+    told = await stage.given(told_again)
+    live = newest(told.live, "plan")
+    if live is None:
+        raise NotObservable("the agent made no plan in the conversation")
+    again = newest(told.loaded.replay, "plan")
+    if again is None or again.get("entries") != live.get("entries"):
+        raise Violation("the plan is not replayed, or another one", *_some(told.loaded))
+
+
+@RULES.case(
+    "load.order",
+    "A load replays in the order in which it was said.",
+    MUST,
+    LOADING,
+    "load",
+)
+async def order(stage: Stage) -> None:
+    told = await stage.given(told_again)
+    kinds = [str((line.update or {}).get("sessionUpdate")) for line in told.loaded.replay]
+    sides = [kind for kind in kinds if kind in ("user_message_chunk", "agent_message_chunk")]
+    turns = [side for n, side in enumerate(sides) if n == 0 or sides[n - 1] != side]
+    if not turns:
+        raise NotObservable("nothing is replayed")
+    answered = [side for side in turns if side == "agent_message_chunk"]
+    if len(sides) > len(turns) and len(answered) < 2:
+        raise Violation("questions and answers do not take turns", *_some(told.loaded))
+
+
+@RULES.case(
+    "load.replay-first",
+    "All of the conversation comes before the answer to `session/load`, and none behind it.",
+    MUST,
+    LOADING,
+    "load",
+)
+async def replay_first(stage: Stage) -> None:
+    told = await stage.given(told_again)
+    late = [line for line in told.loaded.behind if is_of_turn(line)]
+    if late:
+        raise Violation("a part of the conversation came behind", *told.loaded.lines, late[0])
+    if not any(is_of_turn(line) for line in told.loaded.replay):
+        raise NotObservable("nothing is replayed")
+
+
+@RULES.case("load.again", "A second load replays the same.", EXPECTED, LOADING, "load")
+async def again(stage: Stage) -> None:
+    first = await stage.given(loaded_after_restart)
+    dialogue = await stage.meet("second load")
+    second = await load(stage, dialogue, (await stage.given(past)).session)
+    await stage.leave(dialogue)
+    for kind in ("user_message_chunk", "agent_message_chunk"):
+        if said(first.replay, kind) != said(second.replay, kind):
+            raise Violation("the second load replays something else", *_some(second))
+
+
+@RULES.case("load.goes-on", "A loaded session takes prompts.", MUST, LOADING, "load")
+async def goes_on(stage: Stage) -> None:
+    await stage.given(loaded_after_restart)
+    dialogue = await stage.given(restarted)
+    await stage.prompt(dialogue, (await stage.given(past)).session, GREET)
+
+
+@RULES.case(
+    "load.remembers",
+    "After a restart and a load the agent still knows what was said before.",
+    EXPECTED,
+    LOADING,
+    "load",
+)
+async def remembers(stage: Stage) -> None:
+    await stage.given(_knows_code_word)
+    await stage.given(loaded_after_restart)
+    dialogue = await stage.given(restarted)
+    turn = await stage.prompt(dialogue, (await stage.given(past)).session, RECALL)
+    if CODE_WORD not in turn.text:
+        raise Violation("it does not know the code word any more", *turn.answer.lines)
+
+
+async def _knows_code_word(stage: Stage) -> None:
+    """Whether the agent can tell a code word at all: an echo cannot."""
+    await stage.given(plain_turn)
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    await stage.prompt(dialogue, session, Errand("remember", CODE_WORD))
+    turn = await stage.prompt(dialogue, session, RECALL)
+    if CODE_WORD not in turn.text:
+        raise NotObservable("asked for a code word it was told, the agent tells something else")
+
+
+@RULES.case(
+    "load.unknown-id", "A session that does not exist cannot be loaded.", EXPECTED, LOADING, "load"
+)
+async def unknown_id(stage: Stage) -> None:
+    await _refuses_unknown(stage, "session/load")
+
+
+async def _refuses_unknown(stage: Stage, method: str) -> None:
+    dialogue = await stage.main()
+    answer = await dialogue.ask(method, stage.params(sessionId="check-no-such-session"))
+    if answer.error is None:
+        raise Violation("it was answered with a result", *answer.lines)
+
+
+def _some(loaded: Loaded) -> tuple[Line, ...]:
+    """The request, the replay and the answer."""
+    return (loaded.asked, *loaded.replay, loaded.answer.line)
+
+
+def _differs(what: str, live: str, replayed: str) -> str:
+    if not replayed:
+        return f"nothing that was {what} is replayed"
+    return f"what was {what} is {len(live)} characters long, what is replayed {len(replayed)}"
+
+
+# -- killed in the middle of a turn ---------------------------------------------------------
+
+
+class _Killed(Loaded, frozen=True):
+    seen: str
+    earlier: str
+
+
+async def killed_and_loaded(stage: Stage) -> _Killed:
+    """A session whose process was killed in the middle of its second turn, loaded again."""
+    await stage.given(loaded_after_restart)
+    dialogue = await stage.meet("killed")
+    session = await stage.new_session(dialogue)
+    first = await stage.prompt(dialogue, session, GREET)
+    call = await begun(stage, dialogue, session)
+    if call.answer is not None:
+        raise NotObservable("the turn was over before the agent could be killed")
+    await dialogue.running.kill()
+    seen = said(
+        list(dialogue.record.updates(session.id, since=call.asked.number)), "agent_message_chunk"
+    )
+    await stage.leave(dialogue)
+    other = await stage.meet("after the kill")
+    try:
+        loaded = await load(stage, other, session)
+    finally:
+        await stage.leave(other)
+    return _Killed(*loaded_fields(loaded), seen, "".join(first.text.split()))
+
+
+def loaded_fields(loaded: Loaded) -> tuple[Line, Answer, tuple[Line, ...], tuple[Line, ...]]:
+    return loaded.asked, loaded.answer, loaded.replay, loaded.behind
+
+
+@RULES.case(
+    "load.after-kill",
+    "What was said in turns that were over outlives `kill -9`.",
+    EXPECTED,
+    SUPPORT,
+    "load",
+)
+async def after_kill(stage: Stage) -> None:
+    killed = await stage.judge(killed_and_loaded)
+    if not killed.earlier:
+        raise NotObservable("the agent said nothing before")
+    if killed.earlier not in said(killed.replay, "agent_message_chunk"):
+        raise Violation("the turn before is not replayed", *_some(killed))
+
+
+@RULES.case(
+    "load.after-kill-in-turn",
+    "What was said in the turn that `kill -9` interrupted is replayed.",
+    EXPECTED,
+    SUPPORT,
+    "load",
+)
+async def after_kill_in_turn(stage: Stage) -> None:
+    killed = await stage.given(killed_and_loaded)
+    if not killed.seen:
+        raise NotObservable("the agent was killed before it said anything")
+    if killed.seen not in said(killed.replay, "agent_message_chunk"):
+        raise Violation("the client has seen more of it than is replayed", *_some(killed))
+    if "".join(COUNT.words.split()) not in said(killed.replay, "user_message_chunk"):
+        raise Violation("its prompt is not replayed", *_some(killed))
+
+
+# -- resume ---------------------------------------------------------------------------------
+
+
+async def resumed(stage: Stage) -> tuple[Dialogue, Session, Answer]:
+    """The other session of `past`, resumed by another process."""
+    dialogue = await stage.given(restarted)
+    session = (await stage.given(past)).other
+    params = {"sessionId": session.id, "cwd": session.cwd}
+    answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
+    await dialogue.settled()
+    answer.fitting(ResumeSessionResponse)
+    return dialogue, session, answer
+
+
+@RULES.case(
+    "resume.after-restart",
+    "A session can be resumed after a restart of the agent, with or without MCP servers.",
+    MUST,
+    Source(PAGE, "Resuming Sessions"),
+    "resume",
+)
+async def resume_after_restart(stage: Stage) -> None:
+    await stage.judge(resumed)
+
+
+@RULES.case(
+    "resume.no-history", "To resume a session replays none of it.", MUST, RESUMING, "resume"
+)
+async def no_history(stage: Stage) -> None:
+    dialogue, session, answer = await stage.given(resumed)
+    for line in dialogue.record.updates(session.id, since=answer.asked.number):
+        if line.number < answer.line.number and is_of_turn(line):
+            raise Violation("a part of the conversation is replayed", answer.asked, line)
+
+
+@RULES.case("resume.goes-on", "A resumed session takes prompts.", MUST, RESUMING, "resume")
+async def resume_goes_on(stage: Stage) -> None:
+    dialogue, session, _ = await stage.given(resumed)
+    await stage.prompt(dialogue, session, GREET)
+
+
+@RULES.case(
+    "resume.unknown-id",
+    "A session that does not exist cannot be resumed.",
+    EXPECTED,
+    RESUMING,
+    "resume",
+)
+async def resume_unknown(stage: Stage) -> None:
+    await _refuses_unknown(stage, "session/resume")

@@ -1,0 +1,200 @@
+"""The schema, and what the agent adds to it: members, methods, notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acphold.conformance.catalogue import MUST, SHOULD, Rules, Witness
+from acphold.conformance.dialogue import Answer
+from acphold.conformance.grammar import Message, custom_member, problem, said
+from acphold.conformance.host import offered
+from acphold.conformance.record import Record, id_of
+from acphold.conformance.rules.new_sessions import plain_session
+from acphold.conformance.stage import Stage
+from acphold.conformance.verdicts import Source, Violation
+from acphold.errors import METHOD_NOT_FOUND
+from acphold.schema import CLIENT_METHODS, PROTOCOL_METHODS
+
+RULES = Rules()
+
+SCHEMA = Source("Schema", "")
+EXTENSIBILITY = "Extensibility"
+CUSTOM = Source(EXTENSIBILITY, "Custom Requests")
+
+
+def _judge(message: Message, witness: Witness) -> None:
+    witness.saw(message.line)
+    if wrong := problem(message):
+        witness.accuse(f"{message.method}: {wrong}", message.line)
+
+
+@RULES.observer(
+    "schema.results",
+    "Every result fits the schema.",
+    MUST,
+    SCHEMA,
+    unless="nothing was answered with a result",
+)
+def results(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for message in said(record):
+            if message.is_result:
+                _judge(message, witness)
+
+
+@RULES.observer(
+    "schema.empty-results",
+    "An empty result is `{}`, not null; of `session/load`, where a page has null, either.",
+    MUST,
+    SCHEMA,
+    unless="nothing was answered with a result",
+)
+def empty_results(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for message in said(record):
+            if message.is_result and message.method != "session/load":
+                witness.saw(message.line)
+                if message.value is None:
+                    witness.accuse(f"the result of {message.method} is null", message.line)
+
+
+@RULES.observer(
+    "schema.updates",
+    "Every `session/update` fits the schema.",
+    MUST,
+    SCHEMA,
+    unless="the agent sent no update",
+)
+def updates(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for message in said(record):
+            if message.method == "session/update":
+                _judge(message, witness)
+
+
+@RULES.observer(
+    "schema.requests",
+    "Whatever the agent asks of the client fits the schema.",
+    MUST,
+    SCHEMA,
+    unless="the agent asked nothing",
+)
+def requests(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for message in said(record):
+            if not message.is_result and message.method != "session/update":
+                _judge(message, witness)
+
+
+@RULES.observer(
+    "extension.members",
+    "Custom members stand in `_meta`, not beside those of the protocol.",
+    MUST,
+    Source(EXTENSIBILITY, "The `_meta` Field"),
+    unless="the agent said nothing that the schema knows",
+)
+def members(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for message in said(record):
+            witness.saw(message.line)
+            if path := custom_member(message):
+                witness.accuse(f"{path} is no part of the protocol", message.line)
+
+
+@RULES.observer(
+    "extension.methods",
+    "Methods that the protocol does not have begin with an underscore.",
+    MUST,
+    Source(EXTENSIBILITY, "Extension Methods"),
+    unless="the agent called no method",
+)
+def methods(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for line in record.by("agent"):
+            method = line.method
+            if method is None:
+                continue
+            witness.saw(line)
+            known = method in CLIENT_METHODS or method in PROTOCOL_METHODS
+            if not known and not method.startswith("_"):
+                witness.accuse(f"{method!r} does not", line)
+
+
+OFFERED = {
+    "notice": ("session", "notices"),
+    "compaction_update": ("session", "compaction"),
+    "compaction_summary_chunk": ("session", "compaction"),
+}
+
+
+@RULES.observer(
+    "schema.offered-updates",
+    "Notices and compactions are told only to clients that offer to show them.",
+    MUST,
+    Source("Schema", "SessionUpdate"),
+    unless="the agent sent no update to a client that does not",
+)
+def offered_updates(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for line in record.updates():
+            path = OFFERED.get(str((line.update or {}).get("sessionUpdate")))
+            if path is None or not offered(record.offers, *path):
+                witness.saw(line)
+                if path is not None:
+                    witness.accuse(f"{'.'.join(path)} was not offered", line)
+
+
+# -- custom requests ------------------------------------------------------------------------
+
+
+async def custom_request(stage: Stage) -> Answer:
+    """A custom request that no agent knows."""
+    dialogue = await stage.main()
+    return await dialogue.ask("_check.example/no_such_request", {"some": "thing"})
+
+
+@RULES.case("extension.answered", "A custom request is answered, known or not.", MUST, CUSTOM)
+async def answered(stage: Stage) -> None:
+    await stage.judge(custom_request)
+
+
+@RULES.case(
+    "extension.unknown-request",
+    "A custom request that the agent does not know is answered with -32601.",
+    SHOULD,
+    CUSTOM,
+)
+async def unknown_request(stage: Stage) -> None:
+    answer = await stage.given(custom_request)
+    if answer.code != METHOD_NOT_FOUND:
+        said = "a result" if answer.error is None else f"the code {answer.code}"
+        raise Violation(f"it was answered with {said}", *answer.lines)
+
+
+@RULES.case(
+    "extension.unknown-notification",
+    "A custom notification that the agent does not know is ignored.",
+    SHOULD,
+    Source(EXTENSIBILITY, "Custom Notifications"),
+)
+async def unknown_notification(stage: Stage) -> None:
+    await stage.given(plain_session)
+    dialogue = await stage.main()
+    before = len(dialogue.record.lines)
+    told = dialogue.tell("_check.example/no_such_notification", {"some": "thing"})
+    await dialogue.settled()
+    asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
+    for line in dialogue.record.lines[before:]:
+        if line.is_response and line.by == "agent" and id_of(line) not in asked:
+            raise Violation("it was answered", told, line)
+    if dialogue.ended:
+        raise Violation("the agent ended", told)
+
+
+RULES.unseen(
+    "extension.advertised",
+    "Extensions are advertised in the `_meta` of capabilities.",
+    SHOULD,
+    Source(EXTENSIBILITY, "Advertising Custom Capabilities"),
+    "what the agent has besides the protocol is not known here",
+)

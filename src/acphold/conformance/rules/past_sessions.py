@@ -1,0 +1,155 @@
+"""Conversations that are over: what the cases about list, load, resume and delete look at.
+
+Two sessions are made in a process of their own, one with three turns, one with one turn in another
+folder. Then that process is left, and another one is asked for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from acphold.conformance.dialogue import Answer, Dialogue
+from acphold.conformance.errands import GREET, PLAN, Errand
+from acphold.conformance.record import Json, Line
+from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.stage import Session, Stage, Turn, chunk_text
+from acphold.conformance.verdicts import NotObservable, Violation
+from acphold.schema.session_requests import LoadSessionResponse
+
+CODE_WORD = "heron-4711"
+
+
+class Past(Struct, frozen=True):
+    """What was said in the process that was left; `other` is the session in another folder."""
+
+    session: Session
+    turns: tuple[Turn, ...]
+    other: Session
+    told: tuple[Line, ...]
+    """All updates of `session`."""
+
+
+async def past(stage: Stage) -> Past:
+    """Two sessions of a process that was left in peace."""
+    await stage.given(plain_turn)
+    dialogue = await stage.meet("conversation")
+    session = await stage.new_session(dialogue)
+    file = stage.new_file("note.txt", "heron\n")
+    errands = (Errand("remember", CODE_WORD), PLAN, Errand("read", str(file)))
+    turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
+    other = await stage.new_session(dialogue, cwd=stage.new_folder("elsewhere"))
+    await stage.prompt(dialogue, other, GREET)
+    await dialogue.settled()
+    told = tuple(dialogue.record.updates(session.id))
+    await dialogue.running.hang_up()
+    await dialogue.running.ended(5.0)  # most write down what they know when their client leaves
+    await stage.leave(dialogue)
+    return Past(session, tuple(turns), other, told)
+
+
+async def restarted(stage: Stage) -> Dialogue:
+    """A process that was started after the sessions of `past` were over."""
+    await stage.given(past)
+    return await stage.meet("restart")
+
+
+class Loaded(Struct, frozen=True):
+    """A load: its answer, what was replayed before, and what came behind it."""
+
+    asked: Line
+    answer: Answer
+    replay: tuple[Line, ...]
+    behind: tuple[Line, ...]
+
+    @property
+    def lines(self) -> tuple[Line, Line]:
+        return self.answer.lines
+
+
+async def load(stage: Stage, dialogue: Dialogue, session: Session) -> Loaded:
+    """Load a session; Violation when it is refused."""
+    params = stage.params(sessionId=session.id, cwd=session.cwd)
+    answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
+    await dialogue.settled()
+    answer.fitting(LoadSessionResponse)
+    record = dialogue.record
+    since = list(record.updates(session.id, since=answer.asked.number))
+    return Loaded(
+        answer.asked,
+        answer,
+        tuple(line for line in since if line.number < answer.line.number),
+        tuple(line for line in since if line.number > answer.line.number),
+    )
+
+
+async def loaded_after_restart(stage: Stage) -> Loaded:
+    """The first session of `past`, loaded by another process."""
+    dialogue = await stage.given(restarted)
+    return await load(stage, dialogue, (await stage.given(past)).session)
+
+
+class Told(Struct, frozen=True):
+    """A conversation, and what was told of it by a load."""
+
+    prompts: tuple[str, ...]
+    live: tuple[Line, ...]
+    loaded: Loaded
+
+
+async def told_again(stage: Stage) -> Told:
+    """The conversation of `past` and its load; if no restart outlives it, another one's."""
+    before = await stage.given(past)
+    try:
+        loaded = await stage.judge(loaded_after_restart)
+    except Violation:
+        return await stage.given(_told_at_once)
+    return Told(_prompts(before.turns), before.told, loaded)
+
+
+async def _told_at_once(stage: Stage) -> Told:
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    errands = (Errand("remember", CODE_WORD), PLAN)
+    turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
+    await dialogue.settled()
+    live = tuple(dialogue.record.updates(session.id))
+    return Told(_prompts(turns), live, await load(stage, dialogue, session))
+
+
+def _prompts(turns: Iterable[Turn]) -> tuple[str, ...]:
+    return tuple(str(turn.asked.params["prompt"][0]["text"]) for turn in turns)
+
+
+# -- what was said --------------------------------------------------------------------------
+
+
+def said(lines: Sequence[Line], kind: str) -> str:
+    """All text of the chunks of one kind, without white space: some tidy it up."""
+    chunks = [line for line in lines if (line.update or {}).get("sessionUpdate") == kind]
+    return "".join("".join(map(chunk_text, chunks)).split())
+
+
+def tool_calls(lines: Sequence[Line]) -> dict[str, Json]:
+    """Each tool call, with the newest value of each field."""
+    found: dict[str, Json] = {}
+    for line in lines:
+        update = line.update or {}
+        if update.get("sessionUpdate") in ("tool_call", "tool_call_update"):
+            fields = {name: value for name, value in update.items() if value is not None}
+            found.setdefault(str(update.get("toolCallId")), {}).update(fields)
+    return found
+
+
+def newest(lines: Sequence[Line], kind: str) -> Json | None:
+    """The last update of a kind."""
+    found = [line.update for line in lines if (line.update or {}).get("sessionUpdate") == kind]
+    return found[-1] if found else None
+
+
+def something(live: str, what: str) -> str:
+    """`live` unless it is empty; then there is nothing to see."""
+    if not live:
+        raise NotObservable(f"the agent {what} nothing in the conversation")
+    return live

@@ -1,0 +1,434 @@
+"""Tool calls, permissions and plans: what the agent tells of its work, and asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.dialogue import Answer, Call, Dialogue, Silence
+from acphold.conformance.errands import Errand
+from acphold.conformance.record import Json, Line, Record
+from acphold.conformance.rules.cancellations import cancel
+from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.stage import Session, Stage, Turn, begin_prompt
+from acphold.conformance.verdicts import NotObservable, Source, Violation
+
+RULES = Rules()
+
+PAGE = "Tool Calls"
+CREATING = Source(PAGE, "Creating")
+UPDATING = Source(PAGE, "Updating")
+STATUS = Source(PAGE, "Status")
+PERMISSION = Source(PAGE, "Requesting Permission")
+OPTIONS = Source(PAGE, "Permission Options")
+FOLLOWING = Source(PAGE, "Following the Agent")
+CANCELLATION = Source("Prompt Turn", "Cancellation")
+NO_TOOLS = "the agent made no tool call: it has no model here, or its model chose so"
+NO_PERMISSION = "the agent asked for no permission"
+
+SECRET = "walnut-7219"
+"""Stands in files and commands: whoever says it has used a tool."""
+
+# -- turns with tools -----------------------------------------------------------------------
+
+
+async def _tool_turn(stage: Stage, errand: Errand) -> Turn:
+    """A turn of the process whose client offers everything."""
+    await stage.given(plain_turn)
+    dialogue = await stage.equipped()
+    session = await stage.new_session(dialogue)
+    return await stage.prompt(dialogue, session, errand)
+
+
+async def read_turn(stage: Stage) -> Turn:
+    """The agent is asked to read a file."""
+    return await _tool_turn(stage, Errand("read", str(stage.new_file("walnut.txt", f"{SECRET}\n"))))
+
+
+async def write_turn(stage: Stage) -> Turn:
+    """The agent is asked to write a file, and may."""
+    return await _tool_turn(stage, Errand("write", str(stage.work / "written.txt"), SECRET))
+
+
+async def run_turn(stage: Stage) -> Turn:
+    """The agent is asked to run a command, and may."""
+    return await _tool_turn(stage, Errand("run", f"echo {SECRET}"))
+
+
+async def bare_turns(stage: Stage) -> list[Turn]:
+    """The same for a client that offers nothing."""
+    await stage.given(plain_turn)
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    errands = (
+        Errand("read", str(stage.new_file("bare.txt", f"{SECRET}\n"))),
+        Errand("write", str(stage.work / "bare-written.txt"), SECRET),
+        Errand("run", f"echo {SECRET}"),
+    )
+    return [await stage.prompt(dialogue, session, errand) for errand in errands]
+
+
+@RULES.case(
+    "tool.turns",
+    "Turns in which tools are asked for end with a stop reason.",
+    MUST,
+    Source("Prompt Turn", "4. Check for Completion"),
+)
+async def turns(stage: Stage) -> None:
+    # All of them, for observers look at them as well.
+    ended: list[Violation] = []
+    for scene in (read_turn, write_turn, run_turn, bare_turns):
+        try:
+            await stage.judge(scene)
+        except Violation as violation:
+            ended.append(violation)
+    if ended:
+        raise ended[0]
+
+
+@RULES.case("tool.reported", "A tool that is used is reported as a tool call.", SHOULD, CREATING)
+async def reported(stage: Stage) -> None:
+    turn = await stage.given(read_turn)
+    if "walnut" not in turn.text:
+        raise NotObservable("the agent did not read the file that it was asked to read")
+    if not any((line.update or {}).get("sessionUpdate") == "tool_call" for line in turn.updates):
+        raise Violation("it read a file, and told no tool call", turn.asked, *turn.updates)
+
+
+@RULES.case(
+    "tool.folder",
+    "A relative path is one in the folder of the session, wherever the agent was started.",
+    MUST,
+    Source("Session Setup", "Working Directory"),
+)
+async def folder(stage: Stage) -> None:
+    stage.new_file("beside.txt", f"{SECRET}\n")
+    turn = await _tool_turn(stage, Errand("read", "beside.txt"))
+    if SECRET in turn.text:
+        return
+    dialogue = await stage.equipped()
+    for line in dialogue.record.lines[turn.asked.number :]:
+        path = line.params.get("path") if line.method == "fs/read_text_file" else None
+        if isinstance(path, str) and path.endswith("beside.txt"):
+            if not stage.is_in_work(path, "beside.txt"):
+                raise Violation(f"it asked for {path}", turn.asked, line)
+            return
+    raise NotObservable("the agent did not read the file that it was asked to read")
+
+
+# -- permission -----------------------------------------------------------------------------
+
+
+async def rejected_turn(stage: Stage) -> tuple[Turn, Line, bool]:
+    """A turn whose permission was rejected: it, the request, and whether the file is there."""
+    await stage.given(plain_turn)
+    dialogue = await stage.equipped()
+    session = await stage.new_session(dialogue)
+    path = str(stage.work / "rejected.txt")
+    dialogue.host.decision = "reject"
+    try:
+        turn = await stage.prompt(dialogue, session, Errand("write", path, SECRET))
+    finally:
+        dialogue.host.decision = "allow"
+    return turn, _permission(dialogue, turn), stage.has("rejected.txt")
+
+
+def _permission(dialogue: Dialogue, turn: Turn) -> Line:
+    """The first permission that was asked for in a turn; NotObservable without one."""
+    last = turn.answer.line.number
+    for line in dialogue.record.lines[turn.asked.number : last]:
+        if line.method == "session/request_permission" and line.session_id == turn.session.id:
+            return line
+    raise NotObservable(NO_PERMISSION)
+
+
+@RULES.case("permission.rejected", "What is rejected is not done.", EXPECTED, PERMISSION)
+async def rejected(stage: Stage) -> None:
+    turn, asked, exists = await stage.given(rejected_turn)
+    if exists:
+        raise Violation("the file was written all the same", asked, *turn.answer.lines)
+
+
+async def held_turn(stage: Stage) -> tuple[Session, Call, Answer, Line]:
+    """A turn that was cancelled while it waited for a permission."""
+    await stage.given(rejected_turn)
+    dialogue = await stage.equipped()
+    session = await stage.new_session(dialogue)
+    dialogue.host.decision = "hold"
+    try:
+        path = str(stage.work / "held.txt")
+        call = begin_prompt(dialogue, session, Errand("write", path, SECRET))
+        await dialogue.until(
+            lambda: True if dialogue.host.holds or call.answer is not None else None,
+            3 * dialogue.timeout,
+        )
+        if call.answer is not None:
+            raise NotObservable(NO_PERMISSION)
+        told = cancel(dialogue, session)
+        answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    except Silence as silence:
+        raise Violation(f"cancelled while it waited for a permission: {silence.why}") from None
+    finally:
+        dialogue.host.decision = "allow"
+        dialogue.host.release()
+    return session, call, answer, told
+
+
+@RULES.case(
+    "cancel.permission",
+    "A turn that is cancelled while it waits for a permission is answered `cancelled`.",
+    MUST,
+    CANCELLATION,
+)
+async def cancelled_permission(stage: Stage) -> None:
+    _, call, answer, told = await stage.judge(held_turn)
+    reason = answer.result.get("stopReason") if isinstance(answer.result, dict) else None
+    if reason != "cancelled":
+        said = "an error" if answer.error else f"the stop reason {reason!r}"
+        raise Violation(f"it was answered with {said}", call.asked, told, answer.line)
+
+
+@RULES.case(
+    "permission.cancelled-is-no-yes",
+    "What waited for a permission when the turn was cancelled is not done.",
+    EXPECTED,
+    CANCELLATION,
+)
+async def cancelled_is_no_yes(stage: Stage) -> None:
+    _, _, answer, told = await stage.given(held_turn)
+    if stage.has("held.txt"):
+        raise Violation("the file was written all the same", told, answer.line)
+
+
+@RULES.observer(
+    "permission.options",
+    "A permission request has options, each with an id of its own.",
+    MUST,
+    OPTIONS,
+    unless=NO_PERMISSION,
+)
+def options(records: Sequence[Record], witness: Witness) -> None:
+    for _, line in _requests(records):
+        witness.saw(line)
+        found = line.params.get("options")
+        entries = [it for it in found if isinstance(it, dict)] if isinstance(found, list) else []
+        if not entries:
+            witness.accuse("there are none", line)
+        twice = [
+            id for id, n in Counter(str(it.get("optionId")) for it in entries).items() if n > 1
+        ]
+        if twice:
+            witness.accuse(f"two are {twice[0]!r}", line)
+
+
+def _requests(records: Sequence[Record]) -> list[tuple[Record, Line]]:
+    return [
+        (record, line)
+        for record in records
+        for line in record.by("agent")
+        if line.method == "session/request_permission"
+    ]
+
+
+# -- over all tool calls --------------------------------------------------------------------
+
+
+def _told(records: Sequence[Record]) -> Iterator[tuple[Record, Line, Json]]:
+    """Each `tool_call` and `tool_call_update`, also of a permission request."""
+    for record in records:
+        for line in record.by("agent"):
+            update = line.update
+            if line.method == "session/request_permission":
+                update = line.params.get("toolCall")
+            if isinstance(update, dict) and "toolCallId" in update:
+                yield record, line, update
+
+
+def _live(records: Sequence[Record]) -> Iterator[tuple[Record, list[tuple[Line, Json]]]]:
+    """For each record what was told outside of replays."""
+    for record in records:
+        replays = _replays(record)
+        yield (
+            record,
+            [
+                (line, update)
+                for _, line, update in _told([record])
+                if not any(first < line.number < last for first, last in replays)
+            ],
+        )
+
+
+def _replays(record: Record) -> list[tuple[int, int]]:
+    return [
+        (exchange.request.number, exchange.answer.number)
+        for exchange in record.exchanges("client", "session/load")
+        if exchange.answer is not None
+    ]
+
+
+@RULES.observer(
+    "tool.unique-ids",
+    "Each tool call of a session has an id of its own.",
+    MUST,
+    CREATING,
+    unless=NO_TOOLS,
+)
+def unique_ids(records: Sequence[Record], witness: Witness) -> None:
+    for _, told in _live(records):
+        ended: dict[tuple[object, object], Line] = {}
+        for line, update in told:
+            key = line.session_id, update.get("toolCallId")
+            if update.get("sessionUpdate") == "tool_call":
+                witness.saw(line)
+                if key in ended:
+                    witness.accuse("a call of this id was over before", ended[key], line)
+            if update.get("status") in ("completed", "failed"):
+                ended[key] = line
+
+
+@RULES.observer(
+    "tool.known-id",
+    "An update of a tool call comes after the call itself.",
+    EXPECTED,
+    UPDATING,
+    unless="no tool call was updated",
+)
+def known_id(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        known: set[tuple[object, object]] = set()
+        for _, line, update in _told([record]):
+            key = line.session_id, update.get("toolCallId")
+            if update.get("sessionUpdate") == "tool_call":
+                known.add(key)
+            elif update.get("sessionUpdate") == "tool_call_update":
+                witness.saw(line)
+                if key not in known:
+                    witness.accuse("no tool call with this id was told", line)
+
+
+@RULES.observer(
+    "tool.ends",
+    "When a turn is over, each of its tool calls is completed or failed.",
+    EXPECTED,
+    STATUS,
+    unless=NO_TOOLS,
+)
+def ends(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for exchange in record.exchanges("client", "session/prompt"):
+            result = exchange.result if isinstance(exchange.result, dict) else {}
+            if exchange.answer is None or result.get("stopReason") in (None, "cancelled"):
+                continue
+            first, last = exchange.request.number, exchange.answer.number
+            statuses: dict[object, tuple[object, Line]] = {}
+            for line in record.updates(exchange.request.session_id, since=first):
+                update = line.update or {}
+                if line.number < last and str(update.get("sessionUpdate")).startswith("tool_call"):
+                    before = statuses.get(update.get("toolCallId"), ("pending", line))[0]
+                    status = update.get("status") or before
+                    statuses[update.get("toolCallId")] = status, line
+            for status, line in statuses.values():
+                witness.saw(line)
+                if status not in ("completed", "failed"):
+                    witness.accuse(f"one is {status}", line, exchange.answer)
+
+
+@RULES.observer(
+    "tool.no-way-back",
+    "A tool call that is completed or failed stays so.",
+    EXPECTED,
+    STATUS,
+    unless=NO_TOOLS,
+)
+def no_way_back(records: Sequence[Record], witness: Witness) -> None:
+    for _, told in _live(records):
+        ended: dict[tuple[object, object], Line] = {}
+        for line, update in told:
+            key, status = (line.session_id, update.get("toolCallId")), update.get("status")
+            if update.get("sessionUpdate") == "tool_call":
+                ended.pop(key, None)
+            if status in ("completed", "failed"):
+                witness.saw(line)
+                ended.setdefault(key, line)
+            elif status is not None and key in ended:
+                witness.accuse(f"it is {status} again", ended[key], line)
+
+
+@RULES.observer(
+    "tool.in-progress",
+    "When a tool call is permitted, it is told to be in progress, or how it ended.",
+    SHOULD,
+    Source("Prompt Turn", "5. Tool Invocation and Status Reporting"),
+    unless=NO_PERMISSION,
+)
+def in_progress(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        for exchange in record.exchanges("agent", "session/request_permission"):
+            outcome = exchange.result.get("outcome") if isinstance(exchange.result, dict) else None
+            call = exchange.request.params.get("toolCall")
+            if not isinstance(outcome, dict) or outcome.get("outcome") != "selected":
+                continue
+            id = call.get("toolCallId") if isinstance(call, dict) else None
+            witness.saw(exchange.request)
+            later = record.updates(exchange.request.session_id, since=exchange.request.number)
+            statuses = {
+                (line.update or {}).get("status")
+                for line in later
+                if (line.update or {}).get("toolCallId") == id
+            }
+            if not statuses & {"in_progress", "completed", "failed"}:
+                witness.accuse("nothing more was told of it", *exchange.lines)
+
+
+@RULES.observer(
+    "tool.absolute",
+    "The paths in tool calls are absolute.",
+    MUST,
+    Source("Overview", "Argument requirements"),
+    unless="no tool call names a path",
+)
+def absolute(records: Sequence[Record], witness: Witness) -> None:
+    for _, line, update in _told(records):
+        for place in _places(update):
+            witness.saw(line)
+            if not str(place.get("path")).startswith("/"):
+                witness.accuse(f"{place.get('path')!r} is not", line)
+
+
+@RULES.observer(
+    "tool.lines",
+    "Line numbers begin with 1.",
+    MUST,
+    Source("Overview", "Argument requirements"),
+    unless="no tool call names a line",
+)
+def lines(records: Sequence[Record], witness: Witness) -> None:
+    for _, line, update in _told(records):
+        for place in _places(update):
+            if place.get("line") is not None:
+                witness.saw(line)
+                if place["line"] == 0:
+                    witness.accuse("there is no line 0", line)
+
+
+def _places(update: Json) -> list[Json]:
+    """The locations and diffs of a tool call."""
+    found: list[Json] = []
+    for name in ("locations", "content"):
+        entries = update.get(name)
+        found += [
+            it
+            for it in (entries if isinstance(entries, list) else ())
+            if isinstance(it, dict) and "path" in it
+        ]
+    return found
+
+
+RULES.unseen(
+    "plan.complete",
+    "Each plan has all of its entries, with their status.",
+    MUST,
+    Source("Agent Plan", "Updating Plans"),
+    "an entry that is missing may have been taken out on purpose",
+)
