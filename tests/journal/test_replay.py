@@ -130,7 +130,7 @@ def test_terminals_of_an_earlier_connection_are_not_replayed() -> None:
     kept = CALL % (b"[%b]" % said)
     assert replay_updates(call, CALL % b"[]") == [kept, CALL % b"[]"]
     (whole,) = replay([Segment(1, 1, "params", 0, params % call)])
-    assert whole == Replayed(params % kept, whole_params=True)
+    assert whole == Replayed(params % kept, whole_params=True, seq=1)
 
 
 def test_what_a_terminal_showed_is_replayed_as_text() -> None:
@@ -170,7 +170,7 @@ def test_a_prompt_that_stands_for_more_numbers_keeps_its_id() -> None:
 
 def test_params_with_more_than_an_update_come_whole() -> None:
     params = b'{"sessionId":"theirs","update":{"sessionUpdate":"plan","entries":[]},"_meta":{}}'
-    assert list(replay([Segment(1, 1, "params", 0, params)])) == [Replayed(params, True)]
+    assert list(replay([Segment(1, 1, "params", 0, params)])) == [Replayed(params, True, 1)]
 
 
 def test_notices_echoes_and_the_ends_of_completed_turns_are_not_replayed() -> None:

@@ -55,6 +55,10 @@ class Client(Protocol):
         """`{"name": …, "version": …}` as it said at `initialize`; b"" when it did not."""
 
     @property
+    def wants_positions(self) -> bool:
+        """Whether it asked at `initialize` for the position of each update."""
+
+    @property
     def buffered(self) -> int:
         """Bytes on their way to it."""
 
@@ -98,17 +102,27 @@ class State(Enum):
 class Attachment:
     """See the module. `untold` holds entries that this client knows otherwise: its own words, say.
 
-    What is above `news_after` is told as it is told live: a notice in it is news. What is not is
+    With `positions` each line carries the place that its client can go on from later. What is above
+    `news_after` is told as it is told live: a notice in it is news. What is not is
     history, and told as a replay.
     """
 
-    def __init__(self, source: Source, client: Client, after: int, news_after: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        client: Client,
+        after: int,
+        news_after: int,
+        *,
+        positions: bool = False,
+    ) -> None:
         self.client = client
         self.cursor = after
+        self.positions = positions or client.wants_positions
         self.untold: set[int] = set()
         self.state = State.HELD
         self._source = source
-        self._frames = Frames(source.id, client.capabilities)
+        self._frames = Frames(source.id, client.capabilities, positions=self.positions)
         self._news_after = news_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
         self._reading: asyncio.Task[None] | None = None
@@ -122,6 +136,10 @@ class Attachment:
     def is_fed(self) -> bool:
         """Whether the client gets anything; if it could not be fed, it has to attach anew."""
         return self.state is not State.CLOSED
+
+    def show_terminals(self, show: bool) -> None:
+        """Whether it is told of terminals: a client that has none knows no others either."""
+        self._frames.show_terminals(show)
 
     # -- held -----------------------------------------------------------------------------
 

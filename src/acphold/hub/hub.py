@@ -169,6 +169,7 @@ class Hub:
         for conversation in tuple(self._live.values()):
             for attachment in tuple(conversation.session.attachments):
                 if attachment.client is client:
+                    conversation.session.keep_place(attachment)
                     conversation.detach(attachment)
 
     async def relay(
@@ -314,15 +315,28 @@ class Hub:
             restoring.result()
 
     async def resume(
-        self, client: Client, session_id: str, setup: Setup, dead: int | None = None
+        self,
+        client: Client,
+        session_id: str,
+        setup: Setup,
+        dead: int | None = None,
+        *,
+        after: int | None = None,
     ) -> tuple[Conversation, Attachment]:
-        """Restore a session without a replay; as `load` in all else."""
+        """Restore a session without a replay; as `load` in all else.
+
+        With `after` the client has all up to that position already, and gets the rest behind the
+        answer, as it would have got it live. InvalidParamsError if it cannot go on there.
+        """
         conversation = await self._opened(session_id, setup, dead)
+        session = conversation.session
         # What the agent tells while it is restored is new, and comes behind the answer.
-        end = conversation.session.last_seq
-        attachment = conversation.session.attach(client, after=end, news_after=end)
+        start = session.last_seq if after is None else after
+        attachment = session.attach(client, start, start, positions=after is not None)
         restoring = asyncio.create_task(self._restored(conversation), name="resume waits")
         try:
+            if after is not None:
+                await session.require_exact(after)
             await conversation.questions.tell_missed()
             await self._wait_for(restoring)
         except BaseException:

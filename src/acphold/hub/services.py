@@ -98,7 +98,10 @@ class Services:
             return await self._ask(Asked(method, params), place)
 
         try:
-            return await self._texts.pass_on(asked, place, ask)
+            answer = await self._texts.pass_on(asked, place, ask)
+            if asked.method == CREATE_TERMINAL.name:
+                self._session.made_terminal(place)
+            return answer
         except ConnectionLostError:
             if place is None or asked.method == CREATE_TERMINAL.name:
                 raise

@@ -16,10 +16,16 @@ from time import time
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
+from acphold.errors import (
+    InvalidParamsError,
+    JournalError,
+    LeaseLostError,
+    UnknownSessionError,
+)
 from acphold.hub.agent_session import update_in
 from acphold.hub.annotations import milliseconds
 from acphold.hub.attachment import DUE, Attachment, Client
+from acphold.hub.bookmarks import UNNOTICED_SECONDS, Bookmarks
 from acphold.journal import (
     Journal,
     Lease,
@@ -90,6 +96,9 @@ class Session:
         self._active = 0
         self._touched = 0
         self._untold: list[tuple[str, bytes]] = []
+        self._has_terminals = False
+        self._terminal_owners: set[Client] = set()
+        self._bookmarks = Bookmarks()
         self._resting: asyncio.TimerHandle | None = None
         self._rests_until: float | None = None
         self._settling: asyncio.Task[None] | None = None
@@ -278,18 +287,25 @@ class Session:
 
     # -- clients --------------------------------------------------------------------------
 
-    def attach(self, client: Client, after: int, news_after: int) -> Attachment:
+    def attach(
+        self, client: Client, after: int, news_after: int, *, positions: bool = False
+    ) -> Attachment:
         """An attachment that is held until its client has the answer that opens the session.
 
         It replaces what the client has already; in one step, so that no client ever has two.
-        `after` and `news_after` as in Attachment.
+        `after`, `news_after` and `positions` as in Attachment.
         """
-        attachment = Attachment(self, client, after, news_after)
+        attachment = Attachment(self, client, after, news_after, positions=positions)
+        self._show_terminals(attachment)
         for known in tuple(self.attachments):
             if known.client is client:
                 self.attachments.remove(known)
                 known.replaced_by(attachment)
         self.attachments.append(attachment)
+        if attachment.positions:
+            self._bookmarks.take()
+            if self._rests_until is not None:
+                self.rest()
         return attachment
 
     def open_to(self, attachment: Attachment) -> None:
@@ -306,6 +322,18 @@ class Session:
         if not self.attachments and len(self._untold) < DUE:
             # Right behind the agent's answer to session/new nobody is attached yet.
             self._untold.append((method, params))
+
+    def made_terminal(self, owner: Client | None) -> None:
+        """A terminal was made at this client, None for here: nobody else can show it."""
+        self._has_terminals = True
+        if owner is not None:
+            self._terminal_owners.add(owner)
+        for attachment in self.attachments:
+            self._show_terminals(attachment)
+
+    def _show_terminals(self, attachment: Attachment) -> None:
+        is_owner = attachment.client in self._terminal_owners
+        attachment.show_terminals(is_owner or not self._has_terminals)
 
     def find(self, client: Client) -> Attachment | None:
         """The attachment of this client, if it has one."""
@@ -328,7 +356,31 @@ class Session:
         """End one attachment, if it has not been replaced since; the turn goes on."""
         if attachment in self.attachments:
             self.attachments.remove(attachment)
+            self._terminal_owners.discard(attachment.client)
             attachment.close()
+
+    def keep_place(self, attachment: Attachment) -> None:
+        """The connection of its client was lost: it may come back to where it was."""
+        if attachment.positions:
+            loop = asyncio.get_running_loop()
+            self._bookmarks.leave(loop.time())
+            if self._rests_until is not None:
+                self._rests_until = max(self._rests_until, self._bookmarks.until)
+
+    async def require_exact(self, position: int) -> None:
+        """Raise InvalidParamsError unless a client can go on behind this position."""
+        if self._settling is not None:
+            await asyncio.wait({self._settling})
+        if position > self.last_seq:
+            why = f"the session has no more than {self.last_seq}"
+        elif not await self._journal.is_exact(self.id, position):
+            why = "what came behind it was put together since"
+        else:
+            return
+        raise InvalidParamsError(
+            f"acphold/after: nobody can go on behind {position}: {why}; load the session",
+            field="_meta.acphold/after",
+        )
 
     # -- rest -----------------------------------------------------------------------------
 
@@ -336,7 +388,12 @@ class Session:
         """Compact and index what has come, unless a turn begins at once."""
         # One timer for many turns: setting it and taking it back is dear beside a short turn.
         loop = asyncio.get_running_loop()
-        self._rests_until = loop.time() + SETTLE_DELAY
+        has_positions = any(attachment.positions for attachment in self.attachments)
+        delay = UNNOTICED_SECONDS if has_positions else SETTLE_DELAY
+        self._rests_until = max(loop.time() + delay, self._bookmarks.until)
+        if self._resting is not None and self._resting.when() > self._rests_until:
+            self._resting.cancel()  # it was to wait for somebody who has come back
+            self._resting = None
         if self._resting is None:
             self._resting = loop.call_at(self._rests_until, self._rested)
 

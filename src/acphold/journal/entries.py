@@ -106,6 +106,16 @@ class Segment(Struct, frozen=True, gc=False):
             return [Entry(seq, self.kind, self.at, self.raw)]
         return [Entry(seq, self.kind, self.at, raw) for seq, raw in enumerate(raws, self.first_seq)]
 
+    def raws(self) -> Iterator[tuple[int, bytes]]:
+        """Each raw with its number; one that stands for several has the last of them."""
+        raws = self.raw.split(b"\n")
+        return zip(range(self.last_seq + 1 - len(raws), self.last_seq + 1), raws, strict=True)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether one raw stands for several numbers."""
+        return self.raw.count(b"\n") != self.last_seq - self.first_seq
+
     def after(self, seq: int) -> Segment:
         """This segment without its entries up to `seq`; itself when it cannot be cut there."""
         if seq < self.first_seq or b"\n" not in self.raw:

@@ -290,6 +290,12 @@ class Journal(Protocol):
         A segment that `after` cuts through is trimmed. Raises UnknownSessionError.
         """
 
+    async def is_exact(self, session_id: str, after: int) -> bool:
+        """Whether nothing above `after` was merged, so that who has all up to it can go on there.
+
+        Raises UnknownSessionError.
+        """
+
     async def summary(self, session_id: str) -> Summary:
         """The state of a session without its conversation, quickly; UnknownSessionError."""
 

@@ -41,11 +41,13 @@ TURN_MARK = "acphold/turn"
 class Replayed(Struct, frozen=True, gc=False):
     """One `session/update` to send: its `update` object, or with `whole_params` all of its params.
 
-    Such params hold the session id that the agent knows; the sender puts the client's there.
+    Such params hold the session id that the agent knows; the sender puts the client's there. `seq`
+    is the last entry that is told with it; 0 when more of that entry follows.
     """
 
     raw: bytes
     whole_params: bool = False
+    seq: int = 0
 
 
 NOBODY = Segment(0, -1, AUTHOR, 0, b"")
@@ -60,16 +62,17 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
     session began with stands in the answer to the client: neither is sent.
     """
     run: Run | None = None
+    end = 0  # of the run
     author = NOBODY
     for segment in segments:
         if segment.kind != UPDATE:
             if run is not None:
-                yield Replayed(run.joined())
+                yield Replayed(run.joined(), seq=end)
                 run = None
             yield from _replay_other(segment, author)
             author = segment if segment.kind == AUTHOR else NOBODY
             continue
-        for raw in segment.raw.split(b"\n"):
+        for seq, raw in segment.raws():
             if may_be_chunk(raw):
                 try:
                     chunk = decode_plain_chunk(raw)
@@ -79,42 +82,46 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
                     if run is None:
                         run = Run(chunk, raw)
                     elif not run.take(chunk, raw):
-                        yield Replayed(run.joined())
+                        yield Replayed(run.joined(), seq=end)
                         run = Run(chunk, raw)
+                    end = seq
                     continue
             if run is not None:
-                yield Replayed(run.joined())
+                yield Replayed(run.joined(), seq=end)
                 run = None
             if raw and not _is_notice(raw):
-                yield Replayed(_terminals_gone(raw))
+                yield Replayed(terminals_gone(raw), seq=seq)
     if run is not None:
-        yield Replayed(run.joined())
+        yield Replayed(run.joined(), seq=end)
 
 
 def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
     if segment.kind == PROMPT:
-        for entry in segment.entries():
-            yield from _replay_prompt(entry, author)
+        for entry, (seq, _) in zip(segment.entries(), segment.raws(), strict=True):
+            yield from _replay_prompt(entry, author, seq)
     elif segment.kind == PARAMS:
-        for raw in segment.raw.split(b"\n"):
+        for seq, raw in segment.raws():
             update = members(raw).get("update", b"")
-            if (shown := _terminals_gone(update)) != update:
+            if (shown := terminals_gone(update)) != update:
                 raw = splice(raw, {"update": shown})
             if not _is_notice(update):
-                yield Replayed(raw, whole_params=True)
+                yield Replayed(raw, whole_params=True, seq=seq)
     elif segment.kind == TERMINAL:
-        for raw in segment.raw.split(b"\n"):
-            yield Replayed(raw)
+        for seq, raw in segment.raws():
+            yield Replayed(raw, seq=seq)
     elif segment.kind == TURN_END:
-        for entry in segment.entries():
-            if (end := turn_end(entry.raw, entry.at)).outcome != "completed":
-                yield Replayed(turn_mark(end))
+        for seq, raw in segment.raws():
+            if (end := turn_end(raw, segment.at)).outcome != "completed":
+                yield Replayed(turn_mark(end), seq=seq)
 
 
-def _replay_prompt(entry: Entry, author: Segment) -> Iterator[Replayed]:
+def _replay_prompt(entry: Entry, author: Segment, seq: int) -> Iterator[Replayed]:
     client = author.raw if author.last_seq + 1 == entry.seq else b""
-    for block in items(entry.raw):
+    *blocks, last = items(entry.raw) or [b""]
+    for block in blocks:
         yield Replayed(prompt_chunk(entry.seq, block, client))
+    if last:
+        yield Replayed(prompt_chunk(entry.seq, last, client), seq=seq)
 
 
 def prompt_chunk(seq: int, block: bytes, client: bytes = b"") -> bytes:
@@ -144,7 +151,7 @@ def turn_mark(end: TurnEnd) -> bytes:
     )
 
 
-def _terminals_gone(raw: bytes) -> bytes:
+def terminals_gone(raw: bytes) -> bytes:
     """The update without the terminals it shows: no client knows those of an earlier connection."""
     if b'"terminalId"' not in raw:
         return raw

@@ -263,6 +263,9 @@ class SqliteJournal:
     ) -> list[Segment]:
         return self._look(lambda db: _read_on(db, session_id, after, limit_bytes))
 
+    async def is_exact(self, session_id: str, after: int) -> bool:
+        return await self._background.run(lambda db: upkeep.is_exact(db, session_id, after))
+
     async def summary(self, session_id: str) -> Summary:
         if self._look(lambda db: upkeep.unsettled_bytes(db, session_id)) > READ_BYTES:
             return await self._background.run(lambda db: upkeep.summary(db, session_id))

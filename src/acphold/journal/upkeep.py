@@ -88,6 +88,17 @@ def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
     return segments.size(connection, *_settled_through(connection, session_id))
 
 
+def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> bool:
+    """Whether nothing above `after` was merged; raises UnknownSessionError."""
+    number, through = _settled_through(connection, session_id)
+    while after < through:
+        found = segments.read(connection, number, after, PIECE_BYTES, through)
+        if not found or any(segment.is_merged for segment in found):
+            return not found
+        after = found[-1].last_seq
+    return True
+
+
 def _settled_through(connection: sqlite3.Connection, session_id: str) -> tuple[int, int]:
     """The number of a session, and how far it is settled; raises UnknownSessionError."""
     row = connection.execute(

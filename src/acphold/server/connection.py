@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import msgspec
 
@@ -53,6 +54,7 @@ from acphold.server import presence
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.initialization import with_ours
 from acphold.server.owner_line import OwnerLine
+from acphold.server.positions import position_in, wants_positions, without_position
 from acphold.server.presence import PRESENCE, LiveSession
 from acphold.server.session_setup import OpenRequest, checked_setup
 
@@ -69,6 +71,7 @@ class Connection:
     def __init__(self, hub: Hub, transport: Transport, *, limit: int = MAX_MESSAGE) -> None:
         self.capabilities = ClientCapabilities()
         self.info = b""
+        self.wants_positions = False
         self.peer = Peer(transport, self, name="client", limit=limit)
         self._hub = hub
         self._initialized = False
@@ -135,6 +138,7 @@ class Connection:
         introduction = decode(InitializeRequest, params).value
         self.capabilities = introduction.client_capabilities
         self.info = _info(introduction.client_info)
+        self.wants_positions = wants_positions(self.capabilities)
         try:
             answer = await self._hub.initialize(params)
         except AgentError as exc:
@@ -172,8 +176,10 @@ class Connection:
         await self._open(request, setup, self._hub.load)
 
     async def _resume(self, request: Request) -> None:
-        setup = self._setup(ResumeSessionRequest, request.params)
-        await self._open(request, setup, self._hub.resume)
+        after = position_in(request.params)
+        params = request.params if after is None else without_position(request.params)
+        setup = self._setup(ResumeSessionRequest, params)
+        await self._open(request, setup, partial(self._hub.resume, after=after))
 
     async def _open(self, request: Request, setup: Setup, open_: OpenSession) -> None:
         session_id = _session_id(request.params)

@@ -1,0 +1,349 @@
+"""A client that asks for positions goes on where it was, over a new connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acphold.agents import Updates
+from acphold.hub import session as session_module
+from acphold.hub.annotations import notice
+from tests.editor import Refused
+from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
+
+POSITIONS: dict[str, Any] = {"_meta": {"acphold/positions": True}}
+
+DEADLINE = 30
+
+
+def told(client: Onlooker) -> list[dict[str, Any]]:
+    """The params of all updates so far."""
+    return [m["params"] for m in client.messages if m.get("method") == "session/update"]
+
+
+def position(params: dict[str, Any]) -> int | None:
+    """The position that an update carries."""
+    seq: int | None = params.get("_meta", {}).get("acphold/seq")
+    return seq
+
+
+def positions(client: Onlooker) -> list[int | None]:
+    return [position(params) for params in told(client)]
+
+
+def after(seq: object) -> dict[str, Any]:
+    return {"_meta": {"acphold/after": seq}}
+
+
+async def turn(house: Shared, client: Onlooker, session: str, *texts: str) -> None:
+    """A turn in which the agent says these, one after the other."""
+    running = client.begin_prompt(session, "say it")
+    await house.agent.prompted(session)
+    for text in texts:
+        await house.agent.say(session, text)
+    await house.agent.end(session)
+    await running
+
+
+def settle(house: Shared, session: str) -> asyncio.Task[None]:
+    """What is done when a session rests, now."""
+    live = house.hub.held(session).session
+    live.wake()
+    live.settle_now()
+    assert live._settling is not None
+    return live._settling
+
+
+async def test_each_update_carries_its_position_for_who_asks_and_for_nobody_else(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(**POSITIONS), await house.client()
+        session = await one.new()
+        await two.load(session)
+        await turn(house, one, session, "a", "b")
+        await two.until_text("b")
+        assert positions(one) == [3, 4, 5]  # behind the settings and the prompt; then the title
+        assert positions(two) == [None] * 4
+        assert all("_meta" not in params for params in told(two)[1:3])
+
+
+async def test_lines_that_came_in_one_read_have_a_position_each(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client(**POSITIONS)
+        session = await client.new()
+        await house.agent.say(session, "a", "b", "c")
+        await client.until_text("c")
+        first = positions(client)[0]
+        assert first is not None
+        assert positions(client) == [first, first + 1, first + 2]
+
+
+async def test_in_a_replay_a_joined_line_has_the_position_of_its_last_entry(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(**POSITIONS), await house.client(**POSITIONS)
+        session = await one.new()
+        await turn(house, one, session, "a", "b", "c")
+        await two.load(session)
+        assert [position(params) for params in told(two)] == [2, 5, 6]
+        await settle(house, session)
+        three = await house.client(**POSITIONS)
+        await three.load(session)
+        assert positions(three) == positions(two)
+
+
+async def test_of_a_prompt_with_several_blocks_the_last_line_has_the_position(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(), await house.client(**POSITIONS)
+        session = await one.new()
+        await two.load(session)
+        blocks = [{"type": "text", "text": text} for text in ("a", "b")]
+        one.begin("session/prompt", {"sessionId": session, "prompt": blocks})
+        await house.agent.prompted(session)
+        await two.until(lambda: len(told(two)) == 2)
+        assert positions(two) == [None, 2]
+
+
+async def test_what_else_stands_in_the_params_of_an_update_stays_there(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client(**POSITIONS)
+        session = await client.new()
+        params = {"sessionId": session, "update": json.loads(said("x")), "_meta": {"vendor": 1}}
+        raw = json.dumps(params).encode()
+        await house.agent.listener.hear(Updates(session, "params", [raw]))
+        await client.until_text("x")
+        assert told(client)[0]["_meta"] == {"vendor": 1, "acphold/seq": 2}
+
+
+async def test_who_resumes_behind_a_position_gets_what_it_missed_and_then_the_rest(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(**POSITIONS), await house.client(**POSITIONS)
+        session = await one.new()
+        await two.load(session)
+        running = two.begin_prompt(session, "count")
+        await house.agent.prompted(session)
+        for n in range(100):
+            await house.agent.say(session, f"{n} ")
+        await one.until_text("49 ")
+        place = next(position(p) for p in told(one) if p["update"] == json.loads(said("49 ")))
+        await one.go()
+        await house.agent.say(session, "100 ")
+        three = await house.client(name="again")
+        resuming = three.begin("session/resume", {**opened(session), **after(place)})
+        await house.agent.say(session, "101 ")
+        await resuming
+        await three.until_text("101 ")
+        answer = three.place_of_answer(three.last_id)
+        assert all(m.get("method") is None for m in three.messages[: answer + 1])
+        assert three.text() == "".join(f"{n} " for n in range(50, 102))
+        await two.until_text("101 ")
+        assert told(three) == told(two)[-len(told(three)) :]
+        running.cancel()
+
+
+def opened(session: str) -> dict[str, Any]:
+    return {"sessionId": session, "cwd": "/", "mcpServers": []}
+
+
+async def test_notices_and_what_others_said_meanwhile_are_among_what_was_missed(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await house.client(session={"notices": {}}, **POSITIONS)
+        two = await house.client(name="zed")
+        session = await one.new()
+        await two.load(session)
+        await house.agent.say(session, "a")
+        await one.until_text("a")
+        place = positions(one)[-1]
+        await one.go()
+        await turn(house, two, session, "b")
+        await house.hub.held(session).session.publish("update", [notice("Look", "here")])
+        three = await house.client(session={"notices": {}}, **POSITIONS)
+        await three.resume(session, **after(place))
+        await three.until(lambda: "notice" in kinds(three))
+        assert kinds(three) == [
+            "user_message_chunk",
+            "agent_message_chunk",
+            "session_info_update",
+            "notice",
+        ]
+        assert told(three)[0]["update"]["_meta"] == {
+            "acphold/client": {"name": "zed", "version": "1.0"}
+        }
+
+
+def kinds(client: Onlooker) -> list[str]:
+    return [update["sessionUpdate"] for update in client.updates()]
+
+
+@pytest.mark.parametrize("place", [-1, 1000, "5", 1.5, None, [], True])
+async def test_what_is_no_position_of_the_session_is_refused(journal: Path, place: object) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await house.client()
+        session = await one.new()
+        await house.agent.say(session, "a")
+        two = await house.client()
+        refusal = await two.refused("session/resume", {**opened(session), **after(place)})
+        assert refusal.code == -32602
+        assert "acphold/after" in refusal.message
+        await two.load(session)  # and it can go on like any other
+        assert two.text() == "a"
+
+
+async def test_behind_what_was_put_together_nobody_goes_on(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await house.client(**POSITIONS)
+        session = await one.new()
+        await turn(house, one, session, "a", "b", "c")
+        middle, end = positions(one)[0], positions(one)[-1]
+        await settle(house, session)
+        two, three = await house.client(), await house.client()
+        refusal = await two.refused("session/resume", {**opened(session), **after(middle)})
+        assert (refusal.code, "load the session" in refusal.message) == (-32602, True)
+        await three.resume(session, **after(end))
+        await house.agent.say(session, "d")
+        await three.until_text("d")
+        assert three.text() == "d"
+
+
+async def test_after_a_lost_connection_nothing_is_put_together_until_it_is_back(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "SETTLE_DELAY", 0.0)
+    monkeypatch.setattr(session_module, "UNNOTICED_SECONDS", 0.0)
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(**POSITIONS), await house.client()
+        session = await one.new()
+        await two.load(session)
+        running = two.begin_prompt(session, "say it")
+        await house.agent.prompted(session)
+        await house.agent.say(session, "a")
+        await one.until_text("a")
+        place = positions(one)[-1]
+        await one.go()
+        live = house.hub.held(session).session
+        while len(live.attachments) > 1:  # noqa: ASYNC110 (the hub tells nobody)
+            await asyncio.sleep(0)
+        for text in ("b", "c"):
+            await house.agent.say(session, text)
+        await house.agent.end(session)
+        await running
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert not await is_merged(house, session)
+        three = await house.client()
+        await three.resume(session, **after(place))
+        await three.until_text("bc")
+        assert three.text() == "bc"
+        await turn(house, two, session, "d")
+        while not await is_merged(house, session):  # noqa: ASYNC110 (a journal tells nobody)
+            await asyncio.sleep(0.005)
+
+
+async def is_merged(house: Shared, session: str) -> bool:
+    """Whether any of its entries were put together."""
+    return any(segment.is_merged for segment in await house.journal.read(session, 0))
+
+
+async def test_who_closes_the_session_leaves_no_place(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(**POSITIONS), await house.client()
+        session = await one.new()
+        await two.load(session)
+        await one.call("session/close", {"sessionId": session})
+        await two.load(session)
+        assert house.hub.held(session).session._bookmarks.until == 0
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_from_any_position_the_rest_is_what_who_stayed_was_told(data: st.DataObject) -> None:
+    steps = st.sampled_from(["say", "say", "many", "tool", "prompt", "notice", "settle", "params"])
+    plan = data.draw(st.lists(steps, min_size=1, max_size=25))
+    with tempfile.TemporaryDirectory() as folder, small_pages():
+        asyncio.run(run_plan(Path(folder) / "journal.db", plan, data))
+
+
+async def run_plan(journal: Path, plan: list[str], data: st.DataObject) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await house.client(name="one")
+        stayed = await house.client(session={"notices": {}}, **POSITIONS)
+        session = await one.new()
+        await stayed.load(session)
+        for number, step in enumerate(plan):
+            await play(house, one, session, step, number)
+        await house.agent.say(session, "end")
+        await stayed.until_text("end")
+        known = [seq for seq in positions(stayed) if seq is not None]
+        place = data.draw(st.sampled_from([0, *known]))
+        back = await house.client(session={"notices": {}}, **POSITIONS)
+        if (refusal := await resumed(back, session, place)) is not None:
+            assert refusal.code == -32602
+            assert "settle" in plan
+            return
+        await house.agent.say(session, "over")
+        await stayed.until_text("over")
+        await back.until_text("over")
+        behind = [n for n, params in enumerate(told(stayed)) if position(params) == place]
+        assert told(back) == told(stayed)[behind[0] + 1 if behind else 0 :]
+
+
+async def resumed(client: Onlooker, session: str, place: int) -> Refused | None:
+    """Resume behind a position; how it was refused, if it was."""
+    try:
+        await client.resume(session, **after(place))
+    except Refused as refusal:
+        return refusal
+    return None
+
+
+async def play(house: Shared, one: Onlooker, session: str, step: str, number: int) -> None:
+    """One step of a plan."""
+    agent = house.agent
+    if step == "say":
+        await agent.say(session, f"{number} ")
+    elif step == "many":
+        await agent.say(session, *(f"{number}.{n} " for n in range(5)))
+    elif step == "tool":
+        call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": f"{number}"}
+        await agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
+    elif step == "prompt":
+        await turn(house, one, session, f"{number} ")
+    elif step == "notice":
+        raw = notice(f"{number}", "here")
+        await house.hub.held(session).session.publish("update", [raw])
+    elif step == "params":
+        params = {"sessionId": session, "update": json.loads(said("p ")), "_meta": {"n": number}}
+        await agent.listener.hear(Updates(session, "params", [json.dumps(params).encode()]))
+    else:
+        await settle(house, session)
+
+
+async def test_ten_thousand_missed_updates_are_there_soon(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await house.client(**POSITIONS)
+        session = await one.new()
+        await house.agent.say(session, "first ")
+        await one.until_text("first ")
+        place = positions(one)[-1]
+        await one.go()
+        for n in range(0, 10_000, 10):
+            await house.agent.say(session, *(f"{m} " for m in range(n, n + 10)))
+        two = await house.client()
+        await two.resume(session, **after(place))
+        await two.until(lambda: len(told(two)) == 10_000)
+        assert two.text() == "".join(f"{n} " for n in range(10_000))
