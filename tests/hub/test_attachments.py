@@ -255,8 +255,10 @@ async def test_notifications_wait_behind_the_updates_a_client_lags_with(journal:
             assert told[-2:] == ["_vendor/note", "session/update"]
 
 
-async def test_a_client_that_goes_leaves_the_session_to_the_others(journal: Path) -> None:
-    async with shared(journal) as house:
+async def test_a_client_that_goes_leaves_its_turn_and_the_session_to_the_others(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(30):
         one, two = await house.client(), await house.client()
         session = await one.new()
         await two.load(session)
@@ -264,12 +266,15 @@ async def test_a_client_that_goes_leaves_the_session_to_the_others(journal: Path
         await house.agent.prompted(session)
         await one.go()
         turn = two.begin_prompt(session, "mine")  # waits for the turn that was left
-        await asyncio.wait_for(house.agent.cancelled.wait(), 5)
+        await house.agent.say(session, "for one, ")
+        await two.until_text("for one")
+        await house.agent.end(session)
         await house.agent.prompted(session)
         await house.agent.say(session, "for two")
         await house.agent.end(session)
         assert await turn == {"stopReason": "end_turn"}
-        assert two.text() == "for two"
+        assert two.text() == "for one, for two"
+        assert not house.agent.cancelled.is_set()
 
 
 async def test_a_session_that_one_client_closes_is_closed_for_all(journal: Path) -> None:
