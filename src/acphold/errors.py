@@ -32,6 +32,7 @@
     │   └── McpAnswerError         answered with an error, or with what is no answer
     ├── TranscriptError            a conversation on disk that our reader of it fails on
     ├── ExportError                a file of an export that cannot be written
+    ├── RedactionError             a text that cannot be looked through for secrets
     ├── WorkspaceError             files and terminals of a session
     │   ├── OutsideRootsError      a path that leads out of the session's folders -32602
     │   ├── MissingFileError       there is no such file or folder               -32002
@@ -298,6 +299,10 @@ class OwnerLostError(AcpholdError):
 
 class TranscriptError(AcpholdError):
     """A conversation that another agent keeps on disk, and that our reader of it fails on."""
+
+
+class RedactionError(AcpholdError):
+    """A text that cannot be looked through for secrets, and so is not written."""
 
 
 class ExportError(AcpholdError):

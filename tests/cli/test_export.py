@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
 
 DAY = 24 * 60 * 60 * 1000
 
@@ -97,6 +99,7 @@ def test_lines_are_those_of_show_below_a_head(two: Path, acphold: CommandLine) -
         (["aa", "bb", "--format", "html"], "several pages need a folder: --output FOLDER/"),
         (["--all", "-o", "x.html"], "several pages need a folder: --output FOLDER/"),
         (["aa", "--format", "pdf"], "invalid choice: 'pdf'"),
+        (["aa", "--report", "x"], "--report goes with --redact"),
         (["--all", "--since", "never"], "'never': give a date (2026-01-31), or 12h"),
     ],
 )
@@ -135,3 +138,102 @@ def test_what_was_exported_can_be_imported(two: Path, acphold: CommandLine, tmp_
         assert shown[1].startswith(shown[0])
         assert json.loads(shown[1].removeprefix(shown[0]))["kind"] == "imported"
     assert other.run("list", "--json").out == acphold.run("list", "--json").out
+
+
+# -- what others may see ------------------------------------------------------------------------
+
+KEY = "sk-ant-api03-abCD12efGH34ijKL56mnOP78"
+TELLING = (
+    prompt(f"my key is {KEY} in /home/me/x"),
+    said(f"I see {KEY[:12]}"),
+    said(f"{KEY[12:]}, ada@example.org"),
+    update("tool_call", toolCallId="t1", title="Run", rawInput={"password": "hunter2"}),
+    ended(),
+)
+
+
+@pytest.fixture
+def telling(journal: Path) -> Path:
+    """A journal with a session that tells too much."""
+    remember(journal, "s-1", *TELLING, title=f"The key {KEY}", cwd="/home/me/project")
+    return journal
+
+
+@pytest.mark.parametrize("form", ["markdown", "jsonl", "html"])
+def test_what_others_should_not_see_is_in_no_form(
+    telling: Path, acphold: CommandLine, form: str
+) -> None:
+    done = acphold.run("export", "s-1", "--format", form, "--redact")
+    assert done.code == 0
+    for hidden in (KEY, KEY[12:], "hunter2", "/home/me", "ada@example.org"):
+        assert hidden not in done.all, hidden
+    assert "[removed: API key]" in done.out
+
+
+def test_what_was_taken_out_is_told_by_kind_and_place(
+    telling: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    done = acphold.run("export", "s-1", "--redact", "-o", str(tmp_path / "x.md"))
+    assert done.err.splitlines()[1:] == [
+        "Taken out: API key 3, home path 2, mail address 1, Secret Keyword 1",
+        "  s-1@0  API key 1",
+        "  s-1@0  home path 1",
+        "  s-1@1  API key 1",
+        "  s-1@1  home path 1",
+        "  s-1@3  API key 1",
+        "  s-1@3  mail address 1",
+        "  s-1@4  Secret Keyword 1",
+    ]
+
+
+def test_the_report_can_go_into_a_file(telling: Path, acphold: CommandLine, tmp_path: Path) -> None:
+    report = tmp_path / "report.jsonl"
+    acphold.run("export", "s-1", "--redact", "-o", str(tmp_path / "x.md"), "--report", str(report))
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    assert lines[0] == {"session": "s-1", "seq": 0, "kind": "API key", "count": 1}
+    assert len(lines) == 7
+
+
+def test_nothing_to_take_out_is_said_too(two: Path, acphold: CommandLine, tmp_path: Path) -> None:
+    remember(two, "cc-3", prompt("Hi"), said("Hello"), ended(), cwd="/srv")
+    done = acphold.run("export", "cc-3", "--redact")
+    assert done.err == "Nothing was taken out.\n"
+
+
+def test_what_cannot_be_looked_through_is_not_written(
+    telling: Path, acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(text: str) -> None:
+        raise re.error("out of order")
+
+    monkeypatch.setattr("acphold.redaction.redactor.secrets", fail)
+    for arguments in (["--format", "html"], ["-o", str(tmp_path / "x.md")]):
+        done = acphold.run("export", "s-1", "--redact", *arguments)
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("acphold: session 's-1' cannot be looked through for secrets")
+        assert KEY not in done.err
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("journal")] == []
+
+
+def test_a_redacted_session_can_be_imported_into_another_home(
+    telling: Path, acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").mkdir()
+    acphold.run("export", "s-1", "--redact", "-o", str(tmp_path / "kept" / "x.jsonl"))
+    other = CommandLine(tmp_path / "other.db")
+    monkeypatch.setenv("HOME", "/people/bob")
+    other.run("import", "--from", str(tmp_path / "kept"))
+    assert json.loads(other.run("list", "--json").out)["cwd"] == "/people/bob/project"
+
+
+def test_a_pipe_is_written_to_and_not_replaced(
+    two: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert acphold.run("export", "aa", "-o", str(tmp_path / "pipe")).code == 0
+        assert os.read(reading, 1 << 16).startswith(b"# Greeting")
+        assert (tmp_path / "pipe").is_fifo()
+    finally:
+        os.close(reading)

@@ -22,6 +22,7 @@ from acphold.cli.main import COMMANDS, parser_of
 from acphold.cli.search_command import json_line as found
 from acphold.cli.settings import OWN_KEYS
 from acphold.exports.json_lines import entry_line as shown
+from acphold.exports.redacted import Removed
 from acphold.hub.alerts import Alert
 from acphold.journal import KINDS, Entry, SearchHit, SessionRow
 from acphold.server import alert_commands
@@ -116,6 +117,7 @@ def test_every_field_of_the_json_output_is_in_the_page() -> None:
     hit = SearchHit("s", 1, 0, "prompt", "user", "x", (), "agent", "/", None, None)
     lines = (listed(row), found(hit), shown(Entry(1, "prompt", 0, b"[]")))
     fields = {name for line in lines for name in json.loads(line)} | {"agent", *Tally().json()}
+    fields |= json.loads(Removed("s", 1, "home path", 1).line()).keys()
     assert {
         name for name in (*fields, *KINDS) if f"`{name}`" not in section("JSON output")
     } == set()

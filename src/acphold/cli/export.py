@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
+import tempfile
+from collections.abc import AsyncIterator
 from typing import TextIO
 
 from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_journal
-from acphold.cli.journals import entries, opened, sessions
-from acphold.cli.terminal_text import counted, folder, visible, visible_json
+from acphold.cli.journals import entries, opened, place_name, sessions
+from acphold.cli.terminal_text import counted, folder, on_one_line, visible, visible_json
 from acphold.exports import destination
 from acphold.exports.destination import FORMS, Form, form_of
+from acphold.exports.redacted import Redaction
 from acphold.exports.session_head import INDEX, Head
-from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.journal import Entry, Journal, ListFilter, SessionRow
+
+LISTED = 40
+"""Lines about what was taken out that are printed; all of them go into a file."""
 
 
 def parser() -> Parser:
@@ -46,6 +53,16 @@ def parser() -> Parser:
         metavar="PATH",
         help="a file; or a folder, for a file of each session [default: stdout]",
     )
+    made.add_argument(
+        "--redact",
+        action="store_true",
+        help="leave out secrets, home paths, mail and network addresses, and say how much",
+    )
+    made.add_argument(
+        "--report",
+        metavar="FILE",
+        help="with --redact: a line of JSON for all that was taken out of an entry",
+    )
     add_journal(made)
     return made
 
@@ -67,6 +84,8 @@ def export(
     since: float | None,
     form: str | None,
     output: str | None,
+    redact: bool,
+    report: str | None,
     journal: str | None,
 ) -> int:
     """Write sessions as Markdown, JSON lines or HTML pages.
@@ -74,11 +93,17 @@ def export(
     Each ID may be any prefix of a session's id that fits only one. The lines of JSON have all
     that the journal has, and `acphold import --from FOLDER` takes them in again. A page of HTML is
     one file that needs nothing else; several, and an index of them, go into a folder.
+
+    With --redact, nothing is written that was not looked through: pictures and other encoded data
+    are left out, too. It finds what the rules of detect-secrets know, and what is named as a
+    secret; read what you give to others all the same.
     """
     if everything == bool(session_ids):
         raise UsageError("name the sessions, or say --all; see `acphold export --help`")
     if not everything and (agent, cwd, since) != (None, None, None):
         raise UsageError("--agent, --cwd and --since go with --all")
+    if report is not None and not redact:
+        raise UsageError("--report goes with --redact")
     several = everything or len(session_ids) > 1
     place = _place(output, form, several=several)
     wanted = _Wanted(
@@ -90,7 +115,10 @@ def export(
         ),
         since or 0.0,
     )
-    asyncio.run(_export(journal, wanted, place))
+    redaction = Redaction() if redact else None
+    asyncio.run(_export(journal, wanted, place, redaction))
+    if redaction:
+        _tell(redaction, report)
     return Exit.OK
 
 
@@ -117,18 +145,19 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Place:
 # -- writing ------------------------------------------------------------------------------------
 
 
-async def _export(location: str | None, wanted: _Wanted, place: _Place) -> None:
+async def _export(
+    location: str | None, wanted: _Wanted, place: _Place, redaction: Redaction | None
+) -> None:
     async with opened(location) as journal:
         rows = await _rows(journal, wanted)
+        writing = _Writing(journal, place.form, redaction)
         if place.path is None:
-            for row in rows:
-                await _write(journal, row, place.form, sys.stdout)
+            await writing.print(rows)
         elif place.is_folder:
-            await _write_folder(journal, rows, place.form, destination.folder(place.path))
+            await writing.fill(destination.folder(place.path), rows)
         else:
             with destination.replaced(place.path) as file:
-                for row in rows:
-                    await _write(journal, row, place.form, file)
+                await writing.write(rows, file)
     if place.path is not None or not rows:
         where = f" to {folder(place.path)}" if place.path and rows else ""
         print(visible(f"Wrote {counted(len(rows), 'session')}{where}."), file=sys.stderr)
@@ -146,21 +175,72 @@ async def _rows(journal: Journal, wanted: _Wanted) -> list[SessionRow]:
     return found
 
 
-async def _write_folder(journal: Journal, rows: list[SessionRow], form: Form, path: str) -> None:
-    heads = []
-    for row in rows:
-        head = Head.of(row)
-        with destination.replaced(os.path.join(path, head.file_name + form.suffix)) as file:
-            heads.append(await _write(journal, row, form, file))
-    if len(heads) > 1 and (text := form.index(heads)):
-        with destination.replaced(os.path.join(path, INDEX + form.suffix)) as file:
-            file.write(text)
+class _Writing:
+    """Writes sessions in one form."""
+
+    def __init__(self, journal: Journal, form: Form, redaction: Redaction | None) -> None:
+        self._journal = journal
+        self._form = form
+        self._redaction = redaction
+
+    async def write(self, rows: list[SessionRow], file: TextIO) -> None:
+        """Write sessions one behind the other."""
+        for row in rows:
+            await self._write(*await self._looked_through(row), file)
+
+    async def print(self, rows: list[SessionRow]) -> None:
+        """Write them to stdout; what is to be redacted, only when all of it is."""
+        if self._redaction is None:
+            await self.write(rows, sys.stdout)
+            return
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file:
+            await self.write(rows, file)
+            file.seek(0)
+            shutil.copyfileobj(file, sys.stdout)
+
+    async def fill(self, path: str, rows: list[SessionRow]) -> None:
+        """Write each into a file of its own in a folder, and a file that leads to them."""
+        heads = []
+        for row in rows:
+            head, found = await self._looked_through(row)
+            heads.append(head)
+            name = head.file_name + self._form.suffix
+            with destination.replaced(os.path.join(path, name)) as file:
+                await self._write(head, found, file)
+        if len(heads) > 1 and (text := self._form.index(heads)):
+            with destination.replaced(os.path.join(path, INDEX + self._form.suffix)) as file:
+                file.write(text)
+
+    async def _looked_through(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
+        """The head and the entries of a session, as they are to be written."""
+        head = Head.of(row, await self._journal.downstream(row.session_id))
+
+        def read() -> AsyncIterator[Entry]:
+            return entries(self._journal, row.session_id)
+
+        return await self._redaction.of(head, read) if self._redaction else (head, read())
+
+    async def _write(self, head: Head, found: AsyncIterator[Entry], file: TextIO) -> None:
+        # Markdown and pages have nothing in them that a terminal obeys.
+        tame = visible_json if self._form.name == "jsonl" and file.isatty() else str
+        async for text in self._form.writer()(head, found):
+            file.write(tame(text))
 
 
-async def _write(journal: Journal, row: SessionRow, form: Form, file: TextIO) -> Head:
-    head = Head.of(row, await journal.downstream(row.session_id))
-    # Markdown and pages have nothing in them that a terminal obeys.
-    tame = visible_json if form.name == "jsonl" and file.isatty() else str
-    async for text in form.writer()(head, entries(journal, row.session_id)):
-        file.write(tame(text))
-    return head
+def _tell(redaction: Redaction, report: str | None) -> None:
+    """Say what was taken out, and where; never what it was."""
+    if report is not None:
+        with destination.replaced(os.path.expanduser(report)) as file:
+            file.writelines(removed.line() for removed in redaction.removed)
+    if not redaction.removed:
+        print("Nothing was taken out.", file=sys.stderr)
+        return
+    kinds = [f"{kind} {count}" for kind, count in redaction.summary()]
+    print(f"Taken out: {', '.join(kinds)}", file=sys.stderr)
+    if report is not None:
+        return
+    for removed in redaction.removed[:LISTED]:
+        place = place_name(on_one_line(removed.session), removed.seq)
+        print(f"  {place}  {removed.kind} {removed.count}", file=sys.stderr)
+    if (more := len(redaction.removed) - LISTED) > 0:
+        print(f"  and {counted(more, 'more line')}; --report FILE has all", file=sys.stderr)

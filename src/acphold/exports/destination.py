@@ -66,8 +66,16 @@ def form_of(path: str) -> Form | None:
 def replaced(path: str) -> Iterator[TextIO]:
     """A file to write to that takes the place of `path` at the end of the block.
 
-    Only its owner can read it. An exception leaves what was there; raises ExportError.
+    Only its owner can read it. An exception leaves what was there; raises ExportError. A device or
+    a pipe is written to as it is.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        try:
+            with open(path, "w", encoding="utf-8", newline="") as device:
+                yield device
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        return
     try:
         made, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".acphold-")
     except OSError as error:

@@ -10,6 +10,7 @@ that has none: the session is the same as it was.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,7 +124,8 @@ def _lines_of(source: Source, facts: Facts) -> Iterator[Line]:
 
 def _tell_head(head: Object, source: Source, scribe: Scribe) -> None:
     facts = scribe.facts
-    facts.cwd = text(head, "cwd")
+    # Where the home folder was taken out of an export, it is that of whoever imports it.
+    facts.cwd = os.path.expanduser(text(head, "cwd"))
     facts.created_at = milliseconds(head.get("createdAt"))
     facts.kept = Kept(
         source.kept_as,

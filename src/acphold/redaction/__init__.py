@@ -1,0 +1,1 @@
+"""What nobody else should read, taken out of what is written down: secrets, people, places."""

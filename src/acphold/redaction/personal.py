@@ -1,0 +1,80 @@
+"""What in a text leads to a person or a machine: home folders, mail and network addresses."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+HOME: Final = "home path"
+MAIL: Final = "mail address"
+NETWORK: Final = "network address"
+
+_NAME: Final = r"[^\\/\s\"'<>|:*?`,;()\[\]{}&%#$!]+"
+_FOLDERS: Final = r"(?:home|Users)"
+
+_PATHS: Final = (
+    # macOS and Linux, WSL, and the Linux systems that keep it below /var.
+    (rf"(?<![\w.-])/(?:var/|mnt/[a-z]/|private/)?{_FOLDERS}/{_NAME}", "~"),
+    # Windows, where a name may have spaces, and a path its backslashes doubled.
+    (rf"(?<!\w)[A-Za-z]:(?:\\+|/){_FOLDERS}(?:\\+|/){_NAME}(?: {_NAME})*(?=[\\/])", "~"),
+    (rf"(?<!\w)[A-Za-z]:(?:\\+|/){_FOLDERS}(?:\\+|/){_NAME}", "~"),
+    # In a URL, and as agents call folders for a project after its path.
+    (rf"(?i)%2F{_FOLDERS}%2F[^%/\s\"'&]+", "~"),
+    (rf"(?<![A-Za-z0-9])-{_FOLDERS}-[A-Za-z0-9_]+", "-~"),
+)
+
+_MAIL: Final = re.compile(
+    r"[\w.%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.[A-Za-z]{2,}"
+)
+_V4: Final = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)")
+_V6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
+_HARDWARE: Final = re.compile(
+    r"(?<![\w:-])[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])"
+)
+
+
+class Rule(NamedTuple):
+    """What is looked for, and what takes its place; None leaves it."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    replacement: Callable[[str], str | None]
+
+
+def rules() -> list[Rule]:
+    """All rules, in the order in which they are applied."""
+    found = [Rule(HOME, re.compile(pattern), _as(text)) for pattern, text in _PATHS]
+    if own := _own_home():
+        found.insert(0, Rule(HOME, own, _as("~")))
+    return [
+        *found,
+        Rule(MAIL, _MAIL, _as(f"[removed: {MAIL}]")),
+        Rule(NETWORK, _HARDWARE, _as(f"[removed: {NETWORK}]")),
+        Rule(NETWORK, _V4, _address),
+        Rule(NETWORK, _V6, _address),
+    ]
+
+
+def _as(text: str) -> Callable[[str], str | None]:
+    return lambda _: text
+
+
+def _own_home() -> re.Pattern[str] | None:
+    """The home folder of this user, wherever it is; none where that is `/` or not known."""
+    home = os.path.expanduser("~").rstrip("/")
+    if not os.path.isabs(home) or home == "":
+        return None
+    return re.compile(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])")
+
+
+def _address(text: str) -> str | None:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if address.is_loopback or address.is_unspecified:
+        return None
+    return f"[removed: {NETWORK}]"

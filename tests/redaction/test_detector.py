@@ -1,0 +1,132 @@
+"""Secrets in text: found by the rules of a kept library, and by ours for what it does not know."""
+
+from __future__ import annotations
+
+import socket
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acphold.redaction.detector import WINDOW, assigned, secrets
+
+LETTERS = "abCD12efGH34ijKL56mnOP78qrST90uvWX12"
+
+SECRETS = {
+    "OpenAI": "sk-proj-" + LETTERS,
+    "Anthropic": "sk-ant-api03-" + LETTERS,
+    "Google": "AIzaSy" + LETTERS[:33],
+    "GitHub": "ghp_" + LETTERS,
+    "GitHub, fine-grained": "github_pat_" + LETTERS,
+    "AWS": "AKIA" + LETTERS.upper()[:16],
+    "JSON Web Token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+    "npm": "//registry.npmjs.org/:_authToken=npm_" + LETTERS,
+    "Slack": "xoxb-123456789012-123456789012-" + LETTERS[:24],
+    "Stripe": "sk_live_" + LETTERS[:24],
+    "age": "AGE-SECRET-KEY-1" + (LETTERS * 2).upper()[:58],
+}
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7\nx+/=\n-----END RSA PRIVATE KEY-----"
+
+
+def found(text: str) -> set[str]:
+    return {text[finding.start : finding.end] for finding in secrets(text)}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_key_is_found_wherever_it_stands(name: str) -> None:
+    value = SECRETS[name].rpartition("=")[2] if name == "npm" else SECRETS[name]
+    for text in (SECRETS[name], f"here: {SECRETS[name]}, ok", f'{{"x":"{SECRETS[name]}"}}\n'):
+        assert value in found(text), text
+
+
+def test_all_of_a_private_key_is_found_not_only_its_first_line() -> None:
+    assert KEY in found(f"cat key\n{KEY}\ndone")
+    assert KEY.replace("\n", "\\n") in found(KEY.replace("\n", "\\n"))
+
+
+def test_a_private_key_without_its_end_is_found_as_far_as_it_goes() -> None:
+    cut = KEY[:52] + "A" * 40 + "\n" + "B" * 64
+    assert cut in found(f"{cut}\nand the rest of a sentence")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("password: hunter2, user: x", "hunter2"),
+        ('db_password = "correct horse"', "correct horse"),
+        ("PASSWORD=hunter2 make", "hunter2"),
+        ("export API_KEY='abcd efgh'", "abcd efgh"),
+        ("mysql --password hunter2 db", "hunter2"),
+        ("tool --token=abcd1234", "abcd1234"),
+        ("curl -u ada:hunter2 https://x", "hunter2"),
+        ("https://ada:hunter2@example.org", "hunter2"),
+        ("Authorization: Bearer abcdefghijklmnop", "abcdefghijklmnop"),
+        ('token = "abcdefghijklmnop1234"', "abcdefghijklmnop1234"),
+    ],
+)
+def test_a_value_is_found_by_what_it_is_called(text: str, value: str) -> None:
+    assert value in found(text)
+
+
+def test_several_on_one_line_are_all_found() -> None:
+    assert {"one1one", "two2two", "three3"} <= found(
+        "password=one1one secret=two2two api_key=three3"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def login(user: str, password: str = None) -> None:",
+        "password = getpass()",
+        "secret = os.environ['SECRET']",
+        "password: ${DB_PASSWORD}",
+        "password = <your password>",
+        "The key is under the mat.",
+        "commit 3f2a91bc3f2a91bc3f2a91bc3f2a91bc3f2a91bc",
+        "id 5f0c954c-ef32-4b2d-8a8e-1f0c954cef32",
+        "import secrets",
+    ],
+)
+def test_what_is_no_secret_is_left(text: str) -> None:
+    assert found(text) == set()
+
+
+def test_a_secret_is_found_at_the_edge_of_what_is_scanned_at_once() -> None:
+    for before in (WINDOW - 20, WINDOW - 4096 - 10, 2 * WINDOW - 4096):
+        text = "x " * (before // 2) + SECRETS["AWS"] + " y" * WINDOW
+        assert SECRETS["AWS"] in found(text)
+
+
+def test_a_name_makes_a_value_a_secret() -> None:
+    assert assigned("password", "hunter two") is not None
+    assert assigned("DB_PASSWORD", 'with "quotes"') is not None
+    assert assigned("path", "hunter2") is None
+    assert assigned("password", "") is None
+
+
+def test_only_what_is_unlike_a_word_is_looked_for_elsewhere() -> None:
+    (weak,) = [f for f in secrets("password: hunter") if f.kind == "Secret Keyword"]
+    strong = [f for f in secrets(SECRETS["AWS"]) if f.kind == "AWS Access Key"]
+    assert not weak.certain
+    assert strong[0].certain
+
+
+def test_nothing_is_sent_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("somebody connects")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    for text in SECRETS.values():
+        assert found(text)
+
+
+@given(
+    st.text(st.sampled_from(string.ascii_letters + string.digits + "=:'\"\\\n -/@."), max_size=99)
+)
+def test_any_text_can_be_looked_through(text: str) -> None:
+    for finding in secrets("password " + text):
+        assert 0 <= finding.start < finding.end <= len(text) + 9
