@@ -1,0 +1,297 @@
+"""What real agents do beside the protocol, and how they are worked with all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acphold
+from acphold.client import PermissionQuestion
+from acphold.errors import AgentExitedError, AgentStartError, InvalidParamsError, RemoteError
+from acphold.journal.timeline import Message, ToolCall
+from acphold.schema import SessionConfigBoolean
+from tests.client.far_agent import ALL, FarAgent, Refusal, talking
+from tests.conftest import Agent, Until
+from tests.editor import scripted_agent
+
+
+async def test_an_answer_of_null_is_an_empty_one() -> None:
+    far = FarAgent(ALL)
+
+    async def nothing(agent: FarAgent, params: dict[str, Any]) -> Any:
+        return None
+
+    for method in ("load", "resume", "close", "delete", "set_mode"):
+        far.acts[f"session/{method}"] = nothing
+    for method in ("authenticate", "logout"):
+        far.acts[method] = nothing
+    far.on("initialize")(initialize_with(authMethods=[{"id": "a", "name": "A"}]))
+    async with talking(far) as agent:
+        session = await agent.load_session("old", "/tmp")
+        await agent.resume_session("old", "/tmp")
+        session = await agent.new_session("/tmp")
+        await session.set_mode("code")
+        await session.close()
+        await agent.delete_session("old")
+        await agent.authenticate("a")
+        await agent.logout()
+
+
+def initialize_with(**members: Any) -> Any:
+    """An answer to `initialize` with these members besides the usual ones."""
+
+    async def answer(agent: FarAgent, params: dict[str, Any]) -> Any:
+        return {"protocolVersion": 1, "agentCapabilities": ALL, **members}
+
+    return answer
+
+
+async def test_optional_methods_are_judged_by_what_was_advertised_and_not_by_trying() -> None:
+    far = FarAgent()
+
+    @far.on("session/list")  # answers, and has nothing
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        return None
+
+    async with talking(far) as agent:
+        with pytest.raises(acphold.CapabilityError):
+            [info async for info in agent.sessions()]
+    assert "session/list" not in far.methods()
+
+
+async def test_null_for_a_list_that_was_advertised_is_an_error_and_no_hang() -> None:
+    far = FarAgent(ALL)
+
+    @far.on("session/list")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        return None
+
+    async with talking(far) as agent:
+        with pytest.raises(InvalidParamsError, match="sessions"):
+            [info async for info in agent.sessions()]
+
+
+async def test_a_tool_call_may_begin_with_an_update_or_with_its_permission_request() -> None:
+    far, asked = FarAgent(), list[PermissionQuestion]()
+
+    def decide(question: PermissionQuestion) -> bool:
+        asked.append(question)
+        return True
+
+    async with talking(far, on_permission=decide) as agent:
+        session = await agent.new_session("/tmp")
+        option = {"optionId": "y", "name": "Yes", "kind": "allow_once"}
+        tool = {"toolCallId": "t", "title": "Run", "kind": "execute"}
+        ask = {"sessionId": "s1", "toolCall": tool, "options": [option]}
+        await far.ask("session/request_permission", **ask)
+        far.update("s1", "tool_call_update", toolCallId="t", status="in_progress")
+        far.update("s1", "tool_call", toolCallId="t", title="Run it", status="completed")
+        await session.prompt("hello")
+    assert (asked[0].tool_call.title, asked[0].tool_call.kind) == ("Run", "execute")
+    [call] = [item for item in session.state.timeline if isinstance(item, ToolCall)]
+    assert (call.title, call.status) == ("Run it", "completed")
+
+
+async def test_boolean_options_are_taken_from_agents_that_did_not_ask_for_them() -> None:
+    far = FarAgent()
+    flag = {"id": "f", "name": "Fast", "type": "boolean", "currentValue": True}
+
+    @far.on("session/new")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        return {"sessionId": "s1", "configOptions": [flag], "models": {"currentModelId": "m"}}
+
+    async with talking(far) as agent:
+        [option] = (await agent.new_session("/tmp")).options
+        assert isinstance(option, SessionConfigBoolean)
+
+
+async def test_titles_and_commands_may_come_between_turns() -> None:
+    far = FarAgent()
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        await session.prompt("hello")
+        far.update("s1", "session_info_update", title="Greetings")
+        far.update("s1", "available_commands_update", availableCommands=[])
+        await agent.new_session("/tmp")
+        assert session.title == "Greetings"
+
+
+async def test_what_is_no_message_on_stdout_is_passed_over(agent: Agent, tmp_path: Path) -> None:
+    noisy = f"""
+import subprocess
+print("Welcome to the agent!")
+print("{{not json}}", flush=True)
+sys.exit(subprocess.call({scripted_agent()!r}))
+"""
+    async with acphold.connect(*agent(noisy), cwd=tmp_path) as remote:
+        session = await remote.new_session()
+        steps = json.dumps([{"line": "DEBUG: thinking"}, {"line": "[1, 2]"}, {"say": "fine"}])
+        assert (await session.prompt(steps)).text == "fine"
+
+
+async def test_an_error_without_an_id_or_with_null_belongs_to_nobody() -> None:
+    far = FarAgent()
+    async with talking(far) as agent:
+        far.line('{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"}}')
+        far.line('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}')
+        far.line('{"jsonrpc":"2.0","id":4711,"result":{}}')
+        session = await agent.new_session("/tmp")
+        assert (await session.prompt("hello")).text == "heard hello"
+
+
+@pytest.mark.parametrize("version", [2, 0, 65535])
+async def test_an_agent_that_insists_on_another_version_is_left(version: int) -> None:
+    far = FarAgent(protocolVersion=version)
+    with pytest.raises(AgentStartError, match=f"speaks version {version} of the protocol, not 1"):
+        async with talking(far):
+            raise AssertionError
+    assert far.params("initialize")["protocolVersion"] == 1
+    assert far.methods() == ["initialize"]
+
+
+async def test_an_agent_that_refuses_initialize_is_left_with_its_reason() -> None:
+    far = FarAgent()
+
+    @far.on("initialize")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        raise Refusal(-32603, "no licence")
+
+    with pytest.raises(AgentStartError, match="refused `initialize`: no licence"):
+        async with talking(far):
+            raise AssertionError
+
+
+@pytest.mark.parametrize("code", [-32002, -32602, -32603, 400, 2**40])
+async def test_an_error_is_what_the_agent_says_whatever_code_it_has(code: int) -> None:
+    far = FarAgent(ALL)
+
+    @far.on("session/load")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        raise Refusal(code, "Session not found")
+
+    async with talking(far) as agent:
+        with pytest.raises(RemoteError, match="Session not found") as caught:
+            await agent.load_session("gone", "/tmp")
+    assert caught.value.code in (code, -32603)
+
+
+async def test_an_error_in_the_place_of_an_answer_is_told_and_the_session_goes_on() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        raise Refusal(400, "credit balance is too low")
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        with pytest.raises(RemoteError, match="credit balance"):
+            await session.prompt("hello")
+        assert session.state.turn == "idle"
+        assert not session.in_turn
+
+
+@pytest.mark.parametrize("answer", [{}, {"stopReason": "stop_sequence"}, None, {"stopReason": 7}])
+async def test_a_stop_reason_that_is_not_known_or_missing_ends_a_turn_just_as_well(
+    answer: Any,
+) -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        return answer
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        turn = await session.prompt("hello")
+        expected = "stop_sequence" if answer == {"stopReason": "stop_sequence"} else "end_turn"
+        assert turn.stop_reason == expected
+
+
+async def test_requests_and_notifications_of_others_are_answered_and_passed_over() -> None:
+    far = FarAgent()
+    async with talking(far) as agent:
+        for method in ("_vendor/ask", "vendor/ask", "session/unknown"):
+            assert (await far.ask(method, sessionId="s1"))["error"]["code"] == -32601
+            far.send(method=f"{method}ed", params={"x": 1})
+            far.send(method=f"{method}s")
+        session = await agent.new_session("/tmp")
+        assert (await session.prompt("hello")).text == "heard hello"
+
+
+async def test_ids_of_sessions_may_be_anything() -> None:
+    ids = iter(["0", "1", "ses_\u00e9 /?\n", "x" * 1000])
+    far = FarAgent()
+
+    @far.on("session/new")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        return {"sessionId": next(ids)}
+
+    async with talking(far) as agent:
+        for _ in range(4):
+            session = await agent.new_session("/tmp")
+            assert (await session.prompt("hello")).text == "heard hello"
+
+
+async def test_a_prompt_that_is_sent_back_is_shown_once() -> None:
+    async with acphold.connect(*scripted_agent(echo=True)) as agent:
+        session = await agent.new_session()
+        await session.prompt('[{"say": "hi"}]')
+        texts = [item.text for item in session.state.timeline if isinstance(item, Message)]
+        assert texts == ['[{"say": "hi"}]', "hi"]
+
+
+async def test_half_of_a_surrogate_pair_is_a_text_like_any_other() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        for half in ("\\ud83d", "\\ude00"):
+            body = (
+                '{"sessionUpdate":"agent_message_chunk",'
+                f'"content":{{"type":"text","text":"{half}"}}}}'
+            )
+            params = f'{{"sessionId":"s1","update":{body}}}'
+            agent.line(f'{{"jsonrpc":"2.0","method":"session/update","params":{params}}}')
+        return {"stopReason": "end_turn"}
+
+    async with talking(far) as agent:
+        session = await agent.new_session("/tmp")
+        turn = session.prompt("smile")
+        assert len([update async for update in turn]) == 2
+        assert turn.text == "\U0001f600"
+
+
+async def test_an_agent_with_a_daemon_that_outlives_it_leaves_nothing_behind(
+    until: Until, runs: Callable[[int], bool], pid_file: Path
+) -> None:
+    async with acphold.connect(*scripted_agent(deaf=True)) as agent:
+        session = await agent.new_session()
+        daemon = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 1000' &"
+        await session.prompt(json.dumps([{"spawn": daemon}]))
+        until(lambda: bool(pid_file.read_text().split()))
+    until(lambda: not runs(int(pid_file.read_text())))
+
+
+async def test_an_agent_whose_child_keeps_stdout_open_is_lost_when_it_ends() -> None:
+    async with acphold.connect(*scripted_agent()) as agent:
+        session = await agent.new_session()
+        steps = json.dumps([{"spawn loud": "sleep 1000"}, {"exit": 4}])
+        async with asyncio.timeout(30):
+            with pytest.raises(AgentExitedError, match="exit status 4"):
+                await session.prompt(steps)
+
+
+async def test_a_flood_on_stderr_is_bounded_and_holds_nobody_up(agent: Agent) -> None:
+    flood = f"""
+import subprocess
+subprocess.Popen(["sh", "-c", "yes noise >&2"])
+os.execv(sys.executable, {scripted_agent()!r})
+"""
+    async with acphold.connect(*agent(flood)) as remote:
+        session = await remote.new_session()
+        assert (await session.prompt('[{"say": "calm"}]')).text == "calm"
