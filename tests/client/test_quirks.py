@@ -224,7 +224,8 @@ async def test_requests_and_notifications_of_others_are_answered_and_passed_over
 
 
 async def test_ids_of_sessions_may_be_anything() -> None:
-    ids = iter(["0", "1", "ses_\u00e9 /?\n", "x" * 1000])
+    odd = ["0", "1", "ses_\u00e9 /?\n", "x" * 1000]
+    ids = iter(odd)
     far = FarAgent()
 
     @far.on("session/new")
@@ -232,8 +233,9 @@ async def test_ids_of_sessions_may_be_anything() -> None:
         return {"sessionId": next(ids)}
 
     async with talking(far) as agent:
-        for _ in range(4):
+        for name in odd:
             session = await agent.new_session("/tmp")
+            assert session.id == name
             assert (await session.prompt("hello")).text == "heard hello"
 
 
@@ -255,8 +257,8 @@ async def test_half_of_a_surrogate_pair_is_a_text_like_any_other() -> None:
                 '{"sessionUpdate":"agent_message_chunk",'
                 f'"content":{{"type":"text","text":"{half}"}}}}'
             )
-            params = f'{{"sessionId":"s1","update":{body}}}'
-            agent.line(f'{{"jsonrpc":"2.0","method":"session/update","params":{params}}}')
+            told = f'{{"sessionId":"s1","update":{body}}}'
+            agent.line(f'{{"jsonrpc":"2.0","method":"session/update","params":{told}}}')
         return {"stopReason": "end_turn"}
 
     async with talking(far) as agent:

@@ -165,12 +165,12 @@ async def test_sessions_wait_for_a_sign_in_and_end_with_a_logout() -> None:
     async with connect(agent) as client:
         [method] = client.agent.auth_methods
         assert (method.id, method.name) == ("login", "Log in")
-        with pytest.raises(acphold.RemoteError, match="sign in first") as refused:
+        with pytest.raises(acphold.AuthRequiredError, match="sign in first") as refused:
             await client.new_session()
         assert refused.value.code == -32000
         with pytest.raises(acphold.RemoteError, match="wrong password"):
             await client.ask(AUTHENTICATE, AuthenticateRequest(method_id="login"))
-        with pytest.raises(acphold.RemoteError):
+        with pytest.raises(acphold.AuthRequiredError):
             await client.new_session()
         with pytest.raises(acphold.RemoteError, match="no way to sign in is 'x'"):
             await client.ask(AUTHENTICATE, AuthenticateRequest(method_id="x"))
@@ -178,7 +178,7 @@ async def test_sessions_wait_for_a_sign_in_and_end_with_a_logout() -> None:
         session = await client.new_session()
         assert (await session.prompt("go")).text == "in"
         await client.ask(LOGOUT, LogoutRequest())
-        with pytest.raises(acphold.RemoteError, match="sign in first"):
+        with pytest.raises(acphold.AuthRequiredError, match="sign in first"):
             await client.new_session()
         assert happened == ["in", "in", "out"]
 
@@ -208,10 +208,10 @@ async def test_a_turn_may_find_that_the_sign_in_is_over() -> None:
     async with connect(agent) as client:
         await client.ask(AUTHENTICATE, AuthenticateRequest(method_id="login"))
         session = await client.new_session()
-        with pytest.raises(acphold.RemoteError, match="the token has expired") as error:
+        with pytest.raises(acphold.AuthRequiredError, match="the token has expired") as error:
             await session.prompt("go")
         assert error.value.code == -32000
-        with pytest.raises(acphold.RemoteError, match="sign in first"):
+        with pytest.raises(acphold.AuthRequiredError, match="sign in first"):
             await client.new_session()
 
 

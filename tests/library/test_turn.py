@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import acphold
+from acphold.schema import PROMPT, PromptRequest
 from acphold.testing import Client, connect
 
 Work = Callable[[acphold.Turn], Awaitable[Any]]
@@ -296,7 +297,10 @@ async def test_content_that_was_not_advertised_is_refused_on_the_way_in() -> Non
     link = acphold.ResourceLink(name="a", uri="file:///a")
     async with connect(agent_that(lambda turn: turn.say("seen"))) as client:
         session = await client.new_session()
+        unfit = PromptRequest(session_id=session.id, prompt=(link, image))
         with pytest.raises(acphold.RemoteError, match=r"prompt\[1\]: this agent takes no image"):
+            await client.ask(PROMPT, unfit)
+        with pytest.raises(acphold.CapabilityError, match="image"):
             await session.prompt("look", image)
         assert (await session.prompt("look", link)).text == "seen"
     async with connect(agent_that(lambda turn: turn.say("seen"), image=True)) as client:

@@ -36,6 +36,7 @@ class Options(TypedDict, total=False):
     files: bool | Sequence[Folder]
     terminals: bool
     handlers: Mapping[str, Handler]
+    on_update: Callable[[str, bytes], object] | None
     on_notification: Callable[[str, Any], object] | None
     client_info: Implementation | None
     capabilities: ClientCapabilities | None
@@ -84,8 +85,9 @@ async def connect(
     everything is asked, or rejected if there is no `on_permission`. `on_form` and `on_page` show
     forms and pages; without them no such are offered. `files` and `terminals` serve files and
     commands inside the folders of a session, and in further folders with `files=[…]`. `handlers`
-    answer other methods, or these in another way; `on_notification` hears those that are no
-    updates. `capabilities` says instead what is offered.
+    answer other methods, or these in another way. `on_update` hears every update as it comes, with
+    the id of its session and as JSON; `on_notification` hears what is no update. `capabilities`
+    says instead what is offered.
 
     With `reconnect` an agent that is lost is started again by the next request, and its sessions
     are loaded. `start_timeout` is the time for `initialize`, `silence` the time without any word
@@ -111,14 +113,7 @@ async def connect(
     elif durable:
         from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
 
-        endpoint = DurableEndpoint(
-            program,
-            journal,
-            name=name,
-            start_timeout=options.get("start_timeout", START_TIMEOUT),
-            cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
-            limit=options.get("max_message", MAX_MESSAGE),
-        )
+        endpoint = DurableEndpoint(program, journal, name=name, **_of_serving(options))
     else:
         endpoint = ProgramEndpoint(program)
     async with connected_to(endpoint, **options) as agent:
@@ -143,6 +138,7 @@ async def connected_to(
     settings = Settings(
         client_info=options.get("client_info") or _ourselves(),
         capabilities=options.get("capabilities") or answers.capabilities,
+        on_update=options.get("on_update"),
         on_notification=options.get("on_notification"),
         reconnect=options.get("reconnect", False),
         start_timeout=options.get("start_timeout", START_TIMEOUT),
@@ -159,6 +155,22 @@ async def connected_to(
         )
     finally:
         await uplink.aclose()
+
+
+class Serving(TypedDict):
+    """The options that a hub of ours has, too."""
+
+    start_timeout: float
+    cancel_grace: float
+    limit: int
+
+
+def _of_serving(options: Options) -> Serving:
+    return Serving(
+        start_timeout=options.get("start_timeout", START_TIMEOUT),
+        cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
+        limit=options.get("max_message", MAX_MESSAGE),
+    )
 
 
 def _answers(options: Options) -> Answers:

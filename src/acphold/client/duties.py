@@ -173,7 +173,7 @@ class Duties:
         if rule != "ask":
             return outcome(rule == "allow", asked.options)
         assert self._answers.on_permission is not None  # the policy was checked
-        question = PermissionQuestion(asked.session_id, tool, asked.options)
+        question = PermissionQuestion(asked.session_id, tool, asked.options, asked)
         answer = await self._ask(self._answers.on_permission, question, asked.session_id, None)
         return outcome(answer, asked.options)
 

@@ -19,6 +19,7 @@ from acphold.schema import (
 
 if TYPE_CHECKING:
     from acphold.journal.timeline import ToolCall
+    from acphold.schema import RequestPermissionRequest
     from acphold.schema.tool_calls import RequestPermissionOutcome
 
 Rule: TypeAlias = Literal["allow", "reject", "ask"]
@@ -35,12 +36,14 @@ class PermissionQuestion(Struct, frozen=True):
     """An agent asks whether it may go on with a tool call.
 
     `tool_call` is the call as it stands, with what the request says of it. `options` are the
-    answers that the agent takes, in the order in which it wants them shown.
+    answers that the agent takes, in the order in which it wants them shown. `request` is all of it,
+    as it came.
     """
 
     session_id: str
     tool_call: ToolCall
     options: tuple[PermissionOption, ...]
+    request: RequestPermissionRequest
 
 
 PermissionAnswer: TypeAlias = PermissionOption | str | bool | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     )
     from acphold.schema.initialize import AuthMethod
     from acphold.schema.methods import Method
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 class RemoteAgent:
@@ -199,7 +202,7 @@ class RemoteAgent:
         """Any request of an extension, JSON in and out."""
         return msgspec.json.decode(await self._uplink.ask_raw(method, encode(dict(params))))
 
-    async def ask(self, method: Method[Any, Any], params: Any) -> Any:
+    async def ask(self, method: Method[P, R], params: P) -> R:
         """Any request of the protocol, typed; nothing is checked before."""
         return await self._uplink.ask(method, params)
 

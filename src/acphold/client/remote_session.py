@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from acphold.client.session_feed import SessionFeed
     from acphold.client.uplink import Uplink
     from acphold.journal.fold import SessionState
-    from acphold.schema import Update
+    from acphold.schema import ContentBlock, Update
     from acphold.schema.updates import AvailableCommand, PlanEntry
 
 ConfigOption: TypeAlias = SessionConfigSelect | SessionConfigBoolean
@@ -97,13 +97,17 @@ class RemoteSession:
         nowhere, and AgentBusyError while another turn of this session runs: agents lose one of
         the two.
         """
-        advertised = self._advertised()
-        takes = advertised.capabilities.prompt_capabilities
-        turn = self._feed.begin(encode(content_blocks(content, takes, advertised.name)))
+        turn = self._feed.begin(encode(self.blocks(*content)))
         if not turn.is_over:
             with suppress(ConnectionLostError):  # then whoever waits for the turn sees to it
                 turn.send()
         return RemoteTurn(turn)
+
+    def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
+        """What `prompt` would send for this, and raises as it does."""
+        advertised = self._advertised()
+        takes = advertised.capabilities.prompt_capabilities
+        return content_blocks(content, takes, advertised.name)
 
     @property
     def in_turn(self) -> bool:

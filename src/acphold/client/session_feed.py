@@ -10,11 +10,10 @@ from acphold.client.inbox import INBOX_BYTES, Inbox
 from acphold.client.live_state import LiveState
 from acphold.client.remote_turn import Replay, UpdateStream
 from acphold.client.turn_feed import Stage, TurnFeed
+from acphold.client.uplink import Uplink, update_of
 from acphold.errors import AgentBusyError, ConnectionLostError
-from acphold.journal.raw_update import members
 
 if TYPE_CHECKING:
-    from acphold.client.uplink import Uplink
     from acphold.errors import AcpholdError
     from acphold.journal.timeline import ToolCall
 
@@ -89,7 +88,7 @@ class SessionFeed:
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
         """Updates came; called in the inbound lane."""
-        plain = raws if kind == "update" else [members(raw).get("update", b"{}") for raw in raws]
+        plain = raws if kind == "update" else [update_of(kind, raw) for raw in raws]
         if self._replaying is not None:
             self._replaying += plain
             if not self._is_known:  # else the state has it, and may have more

@@ -130,7 +130,7 @@ class TurnFeed:
 
     async def _answered(self, answer: Answer) -> None:
         self.holds_agent = False
-        told = await self._uplink.told(answer)
+        told = await self._uplink.told(answer, PROMPT.name)
         if isinstance(told, AcpholdError):
             self._end(None, told)
         else:

@@ -36,6 +36,7 @@ from acphold.errors import (
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer, Request
 from acphold.schema import (
+    AUTHENTICATE,
     INITIALIZE,
     PROTOCOL_VERSION,
     ClientCapabilities,
@@ -124,6 +125,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     client_info: Implementation
     capabilities: ClientCapabilities
+    on_update: Callable[[str, bytes], object] | None = None
     on_notification: Callable[[str, Any], object] | None = None
     reconnect: bool = False
     start_timeout: float = START_TIMEOUT
@@ -279,7 +281,7 @@ class Uplink:
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         async def take(answer: Answer) -> None:
-            told = await self.told(answer)
+            told = await self.told(answer, method)
             if answered.done():
                 return
             try:
@@ -321,14 +323,14 @@ class Uplink:
         if self._peer is not None:
             self._peer.tell(method, params)
 
-    async def told(self, answer: Answer) -> bytes | AcpholdError:
+    async def told(self, answer: Answer, method: str) -> bytes | AcpholdError:
         """An answer in the words of this library."""
         if isinstance(answer, ConnectionLostError):
             return await self.lost_error()
         if not isinstance(answer, RemoteError):
             return answer
         error: AcpholdError = answer
-        if answer.code == AUTH_REQUIRED:
+        if answer.code == AUTH_REQUIRED and method != AUTHENTICATE.name:  # that has just failed
             methods = ", ".join(repr(method.id) for method in self.hello.auth_methods)
             how = f"; it offers: {methods}" if methods else ""
             error = AuthRequiredError(f"{self.name} wants you to sign in: {answer}{how}")
@@ -388,10 +390,19 @@ class Uplink:
         self._heard += 1
         for event in runs(batch):
             if isinstance(event, Updates):
+                if self._settings.on_update is not None:
+                    self._show(event, self._settings.on_update)
                 self._hear(event)
             elif self._settings.on_notification is not None:
                 self._pass_on(event, self._settings.on_notification)
         await self.flow.room()
+
+    def _show(self, event: Updates, to: Callable[[str, bytes], object]) -> None:
+        for raw in event.raws:
+            try:
+                to(event.session_id, update_of(event.kind, raw))
+            except Exception:  # as below
+                log.exception("an update could not be handled")
 
     def _pass_on(self, event: Notified, to: Callable[[str, Any], object]) -> None:
         try:
@@ -439,6 +450,11 @@ def _end_told(error: RemoteError) -> _End | None:
         return msgspec.json.decode(error.raw, type=_EndError).data
     except msgspec.MsgspecError:
         return None
+
+
+def update_of(kind: str, raw: bytes) -> bytes:
+    """The update in what `agents.runs` sorts as this kind."""
+    return raw if kind == "update" else members(raw)["update"]
 
 
 def _session_id(params: bytes) -> str:

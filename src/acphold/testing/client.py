@@ -1,4 +1,4 @@
-"""The client in memory and its sessions, and the agent on its other end."""
+"""The client in memory and its sessions: the library's own client, watched."""
 
 from __future__ import annotations
 
@@ -9,39 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from acphold.errors import UnknownSessionError
-from acphold.schema import (
-    CANCEL,
-    CLOSE_SESSION,
-    DELETE_SESSION,
-    LIST_SESSIONS,
-    LOAD_SESSION,
-    NEW_SESSION,
-    PROMPT,
-    RESUME_SESSION,
-    SET_SESSION_CONFIG_OPTION,
-    SET_SESSION_MODE,
-    CancelNotification,
-    CloseSessionRequest,
-    DeleteSessionRequest,
-    InitializeResponse,
-    ListSessionsRequest,
-    LoadSessionRequest,
-    NewSessionRequest,
-    PromptRequest,
-    RequestPermissionRequest,
-    ResumeSessionRequest,
-    SetSessionConfigOptionRequest,
-    SetSessionModeRequest,
-    TextContent,
-    encode,
-)
+from acphold.schema import PROMPT, SET_SESSION_MODE, PromptRequest, SetSessionModeRequest
 from acphold.testing.received import Received, Result
 
 if TYPE_CHECKING:
+    from acphold.client import RemoteSession
+    from acphold.client.prompt_content import Content
+    from acphold.client.remote_session import ConfigOption
     from acphold.schema import (
-        ContentBlock,
+        InitializeResponse,
         McpServer,
-        SessionConfigOption,
+        RequestPermissionRequest,
         SessionInfo,
         SessionModeState,
     )
@@ -50,9 +28,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-DEADLINE = 30.0
-"""Seconds any single wait may take: a test that hangs says so."""
 
 
 class Client:
@@ -67,7 +42,7 @@ class Client:
     @property
     def agent(self) -> InitializeResponse:
         """What the agent answered to `initialize`."""
-        return self._wire.hello
+        return self._wire.agent.initialized
 
     @property
     def journal(self) -> Path:
@@ -104,16 +79,10 @@ class Client:
         mcp_servers: Sequence[McpServer] = (),
     ) -> ClientSession:
         """Begin a conversation, by default in the folder that the journal is in."""
-        folder = os.fspath(cwd or self.journal.parent)
-        request = NewSessionRequest(
-            cwd=folder,
-            mcp_servers=tuple(mcp_servers),
-            additional_directories=tuple(os.fspath(path) for path in additional_directories),
+        made = self._wire.agent.new_session(
+            cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
         )
-        made = await self.ask(NEW_SESSION, request)
-        return ClientSession(
-            self._wire, made.session_id, folder, modes=made.modes, options=made.config_options
-        )
+        return ClientSession(self._wire, await self._wire.in_time(made))
 
     async def load_session(
         self, session_id: str, *, mcp_servers: Sequence[McpServer] = ()
@@ -121,11 +90,8 @@ class Client:
         """Go on with a conversation after its replay, which is `replayed` in the result."""
         self._wire.forget(session_id)
         cwd = await self._folder(session_id)
-        request = LoadSessionRequest(session_id=session_id, cwd=cwd, mcp_servers=tuple(mcp_servers))
-        opened = await self.ask(LOAD_SESSION, request)
-        return ClientSession(
-            self._wire, session_id, cwd, modes=opened.modes, options=opened.config_options
-        )
+        opened = self._wire.agent.load_session(session_id, cwd, mcp_servers=mcp_servers)
+        return ClientSession(self._wire, await self._wire.in_time(opened))
 
     async def resume_session(
         self, session_id: str, *, mcp_servers: Sequence[McpServer] = ()
@@ -133,24 +99,12 @@ class Client:
         """Go on with a conversation without a replay."""
         self._wire.forget(session_id)
         cwd = await self._folder(session_id)
-        request = ResumeSessionRequest(
-            session_id=session_id, cwd=cwd, mcp_servers=tuple(mcp_servers)
-        )
-        opened = await self.ask(RESUME_SESSION, request)
-        return ClientSession(
-            self._wire, session_id, cwd, modes=opened.modes, options=opened.config_options
-        )
+        opened = self._wire.agent.resume_session(session_id, cwd, mcp_servers=mcp_servers)
+        return ClientSession(self._wire, await self._wire.in_time(opened))
 
     async def sessions(self, cwd: str | os.PathLike[str] | None = None) -> list[SessionInfo]:
         """All sessions, newest first; those of one folder with `cwd`."""
-        found: list[SessionInfo] = []
-        folder, cursor = None if cwd is None else os.fspath(cwd), None
-        while True:
-            page = await self.ask(LIST_SESSIONS, ListSessionsRequest(cwd=folder, cursor=cursor))
-            found += page.sessions
-            if page.next_cursor is None:
-                return found
-            cursor = page.next_cursor
+        return [info async for info in self._wire.agent.sessions(cwd)]
 
     async def _folder(self, session_id: str) -> str:
         for info in await self.sessions():
@@ -162,15 +116,15 @@ class Client:
 
     async def ask(self, method: Method[P, R], params: P) -> R:
         """Any request, typed; RemoteError when it is refused."""
-        return await self._wire.ask(method, params)
+        return await self._wire.in_time(self._wire.agent.ask(method, params))
 
     async def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Any request, as JSON: an extension method for instance."""
-        return await self._wire.call(method, params)
+        return await self._wire.in_time(self._wire.agent.call(method, params))
 
     def tell(self, method: str, params: Mapping[str, Any]) -> None:
         """Any notification, as JSON."""
-        self._wire.peer.tell(method, encode(dict(params)))
+        self._wire.agent.notify(method, params)
 
     def received(self, session_id: str, *, since: int = 0) -> Received:
         """The updates of a session from number `since` on."""
@@ -192,24 +146,17 @@ class Client:
 class ClientSession:
     """A session as the client holds it.
 
-    `modes` and `options` are what the agent answered when it was opened; `replayed` is what a load
-    replayed.
+    `id` and `cwd` are its id and folder; `modes` and `options` are what the agent answered when it
+    was opened; `replayed` is what a load replayed.
     """
 
-    def __init__(
-        self,
-        wire: Wire,
-        session_id: str,
-        cwd: str,
-        *,
-        modes: SessionModeState | None,
-        options: tuple[SessionConfigOption, ...] | None,
-    ) -> None:
-        self.id = session_id
-        self.cwd = cwd
-        self.modes = modes
-        self.options = options or ()
-        self.replayed = wire.received(session_id)
+    def __init__(self, wire: Wire, session: RemoteSession) -> None:
+        self.id = session.id
+        self.cwd = session.cwd
+        self.modes: SessionModeState | None = session.modes
+        self.options: tuple[ConfigOption, ...] = session.options
+        self.replayed = wire.received(session.id)
+        self._session = session
         self._wire = wire
 
     @property
@@ -217,21 +164,27 @@ class ClientSession:
         """All updates this client was sent of the session so far, replayed ones included."""
         return self._wire.received(self.id)
 
-    async def prompt(self, *content: str | ContentBlock) -> Result:
+    async def prompt(self, *content: Content) -> Result:
         """Run a turn to its end; RemoteError when it failed."""
         before = len(self.received.raws)
-        blocks = tuple(TextContent(text=it) if isinstance(it, str) else it for it in content)
-        answer = await self._wire.ask(PROMPT, PromptRequest(session_id=self.id, prompt=blocks))
+        reason = await self._wire.in_time(self._run(*content))
         told = self._wire.received(self.id, since=before)
-        return Result(told.updates, told.raws, answer.stop_reason)
+        return Result(told.updates, told.raws, reason)
 
-    def begin(self, *content: str | ContentBlock) -> asyncio.Task[Result]:
+    async def _run(self, *content: Content) -> str:
+        if self._session.in_turn:  # what the client refuses to send, a test may want to
+            blocks = self._session.blocks(*content)
+            request = PromptRequest(session_id=self.id, prompt=blocks)
+            return (await self._wire.agent.ask(PROMPT, request)).stop_reason
+        return (await self._session.prompt(*content)).stop_reason or ""
+
+    def begin(self, *content: Content) -> asyncio.Task[Result]:
         """Start a turn; `cancel` it, or await the task for its result."""
         return asyncio.create_task(self.prompt(*content), name="prompt")
 
     async def cancel(self) -> None:
         """Cancel the turn that runs."""
-        await self._wire.peer.notify(CANCEL, CancelNotification(session_id=self.id))
+        self._session.cancel()
 
     async def until(self, holds: Callable[[Received], object]) -> Received:
         """Wait until what was told fits, looked at with each update."""
@@ -242,28 +195,18 @@ class ClientSession:
         await self.until(lambda told: text in told.text)
 
     async def set_mode(self, mode_id: str) -> None:
-        """Change the mode; RemoteError for an unknown one."""
+        """Change the mode, by that method; RemoteError for an unknown one."""
         request = SetSessionModeRequest(session_id=self.id, mode_id=mode_id)
-        await self._wire.ask(SET_SESSION_MODE, request)
+        await self._wire.in_time(self._wire.agent.ask(SET_SESSION_MODE, request))
 
-    async def set_option(
-        self, option_id: str, value: str | bool
-    ) -> tuple[SessionConfigOption, ...]:
+    async def set_option(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
         """Change a config option; all of them as they stand then."""
-        request = (
-            SetSessionConfigOptionRequest(
-                session_id=self.id, config_id=option_id, value=value, type="boolean"
-            )
-            if isinstance(value, bool)
-            else SetSessionConfigOptionRequest(session_id=self.id, config_id=option_id, value=value)
-        )
-        answer = await self._wire.ask(SET_SESSION_CONFIG_OPTION, request)
-        return answer.config_options
+        return await self._wire.in_time(self._session.set_option(option_id, value))
 
     async def close(self) -> None:
         """Close it; it can be loaded again."""
-        await self._wire.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
+        await self._wire.in_time(self._session.close())
 
     async def delete(self) -> None:
         """Delete it for good."""
-        await self._wire.ask(DELETE_SESSION, DeleteSessionRequest(session_id=self.id))
+        await self._wire.in_time(self._wire.agent.delete_session(self.id))

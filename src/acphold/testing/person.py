@@ -9,27 +9,22 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from acphold.errors import DeclarationError, MethodNotFoundError, MissingFileError
+from acphold.client.duties import Answers
+from acphold.errors import DeclarationError, MissingFileError
 from acphold.schema import (
     CREATE_ELICITATION,
     READ_TEXT_FILE,
     REQUEST_PERMISSION,
     WRITE_TEXT_FILE,
-    CancelledPermissionOutcome,
     CreateElicitationRequest,
-    CreateElicitationResponse,
-    ReadTextFileRequest,
-    ReadTextFileResponse,
     RequestPermissionRequest,
-    RequestPermissionResponse,
-    SelectedPermissionOutcome,
-    WriteTextFileRequest,
-    WriteTextFileResponse,
     decode,
-    encode,
 )
 
 if TYPE_CHECKING:
+    from acphold.client import PermissionQuestion
+    from acphold.client.duties import Handler
+    from acphold.client.policy import PermissionAnswer
     from acphold.schema import PermissionOption
 
 Permission: TypeAlias = "Callable[[RequestPermissionRequest], str | None] | Sequence[str] | str"
@@ -64,34 +59,26 @@ class Person:
         self._form = form
         self._answers = answers
 
-    def hear(self, method: str, params: bytes) -> None:
+    def answers(self) -> Answers:
+        """What a client has to know of them."""
+        # Not by `on_form` and `files`, which would not let a test answer what no form takes, and
+        # would look at the disk alone.
+        handlers: dict[str, Handler] = {}
+        if self._form is not None:
+            handlers[CREATE_ELICITATION.name] = self._fill_in
+        if self.buffers is not None:
+            handlers[READ_TEXT_FILE.name] = self._read
+            handlers[WRITE_TEXT_FILE.name] = self._write
+        return Answers(on_permission=self._decide, handlers={**handlers, **self._answers})
+
+    def hear(self, method: str, params: Any) -> None:
         """Something is asked; the answer may take a while."""
         if method == REQUEST_PERMISSION.name:
-            self.permissions.append(decode(RequestPermissionRequest, params).value)
+            asked = decode(RequestPermissionRequest, msgspec.json.encode(params)).value
+            self.permissions.append(asked)
 
-    async def answer(self, method: str, params: bytes) -> bytes:
-        """The result; MethodNotFoundError for what this client does not serve."""
-        if (answer := self._answers.get(method)) is not None:
-            return encode(await answer(msgspec.json.decode(params or b"{}")))
-        match method:
-            case REQUEST_PERMISSION.name:
-                return await self._decide(decode(RequestPermissionRequest, params).value)
-            case CREATE_ELICITATION.name if self._form is not None:
-                filled = self._form(decode(CreateElicitationRequest, params).value)
-                if filled is None:
-                    return encode(CreateElicitationResponse(action="decline"))
-                if isinstance(filled, str):
-                    return encode(CreateElicitationResponse(action="cancel"))
-                return encode(CreateElicitationResponse(action="accept", content=dict(filled)))
-            case READ_TEXT_FILE.name if self.buffers is not None:
-                return encode(_read(decode(ReadTextFileRequest, params).value, self.buffers))
-            case WRITE_TEXT_FILE.name if self.buffers is not None:
-                write = decode(WriteTextFileRequest, params).value
-                self.buffers[write.path] = write.content
-                return encode(WriteTextFileResponse())
-        raise MethodNotFoundError(method)
-
-    async def _decide(self, asked: RequestPermissionRequest) -> bytes:
+    async def _decide(self, question: PermissionQuestion) -> PermissionAnswer:
+        asked = question.request
         wanted: str | None
         if isinstance(self._permission, str):
             wanted = self._permission
@@ -101,27 +88,38 @@ class Person:
             wanted = next(self._script, None)
         if wanted is None:
             await asyncio.get_running_loop().create_future()  # a person who never answers
-        if wanted == "cancelled":
-            return encode(RequestPermissionResponse(outcome=CancelledPermissionOutcome()))
-        chosen = SelectedPermissionOutcome(option_id=_option(asked.options, wanted or ""))
-        return encode(RequestPermissionResponse(outcome=chosen))
+        return None if wanted == "cancelled" else _option(asked.options, wanted or "")
+
+    def _fill_in(self, params: dict[str, Any]) -> object:
+        assert self._form is not None
+        filled = self._form(decode(CreateElicitationRequest, msgspec.json.encode(params)).value)
+        if filled is None:
+            return {"action": "decline"}
+        if isinstance(filled, str):
+            return {"action": "cancel"}
+        return {"action": "accept", "content": dict(filled)}
+
+    def _read(self, params: dict[str, Any]) -> object:
+        path = params["path"]
+        text = (self.buffers or {}).get(path)
+        if text is None:
+            try:
+                text = Path(path).read_text(encoding="utf-8")
+            except FileNotFoundError:
+                raise MissingFileError(f"no file {path}") from None
+        first = max(params.get("line") or 1, 1) - 1
+        lines = text.splitlines(keepends=True)[first:]
+        return {"content": "".join(lines[: params.get("limit")])}
+
+    def _write(self, params: dict[str, Any]) -> object:
+        assert self.buffers is not None
+        self.buffers[params["path"]] = params["content"]
+        return {}
 
 
-def _option(options: Sequence[PermissionOption], wanted: str) -> str:
+def _option(options: Sequence[PermissionOption], wanted: str) -> PermissionOption:
     for option in options:
         if wanted in (option.kind, option.option_id):
-            return option.option_id
+            return option
     offered = ", ".join(option.kind for option in options)
     raise DeclarationError(f"the agent offers no {wanted!r}, but {offered}")
-
-
-def _read(request: ReadTextFileRequest, buffers: Mapping[str, str]) -> ReadTextFileResponse:
-    text = buffers.get(request.path)
-    if text is None:
-        try:
-            text = Path(request.path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise MissingFileError(f"no file {request.path}") from None
-    first = max(request.line or 1, 1) - 1
-    lines = text.splitlines(keepends=True)[first:]
-    return ReadTextFileResponse(content="".join(lines[: request.limit]))

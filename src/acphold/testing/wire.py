@@ -1,41 +1,30 @@
-"""The client's end of a connection, and the agent on its other end."""
+"""The client's end of a connection, the agent on its other end, and all that was said."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from acphold.rpc import NotificationReceived, Peer, connected
-from acphold.rpc.peer import Request
-from acphold.schema import (
-    INITIALIZE,
-    PROTOCOL_VERSION,
-    ClientCapabilities,
-    Implementation,
-    InitializeRequest,
-    InitializeResponse,
-    SessionNotification,
-    decode,
-    encode,
-)
-from acphold.schema.splice import members
+from acphold.client import RemoteAgent
+from acphold.client.duties import Answers, Asking, Duties
+from acphold.client.endpoints import TransportEndpoint
+from acphold.client.turn_feed import typed
+from acphold.client.uplink import Settings, Uplink
+from acphold.schema import ClientCapabilities, Implementation
 from acphold.testing.received import Received
 from acphold.transports.memory import memory_pair
 
 if TYPE_CHECKING:
     from acphold.library.agent import Agent
     from acphold.schema import Update
-    from acphold.schema.methods import Method
     from acphold.testing.person import Person
 
-P = TypeVar("P")
-R = TypeVar("R")
+T = TypeVar("T")
 
 DEADLINE = 30.0
 """Seconds any single wait may take: a test that hangs says so."""
@@ -44,13 +33,13 @@ DEADLINE = 30.0
 class Wire:
     """Carries what a client and `agent` say to each other, and keeps what came.
 
-    `hello` is the answer to `initialize`; `asked` has every request of the agent by method and
+    `agent` is the agent as its client has it; `asked` has every request of the agent by method and
     params, `notified` its notifications that are no updates.
     """
 
     def __init__(
         self,
-        agent: Agent,
+        served: Agent,
         journal: Path,
         capabilities: ClientCapabilities,
         person: Person,
@@ -58,31 +47,32 @@ class Wire:
         mcp_timeout: float,
         cancel_grace: float,
     ) -> None:
-        self.hello: InitializeResponse
-        self.peer: Peer
+        self.agent: RemoteAgent
         self.person = person
         self.journal = journal
         self.asked: list[tuple[str, Any]] = []
         self.notified: list[tuple[str, Any]] = []
-        self._agent = agent
-        self._capabilities = capabilities
+        self._served = served
         self._mcp_timeout = mcp_timeout
         self._cancel_grace = cancel_grace
+        self._settings = Settings(
+            client_info=Implementation(name="acphold.testing", version="1"),
+            capabilities=capabilities,
+            on_update=self._hear_update,
+            on_notification=self._hear_notification,
+            start_timeout=DEADLINE,
+            silence=DEADLINE,
+        )
         self._updates: dict[str, list[tuple[bytes, Update]]] = {}
-        self._news = asyncio.Condition()
-        self._running = AsyncExitStack()
-        self._serving: asyncio.Task[None]
+        self._news = asyncio.Event()
+        self._uplink: Uplink | None = None
+        self._serving: asyncio.Task[None] | None = None
         self._kills = 0
 
-    async def ask(self, method: Method[P, R], params: P) -> R:
-        """See `Client.ask`."""
+    async def in_time(self, asked: Coroutine[Any, Any, T]) -> T:
+        """What the agent answers, before the deadline."""
         async with asyncio.timeout(DEADLINE):
-            return await self.peer.call(method, params)
-
-    async def call(self, method: str, params: Mapping[str, Any]) -> Any:
-        """See `Client.call`."""
-        async with asyncio.timeout(DEADLINE):
-            return msgspec.json.decode(await self.peer.call_raw(method, encode(dict(params))))
+            return await asked
 
     def received(self, session_id: str, *, since: int = 0) -> Received:
         """See `Client.received`."""
@@ -93,35 +83,57 @@ class Wire:
         """Drop the updates of a session: it is opened anew."""
         self._updates.pop(session_id, None)
 
-    async def until(self, found: Callable[[], R | None]) -> R:
+    async def until(self, found: Callable[[], T | None]) -> T:
         """See `Client.until`."""
-        async with asyncio.timeout(DEADLINE), self._news:
+        async with asyncio.timeout(DEADLINE):
             while (value := found()) is None:
+                self._news.clear()
                 await self._news.wait()
             return value
 
-    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        """Called by the Peer."""
-        for notification in batch:
-            if notification.method == "session/update":
-                told = decode(SessionNotification, notification.params).value
-                raw = members(notification.params)["update"]
-                self._updates.setdefault(told.session_id, []).append((raw, told.update))
-            else:
-                params = msgspec.json.decode(notification.params or b"null")
-                self.notified.append((notification.method, params))
-        await self._tell_news()
+    # -- what the agent says --------------------------------------------------------------
 
-    async def on_request(self, request: Request) -> bytes:
-        """Called by the Peer."""
-        self.asked.append((request.method, msgspec.json.decode(request.params or b"null")))
-        self.person.hear(request.method, request.params)
-        await self._tell_news()
-        return await self.person.answer(request.method, request.params)
+    def _hear_update(self, session_id: str, raw: bytes) -> None:
+        self._updates.setdefault(session_id, []).append((raw, typed(raw)))
+        self._news.set()
 
-    async def _tell_news(self) -> None:
-        async with self._news:
-            self._news.notify_all()
+    def _hear_notification(self, method: str, params: Any) -> None:
+        self.notified.append((method, params))
+        self._news.set()
+
+    def hear_request(self, method: str, params: Any) -> None:
+        """The agent asks something; the answer may take a while."""
+        self.asked.append((method, params))
+        self.person.hear(method, params)
+        self._news.set()
+
+    # -- from its start to its end --------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the agent and introduce this client."""
+        theirs, ours = memory_pair()
+        self._serving = asyncio.create_task(
+            self._served.serve(
+                theirs,
+                journal=self.journal,
+                mcp_timeout=self._mcp_timeout,
+                cancel_grace=self._cancel_grace,
+            ),
+            name="agent",
+        )
+        duties = _WatchedDuties(self.person.answers(), self.hear_request)
+        self._uplink = Uplink(TransportEndpoint(ours), duties, self._settings)
+        await self._uplink.start()
+        self.agent = RemoteAgent(
+            self._uplink, cwd=str(self.journal.parent), cancel_grace=2 * self._cancel_grace
+        )
+
+    async def stop(self) -> None:
+        """Leave, and wait for the agent's end."""
+        if self._uplink is not None:
+            await self._uplink.aclose()
+        if self._serving is not None:
+            await self.in_time(_ended(self._serving))
 
     async def restart(self, *, kill: bool = False) -> None:
         """See `Client.restart`."""
@@ -133,34 +145,21 @@ class Wire:
         await self.stop()
         await self.start()
 
-    async def start(self) -> None:
-        """Start the agent and introduce this client."""
-        theirs, ours = memory_pair()
-        self._serving = asyncio.create_task(
-            self._agent.serve(
-                theirs,
-                journal=self.journal,
-                mcp_timeout=self._mcp_timeout,
-                cancel_grace=self._cancel_grace,
-            ),
-            name="agent",
-        )
-        self.peer = Peer(ours, self, name="agent")
-        await self._running.enter_async_context(connected(self.peer))
-        self.hello = await self.ask(
-            INITIALIZE,
-            InitializeRequest(
-                protocol_version=PROTOCOL_VERSION,
-                client_capabilities=self._capabilities,
-                client_info=Implementation(name="acphold.testing", version="1"),
-            ),
-        )
 
-    async def stop(self) -> None:
-        """Leave, and wait for the agent's end."""
-        await self._running.aclose()
-        async with asyncio.timeout(DEADLINE):
-            await self._serving
+class _WatchedDuties(Duties):
+    """Answers what the agent asks, and tells that it was asked."""
+
+    def __init__(self, answers: Answers, tell: Callable[[str, Any], None]) -> None:
+        super().__init__(answers)
+        self._tell = tell
+
+    async def answer(self, method: str, params: bytes, session: Asking | None) -> bytes:
+        self._tell(method, msgspec.json.decode(params or b"null"))
+        return await super().answer(method, params, session)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await task
 
 
 def _copy(journal: Path, copy: Path) -> None:
