@@ -52,7 +52,8 @@ PUBLIC = {
     "acphold.journal": """
         Archived Entry Holder Journal KINDS LEASE_SECONDS Lease ListFilter ListKey Message
         NewSession Origin Part PastEntry Replayed RowChange SearchHit Segment SessionRow
-        SessionState Sought SqliteJournal Standing Summary ToolCall default_location history
+        SessionState SessionUsage Sought SqliteJournal Standing Summary Tokens ToolCall
+        UsageReport default_location history
     """,
     "acphold.mcp": """
         CallResult Channel Connection OurSide Progress Prompt PromptArgument Server Servers Tool

@@ -39,6 +39,7 @@ COMMANDS = {
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),
     "search": Entry("search_command", "Find what was said and done, newest first."),
+    "usage": Entry("usage", "Add up the tokens and the cost that agents reported."),
     "import": Entry("import_command", "Take in the conversations that other agents keep on disk."),
     "rename": Entry("rename", "Give a session another title."),
     "archive": Entry("archive", "Take sessions out of the list."),

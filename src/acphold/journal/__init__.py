@@ -18,7 +18,10 @@ from acphold.journal.journal import (
     RowChange,
     SearchHit,
     SessionRow,
+    SessionUsage,
     Sought,
+    Tokens,
+    UsageReport,
     history,
 )
 from acphold.journal.location import default_location
@@ -48,11 +51,14 @@ __all__ = [
     "Segment",
     "SessionRow",
     "SessionState",
+    "SessionUsage",
     "Sought",
     "SqliteJournal",
     "Standing",
     "Summary",
+    "Tokens",
     "ToolCall",
+    "UsageReport",
     "default_location",
     "history",
 ]

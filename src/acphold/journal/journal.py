@@ -193,6 +193,45 @@ class SearchHit(Struct, frozen=True):
     tool: str | None
 
 
+class Tokens(Struct, frozen=True):
+    """Counts of tokens; None for what was not reported.
+
+    Some agents count cached tokens as input too, some beside it: only `total` can be compared.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    thought: int | None = None
+    cached_read: int | None = None
+    cached_write: int | None = None
+    total: int | None = None
+
+
+class UsageReport(Struct, frozen=True):
+    """What an agent reported at one time: what had come to it since the report before.
+
+    `by_turn` where it is known that a whole turn was counted, or a request of one.
+    """
+
+    agent: str
+    at: int
+    tokens: Tokens | None = None
+    cost: float | None = None
+    currency: str = ""
+    by_turn: bool = False
+
+
+class SessionUsage(Struct, frozen=True):
+    """A session, and what was reported of tokens and cost in it, oldest first."""
+
+    session_id: str
+    agent: str
+    cwd: str
+    title: str | None
+    updated_at: int
+    reports: tuple[UsageReport, ...]
+
+
 class Journal(Protocol):
     """What is remembered of all sessions.
 
@@ -314,6 +353,12 @@ class Journal(Protocol):
         """Entries of the index that have all of the words, newest first, or best first by `rank`.
 
         An entry is in the index soon after its turn is over, but see `lagging`.
+        """
+
+    async def usage(self, *, cwd: str | None = None, since: int = 0) -> list[SessionUsage]:
+        """The sessions that were active since then, newest first, with what was reported since.
+
+        What lags behind in the index since before tokens were noted has no reports yet.
         """
 
     async def lagging(self) -> int:

@@ -117,7 +117,30 @@ _SEARCH_BY_TIME: Final = (
     "CREATE INDEX unindexed ON sessions (updated_at) WHERE indexed_through < settled_through",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _ORDER, _SEARCH_BY_TIME)
+_USAGE: Final = (
+    # What agents reported, as they did; `by_turn` where it is known to be of one turn alone.
+    """CREATE TABLE usage (
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        by_turn INTEGER NOT NULL,
+        cost REAL,
+        currency TEXT NOT NULL,
+        input INTEGER,
+        output INTEGER,
+        thought INTEGER,
+        cached_read INTEGER,
+        cached_write INTEGER,
+        total INTEGER,
+        PRIMARY KEY (session, seq)
+    ) WITHOUT ROWID""",
+    # All of it is read again for that.
+    "INSERT INTO words (words) VALUES ('delete-all')",
+    "DELETE FROM documents",
+    "UPDATE sessions SET indexed_through = 0",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _ORDER, _SEARCH_BY_TIME, _USAGE)
 
 VERSION: Final = len(MIGRATIONS)
 """The version of the journals that this release writes."""

@@ -2,7 +2,8 @@
 
 Each session has a number up to which it is in the index, `indexed_through`. It lags behind what is
 settled: by moments after a turn, by more where much was imported, or after an update of acphold
-that made the index anew. What lags is caught up with in pieces, the newest sessions first.
+that made the index anew. What lags is caught up with in pieces, the newest sessions first. What
+agents report of tokens is noted when a turn settles, and here for turns before that was so.
 
 The functions may raise sqlite3 errors. Those with `alone` make transactions of their own, under the
 lock that whichever connection of this process holds while it writes; the others run inside one of
@@ -16,7 +17,7 @@ import threading
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from acphold.journal import segments
+from acphold.journal import segments, token_usage
 from acphold.journal.entries import Segment
 from acphold.journal.file import writing
 from acphold.journal.migrations import SEQ_BITS
@@ -54,12 +55,13 @@ def index_piece(connection: sqlite3.Connection, session: int, alone: threading.L
         return False
     indexed, settled = behind
     found = segments.read(connection, session, indexed, PIECE_BYTES, settled)
-    news = documents(found)
+    news, usage = documents(found), token_usage.reports(found)
     through = found[-1].last_seq if found else settled
     with alone, writing(connection):
         # Another process may have been quicker, or the session was deleted.
         if _lag(connection, session) == behind:
             _insert(connection, session, news)
+            token_usage.keep(connection, session, usage)
             connection.execute(
                 "UPDATE sessions SET indexed_through = ? WHERE number = ?", (through, session)
             )
@@ -100,13 +102,15 @@ def _insert(connection: sqlite3.Connection, session: int, news: Iterable[Indexed
     for seq, at, said in news:
         # In the order of the session, whatever the clock did; FTS5 takes rising numbers best.
         last = _free_number(connection, max(at >> TIME_BITS, last + 1, 0))
-        connection.execute(
-            "INSERT INTO documents (number, entry) VALUES (?, ?)", (last, session << SEQ_BITS | seq)
-        )
-        connection.execute(
-            "INSERT INTO words (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)",
-            (last, *_columns(said)),
-        )
+        is_new = connection.execute(
+            "INSERT OR IGNORE INTO documents (number, entry) VALUES (?, ?)",
+            (last, session << SEQ_BITS | seq),
+        ).rowcount
+        if is_new:
+            connection.execute(
+                "INSERT INTO words (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)",
+                (last, *_columns(said)),
+            )
 
 
 def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
@@ -155,7 +159,10 @@ def purge(connection: sqlite3.Connection) -> bool:
 
 
 def empty(connection: sqlite3.Connection) -> None:
-    """Forget all of the index; it is made anew by and by."""
+    """Forget all of the index; it is made anew by and by.
+
+    What is known of tokens stays: compaction has left only the last of some reports.
+    """
     connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
     connection.execute("DELETE FROM documents")
     connection.execute("UPDATE sessions SET indexed_through = 0 WHERE indexed_through > 0")

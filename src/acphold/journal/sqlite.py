@@ -11,7 +11,16 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from acphold.errors import JournalBusyError, JournalError
-from acphold.journal import leases, list_page, search, search_index, segments, session_rows, upkeep
+from acphold.journal import (
+    leases,
+    list_page,
+    search,
+    search_index,
+    segments,
+    session_rows,
+    token_usage,
+    upkeep,
+)
 from acphold.journal.background import CHECKPOINT_BYTES, Background
 from acphold.journal.entries import PastEntry, Segment, on_one_line
 from acphold.journal.file import JournalFile, failure, is_busy, writing
@@ -27,6 +36,7 @@ from acphold.journal.journal import (
     RowChange,
     SearchHit,
     SessionRow,
+    SessionUsage,
     Sought,
 )
 from acphold.journal.location import journal_path
@@ -282,6 +292,9 @@ class SqliteJournal:
     async def search(self, sought: Sought | str) -> list[SearchHit]:
         asked = Sought(sought) if isinstance(sought, str) else sought
         return await self._background.run(lambda db: search.search(db, asked))
+
+    async def usage(self, *, cwd: str | None = None, since: int = 0) -> list[SessionUsage]:
+        return await self._background.run(lambda db: token_usage.usage(db, cwd, since))
 
     async def lagging(self) -> int:
         return self._look(search_index.lagging)

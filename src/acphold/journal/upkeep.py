@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
-from acphold.journal import leases, search_index, segments, session_rows
+from acphold.journal import leases, search_index, segments, session_rows, token_usage
 from acphold.journal.compaction import compact, snapshots
 from acphold.journal.entries import PastEntry, Segment, in_segments
 from acphold.journal.file import writing
@@ -210,11 +210,14 @@ class _Piece:
         self._messages = session_rows.messages(state) - session_rows.messages(before)
         self._summary = state.summary()
         self._snapshots = snapshots(compacted)
+        # Before compaction makes some of them void.
+        self._usage = token_usage.reports(found)
         self._last_seq = found[-1].last_seq
 
     def write(self, connection: sqlite3.Connection, number: int) -> None:
         segments.remove(connection, number, self._gone)
         segments.insert(connection, number, self._new)
+        token_usage.keep(connection, number, self._usage)
         earlier = _settled(connection, number).snapshots
         for kind in earlier.keys() & self._snapshots.keys():
             segments.empty(connection, number, earlier[kind])
@@ -277,6 +280,7 @@ def _remove(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
     connection.execute("DELETE FROM leases WHERE session = ?", (number,))
     connection.execute("DELETE FROM summaries WHERE session = ?", (number,))
+    connection.execute("DELETE FROM usage WHERE session = ?", (number,))
     connection.execute("INSERT INTO deleted VALUES (?)", (number,))
 
 
