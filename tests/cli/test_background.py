@@ -249,6 +249,24 @@ async def test_an_agent_with_a_name_may_live_in_the_background(home: Home, tmp_p
         assert len(home.owners()) == 1
 
 
+async def test_the_person_is_told_of_a_question_that_waits_when_no_editor_is_there(
+    home: Home, tmp_path: Path
+) -> None:
+    settings, go, told = (tmp_path / name for name in ("settings.toml", "go", "told"))
+    tell = ["sh", "-c", 'echo "$ACPHOLD_QUESTION" > "$0.new" && mv "$0.new" "$0"', str(told)]
+    settings.write_text(f"[alerts]\non_waiting = {json.dumps(tell)}\nwaiting_seconds = 0")
+    home.env["ACPHOLD_SETTINGS"] = str(settings)
+    async with home.editor() as one:
+        session = await one.new()
+        steps = ({"say": "begun"}, {"until": str(go)}, {"ask": ["session/request_permission", ASK]})
+        one.begin_prompt(session, *steps)
+        await one.until_text("begun")
+        await one.kill()
+    go.touch()
+    await until(told.exists)
+    assert told.read_text() == "Run it\n"
+
+
 async def test_the_editors_own_streams_do_not_stay_open_in_the_background(home: Home) -> None:
     async with home.editor() as one:
         await one.new()

@@ -275,9 +275,11 @@ def test_on_a_terminal_the_agent_itself_runs_with_what_a_client_adds_for_signing
     write: Write, acphold: CommandLine
 ) -> None:
     code = "import os, sys; print(sys.stdin.isatty(), os.environ['KEY'], sys.argv[1:])"
-    write(table("mine", [sys.executable, "-c", code], "env = { KEY = 'k' }", "no_import = true"))
+    lines = ("env = { KEY = 'k' }", "no_import = true")
+    write(table("mine", [sys.executable, "-c", code], *lines, "background = true"))
     shown = acphold.on_terminal("wrap", "mine", "--login", "now")
     assert (shown.code, "True k ['--login', 'now']" in shown.out) == (0, True)
+    write(table("mine", [sys.executable, "-c", code], *lines))
     shown = acphold.on_terminal("wrap", "mine", "--log-level", "info", typed=b"\x04")
     assert "waits for an editor on stdin" in shown.out
 

@@ -47,13 +47,14 @@ def start_named(arguments: list[str]) -> int:
         agent = agent_command(name)
     except SettingsError:
         return _other(arguments)  # which finds the same, and says so
+    if _on_terminal() and not _are_ours(options):
+        agent.enter()
+        _become([*agent.command, *options])
     if _in_background(agent, options):
         from acphold.cli.thin_wrap import start_thin_wrap
 
         return start_thin_wrap(arguments, {**agent.env})
     agent.enter()
-    if _on_terminal() and not _are_ours(options):
-        _become([*agent.command, *options])
     return _start(options, [*agent.command], agent)
 
 
