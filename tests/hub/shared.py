@@ -42,6 +42,7 @@ class PuppetAgent:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = asyncio.Event()
         self.results: dict[str, Answer] = {}
+        self.opened: dict[str, Any] = {}  # what the answer to session/new has beside the id
         self.lists: list[dict[str, Any]] = []  # a folder is asked for letter by letter
         self.replays: dict[str, list[bytes]] = {}
         self.replayed = asyncio.Event()
@@ -138,7 +139,8 @@ class PuppetAgent:
             found = [info for info in self.lists if cwd in (None, info["cwd"])]
             result = json.dumps({"sessions": found}).encode()
         if call.method == "session/new":
-            result = b'{"sessionId":"s%d"}' % self._made
+            answer = {"sessionId": f"s{self._made}", **self.opened}
+            result = json.dumps(answer).encode()
             self._made += 1
         if isinstance(result, bytes):
             await self.listener.hear(Answered(call, result))
@@ -298,6 +300,7 @@ async def shared(
     owner: str = OWNER,
     rules: QuestionRules = NO_RULES,
     alerts: Alerts = NO_ALERTS,
+    all_agents: bool = False,
 ) -> AsyncIterator[Shared]:
     """A hub over a puppet agent; at the end all of its clients are gone."""
     opened = SqliteJournal.open(journal)
@@ -307,7 +310,15 @@ async def shared(
         agents.append(PuppetAgent(listener))
         return agents[0]
 
-    hub = Hub(opened, make, owner, cancel_grace=0.2, questions=rules, alerts=alerts)
+    hub = Hub(
+        opened,
+        make,
+        owner,
+        cancel_grace=0.2,
+        questions=rules,
+        alerts=alerts,
+        all_agents=all_agents,
+    )
     try:
         async with hub.open():
             house = Shared(hub, agents[0], opened)

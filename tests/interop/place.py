@@ -31,9 +31,9 @@ class Place:
         """What the first process of a run is started with."""
         return self.family.environment(ACPHOLD_JOURNAL=str(self._journal), **more)
 
-    def wrapped(self, agent: Sequence[str]) -> list[str]:
+    def wrapped(self, agent: Sequence[str], *options: str) -> list[str]:
         """The command of `agent` behind `acphold wrap`, with a recorder on either side."""
-        acphold = [sys.executable, "-m", "acphold", "wrap", "--"]
+        acphold = [sys.executable, "-m", "acphold", "wrap", *options, "--"]
         return recorded(self._at_client, *acphold, *recorded(self._at_agent, *agent))
 
     @asynccontextmanager

@@ -75,6 +75,12 @@ async def test_entries_are_counted_in_segments_that_hold_many_and_those_that_wer
     assert (await turn_spans(each([joined])))[0].first == 3
 
 
+async def test_a_turn_begins_with_who_wrote_its_prompt() -> None:
+    author = ("author", b'{"name":"Zed"}')
+    found = await spans(SETTINGS, author, PROMPT, SAID, END, author, PROMPT, END)
+    assert [(span.first, span.last) for span in found] == [(2, 5), (6, 8)]
+
+
 async def test_a_session_in_which_nothing_was_said_has_no_turn() -> None:
     assert await spans() == []
     assert await spans(SETTINGS, SAID) == []

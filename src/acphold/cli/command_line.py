@@ -196,6 +196,12 @@ def add_serving(parser: Parser) -> None:
         help="reject a question of the agent that nobody has answered for so long [default: never]",
     )
     parser.add_argument(
+        "--all-agents",
+        action="store_true",
+        help="list the sessions of all agents; one of another agent is handed over to this one "
+        "when it is loaded and prompted",
+    )
+    parser.add_argument(
         "--max-message",
         metavar="BYTES",
         type=_size,

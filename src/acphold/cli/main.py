@@ -48,6 +48,7 @@ COMMANDS = {
     "fork": Entry("fork", "Begin a session with a copy of another one's conversation."),
     "index": Entry("index", "Make all that was imported searchable."),
     "stop": Entry("stop", "End what keeps sessions in the background."),
+    "handover": Entry("handover_command", "Give a conversation to another agent."),
     "delete": Entry("delete", "Delete sessions for good."),
     "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),

@@ -64,6 +64,7 @@ async def _serve(
             cancel_grace=settings.cancel_grace,
             questions=QuestionRules(settings.when_detached, settings.answer_timeout),
             alerts=alerts,
+            all_agents=settings.all_agents,
             limit=settings.max_message,
         )
 

@@ -37,6 +37,7 @@ def run(
     cancel_grace: float,
     when_detached: Literal["wait", "reject"],
     answer_timeout: float | None,
+    all_agents: bool,
     max_message: int,
     log_level: str,
     log_file: str | None,
@@ -74,6 +75,7 @@ def run(
         cancel_grace=cancel_grace,
         when_detached=when_detached,
         answer_timeout=answer_timeout,
+        all_agents=all_agents,
         max_message=max_message,
     )
     return Exit.OK

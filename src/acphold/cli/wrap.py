@@ -48,6 +48,7 @@ class WrapSettings(Struct, frozen=True):
     cancel_grace: float
     when_detached: Literal["wait", "reject"]
     answer_timeout: float | None
+    all_agents: bool
     max_message: int
     log_level: str
     log_file: str | None
@@ -218,6 +219,7 @@ async def _serve(
             cancel_grace=settings.cancel_grace,
             questions=QuestionRules(settings.when_detached, settings.answer_timeout),
             alerts=alerts,
+            all_agents=settings.all_agents,
             limit=settings.max_message,
             give_up=give_up,
         )

@@ -1,4 +1,8 @@
-"""The earlier conversation, written out for a model that has lost it."""
+"""The earlier conversation, written out for a model that has lost it, or that never had it.
+
+Every prompt of the user is in it, and of all else the newest: what was asked is short and says what
+the rest was for. What is left out is said where it is missing.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,22 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import InvalidParamsError
-from acphold.journal import Message, SessionState, ToolCall
-from acphold.journal.timeline import Item, TurnEnd
-from acphold.schema.splice import items, members
+from acphold.hub.conversation_text import block_text, is_prompt, shortened, written
+from acphold.journal import SessionState
+from acphold.journal.timeline import Item
 
 CONTEXT_BYTES = 96 * 1024
-"""Bytes of earlier conversation that are handed over, the newest kept: about 25,000 tokens."""
+"""Bytes of earlier conversation that are handed over: about 25,000 tokens."""
 
-TOOL_BYTES = 2 * 1024
-"""Bytes of one tool's output in it: enough to see what came of it."""
+PROMPT_BYTES = 72 * 1024
+"""Bytes of these that prompts have at most, so that there is room for what came of the last."""
+
+LEAST_PROMPT_BYTES = 128
+"""What stays of the longest prompts when there are so many that all must be shortened; beyond that
+the oldest are left out."""
+
+PART_BYTES = 24
+"""What stands around a part: an empty line, and how many are left out before it."""
 
 HEADING = "\n\n# Earlier in this conversation\n\n"
 """What separates it from the person's own words, which stand before it."""
@@ -33,8 +43,9 @@ CUT_OFF = (
 ENDING = "It is for you to know, and has been answered already:"
 """How it goes on before it quotes."""
 
-SPEAKERS = {"user": "User", "agent": "Assistant"}
-"""Who is quoted; thoughts are not: models are not to take up old ones."""
+LOST = "The agent lost this conversation and was given it to read"
+GIVEN = "The agent was given this conversation to read"
+"""The first is for an agent that has held it, the second for one that has not."""
 
 
 class Context(Struct, frozen=True):
@@ -45,108 +56,116 @@ class Context(Struct, frozen=True):
     description: str
 
 
-def earlier_conversation(state: SessionState) -> Context | None:
+def earlier_conversation(
+    state: SessionState, held_with: str | None = None, *, is_new: bool = False
+) -> Context | None:
     """The conversation in `state`; None when nothing was said.
 
+    `held_with` names another agent that it began with; `is_new` says that this one never had it.
     Plain text: agents do not show a model every embedded resource they are sent, and some forget
     it at their next restart.
     """
-    kept, left_out = _newest(state.timeline)
-    if not kept:
+    kept = _kept(state.timeline)
+    if not kept.parts:
         return None
-    omitted = f" The oldest {left_out} items are left out." if left_out else ""
+    began = f" It began with another agent, {held_with}." if held_with else ""
+    omitted = f" {_counted(kept.left_out)} left out." if kept.left_out else ""
+    title = f"{GIVEN}; it was held with {held_with}" if held_with else GIVEN
     return Context(
-        _block(f"{BEGINNING}.{omitted} {ENDING}", kept),
-        "The agent lost this conversation and was given it to read",
-        f"{len(kept)} earlier messages and tool calls were handed over with your prompt"
-        + (f", {left_out} older ones were left out." if left_out else "."),
+        _block(f"{BEGINNING}.{began}{omitted} {ENDING}", kept.parts),
+        title if is_new or held_with else LOST,
+        f"{kept.number} earlier messages and tool calls were handed over with your prompt"
+        + (f", {kept.left_out} were left out." if kept.left_out else "."),
     )
 
 
 def cut_off_turn(state: SessionState) -> Context | None:
     """The last turn in `state`, which a crash cut off: an agent that restored the rest lacks it."""
-    prompts = [place for place, item in enumerate(state.timeline) if _is_prompt(item)]
-    kept, _ = _newest(state.timeline[prompts[-1] :] if prompts else ())
-    if not kept:
+    prompts = [place for place, item in enumerate(state.timeline) if is_prompt(item)]
+    kept = _kept(state.timeline[prompts[-1] :] if prompts else ())
+    if not kept.parts:
         return None
     return Context(
-        _block(f"{CUT_OFF}. {ENDING}", kept),
+        _block(f"{CUT_OFF}. {ENDING}", kept.parts),
         "The agent was told of the turn that was cut off",
         "It may have lost what it had said and done in it.",
     )
-
-
-def _newest(timeline: Sequence[Item]) -> tuple[list[str], int]:
-    """What is handed over of these, oldest first, and how many older ones are left out."""
-    parts = [text for item in timeline if (text := _written(item))]
-    kept: list[str] = []
-    room = CONTEXT_BYTES
-    for part in reversed(parts):
-        room -= len(part.encode())
-        if room < 0 and kept:
-            break
-        kept.append(part.encode()[-CONTEXT_BYTES:].decode(errors="ignore"))
-    return kept[::-1], len(parts) - len(kept)
 
 
 def is_context(block: bytes) -> bool:
     """Whether this content block is an earlier conversation: some agents send prompts back."""
     if BEGINNING.encode() not in block and CUT_OFF.encode() not in block:
         return False
-    return _text(block).startswith((HEADING + BEGINNING, HEADING + CUT_OFF))
+    return block_text(block).startswith((HEADING + BEGINNING, HEADING + CUT_OFF))
 
 
-def _is_prompt(item: Item) -> bool:
-    return isinstance(item, Message) and item.role == "user"
+# -- what there is room for ------------------------------------------------------------------------
 
 
-def _written(item: Item) -> str:
-    if isinstance(item, ToolCall):
-        return _written_tool(item)
-    if isinstance(item, TurnEnd):
-        return ""
-    speaker = SPEAKERS.get(item.role)
-    text = "\n".join(filter(None, map(_text, item.content)))
-    return f"{speaker}: {text}" if speaker and text else ""
+class _Kept(Struct):
+    """What is handed over, oldest first, with a line where something is missing; and how much."""
+
+    parts: list[str]
+    number: int = 0
+    left_out: int = 0
 
 
-def _written_tool(call: ToolCall) -> str:
-    title = _string(call.fields.get("title")) or call.tool_call_id
-    status = _string(call.fields.get("status")) or "pending"
-    line = f"[Tool: {title}, {status}]"
-    try:
-        contents = [members(item).get("content", b"{}") for item in items(call.fields["content"])]
-    except (InvalidParamsError, KeyError):
-        return line
-    output = "\n".join(filter(None, map(_text, contents)))[:TOOL_BYTES]
-    return f"{line}\n{output}" if output else line
+def _kept(timeline: Sequence[Item]) -> _Kept:
+    told = [(is_prompt(item), text) for item in timeline if (text := written(item))]
+    prompts = _shortened([text for is_first, text in told if is_first])
+    others = [text for is_first, text in told if not is_first]
+    newest = _newest(others, CONTEXT_BYTES - sum(map(_size, prompts)))
+    skipped = {True: len(told) - len(others) - len(prompts), False: len(others) - len(newest)}
+    remaining = {True: iter(prompts), False: iter(newest)}
+    kept = _Kept([])
+    missing = 0
+    for is_first, _ in told:
+        if skipped[is_first]:
+            skipped[is_first] -= 1
+            kept.left_out += 1
+            missing += 1
+            continue
+        if missing:
+            kept.parts.append(f"[… {missing} left out …]")
+            missing = 0
+        kept.parts.append(next(remaining[is_first]))
+        kept.number += 1
+    return kept
 
 
-def _text(block: bytes) -> str:
-    """The words of a content block; for an embedded or linked resource, where it is."""
-    try:
-        found = msgspec.json.decode(block, type=_Block)
-    except msgspec.MsgspecError:
-        return ""
-    uri = found.uri if found.resource is None else found.resource.uri
-    return found.text or (f"[{uri}]" if uri else "")
+def _shortened(prompts: list[str]) -> list[str]:
+    """The prompts in PROMPT_BYTES: the longest are shortened, and only then the oldest left out."""
+    prompts = prompts[-(PROMPT_BYTES // LEAST_PROMPT_BYTES) :]
+    room = PROMPT_BYTES
+    for place, size in enumerate(sorted(map(_size, prompts))):
+        share = room // (len(prompts) - place)
+        if size > share:  # this one and all that are longer get the same
+            return [shortened(prompt, share - PART_BYTES) for prompt in prompts]
+        room -= size
+    return prompts
 
 
-def _string(raw: bytes | None) -> str:
-    try:
-        return msgspec.json.decode(raw or b'""', type=str)
-    except msgspec.MsgspecError:
-        return ""
+def _newest(texts: Sequence[str], room: int) -> list[str]:
+    """The newest of these that there is room for; the very newest is shortened to it."""
+    kept: list[str] = []
+    for text in reversed(texts):
+        if not kept:
+            text = shortened(text, room - PART_BYTES)
+        room -= _size(text)
+        if room < 0:
+            break
+        kept.append(text)
+    return kept[::-1]
 
 
-class _Resource(Struct):
-    uri: str = ""
+def _counted(left_out: int) -> str:
+    return (
+        "1 message or tool call is" if left_out == 1 else f"{left_out} messages and tool calls are"
+    )
 
 
-class _Block(Struct):
-    text: str = ""
-    uri: str = ""
-    resource: _Resource | None = None
+def _size(text: str) -> int:
+    return len(text.encode(errors="replace")) + PART_BYTES
 
 
 def _block(preface: str, parts: Sequence[str]) -> bytes:

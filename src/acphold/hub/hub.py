@@ -69,12 +69,13 @@ class Hub:
         cancel_grace: float = CANCEL_GRACE,
         questions: QuestionRules = NO_RULES,
         alerts: Alerts = NO_ALERTS,
+        all_agents: bool = False,
     ) -> None:
         self._live: dict[str, Conversation] = {}
         self._routes = Routes()
         self.router = Router(self._routes, self._live)
         self.agent = self._routes.agent = make_agent(self.router)
-        self.sessions = SessionList(journal, self.agent)
+        self.sessions = SessionList(journal, self.agent, all_agents=all_agents)
         self._journal = journal
         self._owner = owner
         self._cancel_grace = cancel_grace

@@ -12,6 +12,9 @@ What the agent is owed then, with the next prompt:
     by its own means, nothing lacks        nothing
     by its own means, after a crash        the last turn, which no agent seen so far has kept
     by a new session                       the conversation
+
+A session of another agent goes over to the one that has it open now, once that has answered a
+prompt: see `hub.transfer`.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from acphold.hub.forks import FORK_SESSION, forked_from
 from acphold.hub.handover import cut_off_turn, earlier_conversation
 from acphold.hub.outside_turns import missing_turns
 from acphold.hub.session import Session
+from acphold.hub.transfer import Transfer
 from acphold.journal import Journal
 from acphold.journal.standing import Standing, fold_settings
 from acphold.schema import (
@@ -85,6 +89,7 @@ class Restoration:
         self._side = side
         self._journal = journal
         self._owed: Owed = "nothing"
+        self._transfer = Transfer(session, side, journal)
         self._unlinked: str | None = None
         self._running: asyncio.Task[None] | None = None
 
@@ -134,8 +139,10 @@ class Restoration:
         self.hands_over = self._owed != "nothing"
         if self.hands_over:
             state = await self._session.state(through=before)
-            write = earlier_conversation if self._owed == "conversation" else cut_off_turn
-            context = write(state)
+            context = cut_off_turn(state)
+            if self._owed == "conversation":
+                transfer = self._transfer
+                context = earlier_conversation(state, transfer.held_with, is_new=transfer.is_new)
             if context is not None:
                 prompt = items(members(params)["prompt"])
                 changes["prompt"] = array([*prompt, context.block])
@@ -150,6 +157,7 @@ class Restoration:
         if self._unlinked is not None:
             await self._session.link(self._side.agent.key, self._unlinked)
             self._unlinked = None
+        await self._transfer.done()
 
     # -- opened again ---------------------------------------------------------------------
 
@@ -167,12 +175,16 @@ class Restoration:
         self._owed, self._unlinked = "nothing", None
         wanted = self._session.standing
         known = await self.known_as()
+        await self._transfer.begin()
         opened = await (self._fork() if known is None else self._reopen(known))
         if opened is None:
             opened = await self._open_new()
         elif self.cut_off and not self._side.agent.reads_journal:
             self._owed = "last turn"
-        await self._set_again(wanted, opened)
+        if self._transfer.is_due:
+            await self._transfer.settle_in(wanted, opened)
+        else:
+            await self._set_again(wanted, opened)
 
     async def _reopen(self, known: str) -> bytes | None:
         """By the agent's own means; None when it has none, or they failed."""

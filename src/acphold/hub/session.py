@@ -242,6 +242,10 @@ class Session:
         """The roots: the working directory, then the additional ones."""
         return (self.cwd, *self._additional_directories)
 
+    async def touch(self, change: RowChange) -> None:
+        """Change what the list shows of it; raises JournalError."""
+        await self._journal.touch(self._lease, change)
+
     async def open_in(self, cwd: str, additional_directories: tuple[str, ...]) -> None:
         """A client opens it in these folders: the list shows them from now on.
 

@@ -42,6 +42,13 @@ FILTERS = 8
 """For how many folders the agent's own sessions are kept at once."""
 
 
+AGENT = "acphold/agent"
+"""The `_meta` key of a session of another agent: which one it was held with."""
+
+ORIGINS = "acphold/origins"
+"""The `_meta` key of a session that was made of others, or went over to this agent."""
+
+
 class Line(Struct, frozen=True):
     """One line of the list, where it stands, and its JSON."""
 
@@ -56,20 +63,22 @@ class Line(Struct, frozen=True):
 
 
 class SessionList:
-    """Pages of the list for one agent.
+    """Pages of the list for one agent, or of the sessions of all.
 
     The agent's own sessions are fetched with every first page and kept for the pages after it.
     """
 
-    def __init__(self, journal: Journal, agent: Agent) -> None:
+    def __init__(self, journal: Journal, agent: Agent, *, all_agents: bool = False) -> None:
         self._journal = journal
         self._agent = agent
+        self._all_agents = all_agents
         self._agents_own: dict[str | None, dict[str, Line]] = {}
         self._asked = 0.0
 
     async def page(self, cwd: str | None, cursor: str | None, held: frozenset[str]) -> bytes:
         """One page, newest first: the result of `session/list`. Raises CursorError."""
-        filter = ListFilter(agent=self._agent.key, cwd=cwd, held=held)
+        agent = None if self._all_agents else self._agent.key
+        filter = ListFilter(agent=agent, cwd=cwd, held=held)
         after = None
         if cursor is not None:
             after = cursors.decode(cursor, filter, self._journal.cursor_secret)
@@ -122,6 +131,8 @@ class SessionList:
 
     async def _ours(self, row: SessionRow) -> Line:
         """A session of the journal, with what the agent's own list says of it in `_meta`."""
+        if row.agent != self._agent.key:
+            return _line(row, {AGENT: row.agent})
         if not any(self._agents_own.values()):
             return _line(row, {})
         agents_id = await self._journal.downstream(row.session_id) or row.session_id
@@ -192,7 +203,11 @@ def _line(row: SessionRow, meta: dict[str, object]) -> Line:
         additional_directories=row.additional_directories,
         title=row.title,
         updated_at=iso_time(row.updated_at),
-        meta={**meta, "acphold/messageCount": row.message_count},
+        meta={
+            **meta,
+            "acphold/messageCount": row.message_count,
+            **({ORIGINS: row.origins} if row.origins else {}),
+        },
     )
     return Line(row.key, info, encode(info))
 

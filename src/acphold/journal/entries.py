@@ -18,7 +18,10 @@ PROMPT: Final = "prompt"
 """The JSON array of content blocks that a user sent (`params.prompt` of `session/prompt`)."""
 
 SETTINGS: Final = "settings"
-"""`{"modes": …, "configOptions": …}` of a `session/new`, load or resume answer; both optional."""
+"""`{"modes": …, "configOptions": …}` of a `session/new`, load or resume answer; both optional.
+
+With `"anew": true` those of the agent before are void.
+"""
 
 TURN_END: Final = "turn_end"
 """`{"stopReason": "…"}`, `{"error": {"code": …, "message": "…"}}` or `{"interrupted": true}`."""

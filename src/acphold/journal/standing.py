@@ -97,8 +97,15 @@ def fold_update(standing: Standing, kind: str, raw: bytes) -> Standing:
 
 
 def fold_settings(standing: Standing, raw: bytes) -> Standing:
-    """The standing after a `settings` entry: the modes and options a session begins with."""
+    """The standing after a `settings` entry: the modes and options a session begins with.
+
+    Those that say so begin anew: another agent has opened the session.
+    """
     parts = members(raw)
+    if parts.get("anew") == b"true":
+        standing = replace(
+            standing, available_modes=None, current_mode_id=None, config_options=None
+        )
     modes = members(parts.get("modes", b"null"))
     available = modes.get("availableModes", b"")
     if available.startswith(b"["):

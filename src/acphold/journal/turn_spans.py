@@ -1,7 +1,8 @@
 """Which entries of a session belong to which turn.
 
-A turn begins with a prompt, or, in what an agent replayed of itself, with what the user says there;
-it goes on to where the next one begins. What comes before the first turn belongs to none.
+A turn begins with a prompt, and with who wrote that, where this is known; or, in what an agent
+replayed of itself, with what the user says there. It goes on to where the next one begins. What
+comes before the first turn belongs to none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from acphold.journal.entries import PARAMS, PROMPT, TURN_END, UPDATE, Segment
+from acphold.journal.entries import AUTHOR, PARAMS, PROMPT, TURN_END, UPDATE, Segment
 from acphold.journal.raw_update import members, string, update_kind
 
 
@@ -43,6 +44,7 @@ def span_at(spans: Sequence[TurnSpan], seq: int) -> TurnSpan | None:
 class _Finding:
     def __init__(self) -> None:
         self._starts: list[int] = []
+        self._author = -1  # the entry that says who wrote the prompt behind it
         self._is_open = False
         self._last_seq = 0
         self._speaking: tuple[str | None] | None = None  # the id of the user's message, if in one
@@ -54,8 +56,10 @@ class _Finding:
         self._last_seq = segment.last_seq
 
     def _add(self, seq: int, kind: str, raw: bytes) -> None:
-        if kind == PROMPT:
-            self._starts.append(seq)
+        if kind == AUTHOR:
+            self._author = seq
+        elif kind == PROMPT:
+            self._starts.append(self._author if self._author == seq - 1 else seq)
             self._is_open, self._speaking = True, None
         elif kind == TURN_END:
             self._is_open = False

@@ -68,6 +68,7 @@ class ServeOptions(TypedDict, total=False):
     cancel_grace: float
     when_detached: Literal["wait", "reject"]
     answer_timeout: float | None
+    all_agents: bool
     max_message: int
 
 
@@ -280,6 +281,7 @@ class Agent:
         cancel_grace: float = CANCEL_GRACE,
         when_detached: Literal["wait", "reject"] = "wait",
         answer_timeout: float | None = None,
+        all_agents: bool = False,
         max_message: int = MAX_MESSAGE,
     ) -> None:
         """Serve on stdin and stdout until the client leaves or a signal comes.
@@ -288,9 +290,10 @@ class Agent:
         folder. Each MCP server of a session has `mcp_timeout` seconds to be ready; a cancelled
         turn has `cancel_grace` seconds to end; a message has at most `max_message` bytes. A
         question to the person waits for who comes next while nobody is there, or is rejected, as
-        `when_detached` says, and is rejected after `answer_timeout` seconds; None is never. What
-        is printed from now on goes to stderr: stdout belongs to the protocol. Raises
-        DeclarationError when there is no prompt coroutine.
+        `when_detached` says, and is rejected after `answer_timeout` seconds; None is never. With
+        `all_agents` the sessions of other agents are listed too, and go over to this one when they
+        are prompted here. What is printed from now on goes to stderr: stdout belongs to the
+        protocol. Raises DeclarationError when there is no prompt coroutine.
         """
         definition_of(self)
         if _importing:
@@ -303,6 +306,7 @@ class Agent:
             cancel_grace=cancel_grace,
             when_detached=when_detached,
             answer_timeout=answer_timeout,
+            all_agents=all_agents,
             max_message=max_message,
         )
 
@@ -316,6 +320,7 @@ class Agent:
         cancel_grace: float = CANCEL_GRACE,
         when_detached: Literal["wait", "reject"] = "wait",
         answer_timeout: float | None = None,
+        all_agents: bool = False,
         max_message: int = MAX_MESSAGE,
     ) -> None:
         """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
@@ -330,6 +335,7 @@ class Agent:
             stop=stop or asyncio.Event(),
             cancel_grace=cancel_grace,
             questions=QuestionRules(when_detached, answer_timeout),
+            all_agents=all_agents,
             limit=max_message,
         )
 

@@ -54,6 +54,7 @@ async def serve(
     cancel_grace: float = CANCEL_GRACE,
     questions: QuestionRules = NO_RULES,
     alerts: Alerts = NO_ALERTS,
+    all_agents: bool = False,
     limit: int = MAX_MESSAGE,
     give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
@@ -61,8 +62,8 @@ async def serve(
 
     Other clients of this user may attach to the sessions meanwhile, over a socket. Without a
     journal every request is refused with the reason, and `give_up` is awaited, which ends an agent
-    that was started already; while another program holds it, what needs it is refused. `limit` is
-    bytes in one message.
+    that was started already; while another program holds it, what needs it is refused. With
+    `all_agents` the sessions of other agents are listed too. `limit` is bytes in one message.
     """
     try:
         journal = open_journal(location)
@@ -78,6 +79,7 @@ async def serve(
             cancel_grace=cancel_grace,
             questions=questions,
             alerts=alerts,
+            all_agents=all_agents,
         )
         async with hub.open(), _reachable(hub, path, limit):
             await attend(hub, transport, limit, stop)
@@ -96,6 +98,7 @@ async def serve_background(
     cancel_grace: float = CANCEL_GRACE,
     questions: QuestionRules = NO_RULES,
     alerts: Alerts = NO_ALERTS,
+    all_agents: bool = False,
     limit: int = MAX_MESSAGE,
 ) -> None:
     """Serve whoever connects to the socket at `path`; nobody's leaving ends anything.
@@ -112,6 +115,7 @@ async def serve_background(
             cancel_grace=cancel_grace,
             questions=questions,
             alerts=alerts,
+            all_agents=all_agents,
         )
         clients = 0
 

@@ -1,0 +1,114 @@
+"""`acphold handover`: a conversation that another agent goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acphold.agents import Asked, Event
+from acphold.agents.wrapped import ProcessAgent
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_name,
+    add_journal,
+    add_start_timeout,
+)
+from acphold.cli.fork import told
+from acphold.cli.journals import opened, place
+from acphold.cli.settings import chosen_agent
+from acphold.cli.terminal_text import on_one_line
+from acphold.errors import MethodNotFoundError
+from acphold.hub.forks import fork
+from acphold.schema import PROTOCOL_VERSION, InitializeRequest, encode
+
+OWNER = "acphold handover"
+"""Who holds the lease of a copy while it is made."""
+
+
+def parser() -> Parser:
+    """The arguments of `handover`."""
+    usage = "[OPTIONS] ID {AGENT | -- CMD...}"
+    made = Parser(handover, "handover", usage, runs_program=True)
+    made.add_argument(
+        "session_id", metavar="ID", help="the session's id, or its beginning; with @SEQ, a place"
+    )
+    made.add_agent()
+    made.add_argument(
+        "--name",
+        metavar="NAME",
+        type=a_name,
+        help="the name under which `list` has the agent's sessions, as for `wrap --name`; with it "
+        "CMD may be left out",
+    )
+    add_start_timeout(made)
+    add_journal(made)
+    return made
+
+
+def handover(
+    *,
+    session_id: str,
+    name: str | None,
+    start_timeout: float,
+    journal: str | None,
+    agent: str | None,
+    program: tuple[str, ...],
+) -> int:
+    """Give a conversation to another agent.
+
+    CMD starts the agent as your editor would start it; it is asked for its name and ended again.
+    A session with a copy of the conversation then stands in its list, in front of `acphold wrap --
+    CMD`, and the first one stays as it is. With your next prompt there the agent is given the
+    conversation: all that you said, and of what was said and done the newest that there is room
+    for. No file of either agent is written.
+
+    AGENT is a name of the settings file, which has the command. ID@SEQ hands over the conversation
+    up to the turn with that entry. A turn that runs is not taken.
+    """
+    chosen = chosen_agent(agent, program)
+    if name is None and isinstance(given := chosen.options.get("name"), str):
+        name = given
+    if not chosen.command and name is None:
+        raise UsageError("no agent's command behind `--`, as in `acphold handover ID -- CMD`")
+    asyncio.run(_hand_over(journal, session_id, name, chosen.command, start_timeout))
+    return Exit.OK
+
+
+async def _hand_over(
+    location: str | None,
+    text: str,
+    name: str | None,
+    program: tuple[str, ...],
+    start_timeout: float,
+) -> None:
+    async with opened(location) as journal:
+        found = await place(journal, text)
+        agent = await _key(program, name, start_timeout) if program else name or ""
+        if agent == found.row.agent:
+            raise UsageError(
+                f"this is a session of {on_one_line(agent)} already; "
+                f"`acphold fork {text}` makes a copy of it"
+            )
+        made = await fork(journal, found.row, OWNER, at=found.seq, agent=agent)
+        print(await told(journal, found.row, made))
+
+
+async def _key(program: tuple[str, ...], name: str | None, start_timeout: float) -> str:
+    """What the agent's sessions are kept under; raises AgentError when it does not answer."""
+    agent = ProcessAgent(program, _Nobody(), name=name, start_timeout=start_timeout)
+    try:
+        await agent.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
+        return agent.key
+    finally:
+        await agent.aclose()
+
+
+class _Nobody:
+    """Hears nothing and answers nothing: the agent is only asked who it is."""
+
+    async def hear(self, event: Event) -> None:
+        return None
+
+    async def answer(self, asked: Asked) -> bytes:
+        raise MethodNotFoundError(asked.method)

@@ -1,0 +1,72 @@
+"""A session that goes over from one agent to another.
+
+That is so when it is opened in front of another agent than the one that it was held with: with
+`--all-agents`, or because a client knows its id. The other agent is handed the conversation like
+one that has lost it (`hub.restoration`), and gets none of the modes and options of the first.
+
+    state     what it means                              next
+    --------  -----------------------------------------  ----------------------------------------
+    none      the session is one of the agent's own      due, when another agent opens it
+    due       another agent has it open                  none, when that has answered a prompt: the
+                                                         session is listed with it, and remembers
+                                                         the one it was held with before
+"""
+
+from __future__ import annotations
+
+from acphold.hub.agent_session import AgentSession
+from acphold.hub.choices import settings_in
+from acphold.hub.session import Session
+from acphold.journal import Journal, Origin, RowChange
+from acphold.journal.standing import Standing
+from acphold.schema.splice import splice
+
+NO_COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[]}'
+
+
+class Transfer:
+    """See the module.
+
+    `held_with` is another agent that the conversation began with, here or in a session that this
+    one is a copy of; `is_new` says that the agent has not held it itself.
+    """
+
+    def __init__(self, session: Session, side: AgentSession, journal: Journal) -> None:
+        self.held_with: str | None = None
+        self.is_new = False
+        self._session = session
+        self._side = side
+        self._journal = journal
+        self._due: Origin | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether another agent has it open than the one it was held with."""
+        return self._due is not None
+
+    async def begin(self) -> None:
+        """The agent is to open the session: look whose it is. Raises JournalError."""
+        session, key = self._session, self._side.agent.key
+        row = await self._journal.session(session.id)
+        agents = [origin.agent for origin in row.origins[-1:]] + [row.agent]
+        others = [agent for agent in agents if agent != key]
+        self.held_with = others[-1] if others else None
+        self.is_new = bool(row.origins or others)
+        self._due = None
+        if row.agent != key:
+            self._due = Origin(session.id, row.agent, session.last_seq)
+
+    async def settle_in(self, before: Standing, opened: bytes) -> None:
+        """Journal the modes and options of the agent in the place of those of the one before."""
+        entry = splice(settings_in(opened), {"anew": b"true"})
+        await self._session.publish("settings", [entry])
+        if before.commands is not None and self._session.standing.commands == before.commands:
+            await self._session.publish("update", [NO_COMMANDS])
+
+    async def done(self) -> None:
+        """The agent has answered a prompt: the session is its own now."""
+        if (due := self._due) is not None:
+            row = await self._journal.session(self._session.id)
+            change = RowChange(agent=self._side.agent.key, origins=(*row.origins, due))
+            await self._session.touch(change)
+            self._due = None

@@ -1,0 +1,84 @@
+"""A conversation in plain text: who said what, and what was done."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from acphold.hub.conversation_text import TOOL_BYTES, shortened, written
+from acphold.journal import Message, ToolCall
+from acphold.journal.timeline import TurnEnd
+
+
+def call(**fields: object) -> ToolCall:
+    return ToolCall("t1", {name: json.dumps(value).encode() for name, value in fields.items()})
+
+
+def said(role: str, *blocks: dict[str, object]) -> Message:
+    raws = tuple(json.dumps(block).encode() for block in blocks)
+    return Message(role, None, raws)  # type: ignore[arg-type]
+
+
+TEXT: dict[str, object] = {"type": "text", "text": "Look at this"}
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        (said("user", TEXT), "User: Look at this"),
+        (said("agent", TEXT), "Assistant: Look at this"),
+        (said("thought", TEXT), ""),
+        (said("user", TEXT, {"type": "image", "data": "", "mimeType": "image/png"}), "[image]"),
+        (said("user", {"type": "resource_link", "name": "a", "uri": "file:///a"}), "[file:///a]"),
+        (said("user", {"type": "resource", "resource": {"uri": "file:///b", "text": "b"}}), "/b]"),
+        (TurnEnd("completed", 0), ""),
+        (call(), "[Tool: t1, pending]"),
+        (call(title="Run ls", kind="execute", status="failed"), "[Tool: Run ls (execute), failed]"),
+        (call(title="Ask", rawOutput="42"), "[Tool: Ask, pending]\n42"),
+        (call(title="Ask", rawOutput={"found": 1}), '\n{"found": 1}'),
+    ],
+)
+def test_each_item_is_told_in_its_words(item: Message | ToolCall | TurnEnd, text: str) -> None:
+    assert written(item).endswith(text)
+    assert bool(written(item)) == bool(text)
+
+
+def test_what_a_tool_did_to_a_file_is_told_by_the_lines_that_changed() -> None:
+    old = "".join(f"line {number}\n" for number in range(100))
+    diff = {"type": "diff", "path": "/w/a", "oldText": old, "newText": old.replace("50", "fifty")}
+    new = {"type": "diff", "path": "/w/b", "oldText": None, "newText": "hello\n"}
+    assert written(call(title="Edit", status="completed", content=[diff, new])) == (
+        "[Tool: Edit, completed]\nchanged /w/a:\n line 49\n-line 50\n+line fifty\n line 51\n"
+        "wrote /w/b:\nhello\n"
+    )
+
+
+def test_of_a_long_file_it_is_said_that_it_changed() -> None:
+    diff = {"type": "diff", "path": "/w/a", "oldText": "a" * 50_000, "newText": "b" * 50_000}
+    assert written(call(content=[diff])).endswith("changed /w/a, 50000 bytes now")
+
+
+def test_a_diff_that_changes_nothing_is_no_error() -> None:
+    diff = {"type": "diff", "path": "/w/a", "oldText": "a\n", "newText": "a\n"}
+    assert written(call(content=[diff])).endswith("changed /w/a:")
+
+
+def test_of_long_output_the_beginning_and_the_end_are_told() -> None:
+    content = {"type": "content", "content": {"type": "text", "text": f"BEGIN{'x' * 9000}END"}}
+    text = written(call(content=[content]))
+    assert "BEGINx" in text
+    assert text.endswith("xEND")
+    assert len(text) < TOOL_BYTES + 100
+
+
+def test_what_is_shortened_is_as_short_as_it_is_to_be() -> None:
+    assert shortened("short", 10) == "short"
+    for limit in (60, 61, 100, 999):
+        assert len(shortened("é" * 1000, limit).encode()) <= limit
+
+
+def test_half_a_surrogate_pair_and_nonsense_are_no_error() -> None:
+    raw = b'{"type":"text","text":"cut \\ud83d"}'
+    assert written(Message("user", None, (raw, b"[1]", b"{"))).startswith("User: cut ")
+    assert written(ToolCall("t1", {"content": b'[1,{"type":"diff"}]'})).startswith("[Tool: t1")

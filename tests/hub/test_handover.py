@@ -1,0 +1,128 @@
+"""The earlier conversation, written out for a model: what is in it, and what there is room for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acphold.hub.handover import (
+    CONTEXT_BYTES,
+    GIVEN,
+    LEAST_PROMPT_BYTES,
+    LOST,
+    PROMPT_BYTES,
+    earlier_conversation,
+    is_context,
+)
+from acphold.journal import Entry, SessionState
+from acphold.journal.fold import fold
+
+Step = tuple[str, str]
+"""Who says what: `user` or `agent`."""
+
+
+def state(*steps: Step) -> SessionState:
+    return fold(
+        Entry(seq, "prompt", 0, json.dumps([{"type": "text", "text": text}]).encode())
+        if who == "user"
+        else Entry(seq, "update", 0, chunk(text, str(seq)))
+        for seq, (who, text) in enumerate(steps, 1)
+    )
+
+
+def chunk(text: str, message_id: str) -> bytes:
+    content = {"type": "text", "text": text}
+    kind = "agent_message_chunk"
+    return json.dumps({"sessionUpdate": kind, "messageId": message_id, "content": content}).encode()
+
+
+def text_of(found: SessionState, **how: Any) -> str:
+    context = earlier_conversation(found, **how)
+    assert context is not None
+    assert is_context(context.block)
+    return str(json.loads(context.block)["text"])
+
+
+def test_a_conversation_is_quoted_in_order() -> None:
+    text = text_of(state(("user", "Hello"), ("agent", "Hi."), ("user", "Bye")))
+    assert text.endswith("User: Hello\n\nAssistant: Hi.\n\nUser: Bye\n")
+    assert "left out" not in text
+
+
+def test_nothing_was_said() -> None:
+    assert earlier_conversation(state()) is None
+
+
+def test_of_a_long_one_every_prompt_is_there_and_the_newest_of_all_else() -> None:
+    steps: list[Step] = []
+    for number in range(40):
+        steps += [("user", f"question {number};"), ("agent", f"answer {number}; " + "x" * 8000)]
+    found = state(*steps)
+    text = text_of(found)
+    assert all(f"User: question {number};" in text for number in range(40))
+    assert "Assistant: answer 39;" in text
+    assert "Assistant: answer 0;" not in text
+    first_kept = min(number for number in range(40) if f"answer {number};" in text)
+    assert all(f"answer {number};" in text for number in range(first_kept, 40))
+    assert text.count("[… 1 left out …]") == first_kept
+    context = earlier_conversation(found)
+    assert context is not None
+    assert f"{first_kept} were left out" in context.description
+
+
+def test_prompts_that_are_too_long_are_shortened_in_their_middle_the_longest_alone() -> None:
+    text = text_of(state(("user", "short"), ("user", f"BEGIN{'x' * 200_000}END"), ("agent", "ok")))
+    assert "User: short" in text
+    assert "User: BEGINxx" in text
+    assert "xxEND" in text
+    assert "bytes left out" in text
+    assert "Assistant: ok" in text
+
+
+def test_the_last_word_is_there_however_long_it_is() -> None:
+    text = text_of(state(("user", "x" * PROMPT_BYTES), ("agent", f"BEGIN{'y' * 200_000}END")))
+    assert "Assistant: BEGINyy" in text
+    assert "yyEND" in text
+
+
+def test_of_more_prompts_than_there_is_room_for_the_oldest_are_left_out() -> None:
+    many = PROMPT_BYTES // LEAST_PROMPT_BYTES + 10
+    text = text_of(state(*(("user", f"number {n}; " + "x" * 500) for n in range(many))))
+    assert "[… 10 left out …]" in text
+    assert "User: number 10;" in text
+    assert "User: number 9;" not in text
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["user", "agent"]),
+            st.integers(1, 60_000).map(lambda size: "é" * size),
+        ),
+        max_size=40,
+    )
+)
+@settings(max_examples=60)
+def test_it_is_never_longer_than_its_budget(steps: list[Step]) -> None:
+    context = earlier_conversation(state(*steps))
+    if context is not None:
+        text = json.loads(context.block)["text"]
+        assert len(text.encode()) <= CONTEXT_BYTES + 400  # the words before it
+
+
+def test_who_held_it_is_said_to_the_model_and_to_the_person() -> None:
+    found = state(("user", "Hello"))
+    assert "began with another agent, codex." in text_of(found, held_with="codex")
+    titles = [
+        context.title
+        for context in (
+            earlier_conversation(found),
+            earlier_conversation(found, is_new=True),
+            earlier_conversation(found, "codex", is_new=True),
+        )
+        if context is not None
+    ]
+    assert titles == [LOST, GIVEN, f"{GIVEN}; it was held with codex"]
