@@ -26,7 +26,7 @@ from acphold.cli.demo_editor import (
 )
 from acphold.cli.demo_stage import Stage
 from acphold.cli.terminal_text import counted
-from acphold.errors import AcpholdError, ConnectionLostError
+from acphold.errors import AcpholdError, AgentExitedError
 from acphold.journal import Entry
 from acphold.journal.fold import EMPTY, SessionState, fold
 from acphold.journal.raw_update import update_kind
@@ -151,9 +151,8 @@ class Story:
         stage.step("1", "A turn, behind `acphold wrap`")
         stage.run(WRAP)
         async with asyncio.timeout(WAIT_SECONDS):
-            await one.initialize()
             self._session = await one.new()
-            stop_reason = await one.prompt(self._session, FIRST)
+            stop_reason = await one.prompt(FIRST)
         self._pids = (one.pid, one.agent_pid)
         stage.claim(
             f"the turn is over ({stop_reason}), {counted(len(one.seen) - 1, 'update')} were shown",
@@ -165,7 +164,7 @@ class Story:
         stage.step("2", "kill -9, in the middle of the next turn")
         enough = _Until(stage, ENOUGH)
         one.audience = enough
-        turn = asyncio.create_task(one.prompt(self._session, SECOND))
+        turn = asyncio.create_task(one.prompt(SECOND))
         # Its end is looked at below; not when the person has had enough and pressed Ctrl-C.
         turn.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         async with asyncio.timeout(WAIT_SECONDS):
@@ -180,7 +179,7 @@ class Story:
         answered = (await asyncio.gather(turn, return_exceptions=True))[0]
         stage.claim(
             "both were killed in mid-turn: its answer never came",
-            holds=in_the_middle and isinstance(answered, ConnectionLostError),
+            holds=in_the_middle and isinstance(answered, AgentExitedError),
         )
         pids = ", ".join(map(str, sorted(left)))
         stage.claim(f"no process is left{pids and f', but {pids}'}", holds=not left)
@@ -191,7 +190,6 @@ class Story:
         stage.step("3", "A new process: list, load")
         stage.run(WRAP)
         async with asyncio.timeout(WAIT_SECONDS):
-            await two.initialize()
             listed = {info.session_id: info for info in await two.sessions()}
             began = time.perf_counter()
             await two.load(self._session)
@@ -231,7 +229,7 @@ class Story:
         before = len(two.seen)
         two.audience = stage
         async with asyncio.timeout(WAIT_SECONDS):
-            stop_reason = await two.prompt(self._session, THIRD)
+            stop_reason = await two.prompt(THIRD)
         turn = two.seen[before:]
         stage.claim(
             "the person was told that the agent had to be given the conversation",
@@ -254,7 +252,7 @@ class Story:
         self._stage.run(" ".join(["acphold", *arguments]))
         self._stage.gap()
         process = await asyncio.create_subprocess_exec(
-            *ACPHOLD, *arguments, env=self._place.environment
+            *ACPHOLD, *arguments, env={**os.environ, **self._place.environment}
         )
         async with asyncio.timeout(WAIT_SECONDS):
             code = await process.wait()

@@ -16,45 +16,15 @@ import msgspec
 from msgspec import Struct
 
 from acphold import __version__
-from acphold.errors import MethodNotFoundError
+from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, connected_to
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.journal import Entry
 from acphold.journal.entries import PROMPT as PROMPT_ENTRY
 from acphold.journal.entries import UPDATE as UPDATE_ENTRY
 from acphold.journal.fold import SessionState
 from acphold.journal.location import VARIABLE
 from acphold.journal.timeline import FINAL_STATUSES, Item, Message, ToolCall, TurnEnd
-from acphold.processes.program import launch
-from acphold.rpc import NotificationReceived, Peer, connected
-from acphold.rpc.peer import Request
-from acphold.schema import (
-    INITIALIZE,
-    LIST_SESSIONS,
-    LOAD_SESSION,
-    NEW_SESSION,
-    PROMPT,
-    PROTOCOL_VERSION,
-    REQUEST_PERMISSION,
-    UPDATE,
-    ClientCapabilities,
-    ClientSessionCapabilities,
-    Implementation,
-    InitializeRequest,
-    InitializeResponse,
-    ListSessionsRequest,
-    LoadSessionRequest,
-    NewSessionRequest,
-    NoticeCapabilities,
-    PromptRequest,
-    RequestPermissionRequest,
-    RequestPermissionResponse,
-    SelectedPermissionOutcome,
-    SessionInfo,
-    TextContent,
-    decode,
-    encode,
-    members,
-)
-from acphold.transports.child import ChildProcess
+from acphold.schema import Implementation, PermissionOption, SessionInfo, encode
 
 WAIT_SECONDS = 30.0
 """Longest wait for any one thing; on an idle machine each takes a fraction of a second."""
@@ -97,87 +67,70 @@ class Place(Struct, frozen=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the processes: ours, with this journal."""
-        return {**os.environ, VARIABLE: self.journal}
+        """For the processes, over ours: this journal."""
+        return {VARIABLE: self.journal}
 
 
 class Editor:
     """See the module; make one with `editor`. `seen` holds every prompt and update, in order."""
 
-    def __init__(self, child: ChildProcess, place: Place, audience: Audience) -> None:
+    def __init__(self, program: ProgramEndpoint, place: Place, audience: Audience) -> None:
         self.seen: list[Entry] = []
         self.audience = audience
-        self.agent_pid = 0
-        self.peer = Peer(child.transport, self, name="acphold process")
-        self._child = child
+        self._program = program
         self._place = place
+        self._agent: RemoteAgent
+        self._session: RemoteSession
 
     @property
     def pid(self) -> int:
         """The number of the acphold process."""
-        return self._child.pid
+        return self._program.pid
+
+    @property
+    def agent_pid(self) -> int:
+        """The number of the agent's process, which it tells."""
+        return msgspec.convert((self._agent.initialized.meta or {}).get("demo/pid"), int)
 
     def last_words(self) -> str:
         """What the process wrote to stderr."""
-        return self._child.stderr_tail()
+        return self._program.stderr_tail()
 
     # -- what it asks ---------------------------------------------------------------------
 
-    async def initialize(self) -> InitializeResponse:
-        """Introduce ourselves; the agent tells its process number."""
-        answer = await self.peer.call(
-            INITIALIZE,
-            InitializeRequest(
-                protocol_version=PROTOCOL_VERSION,
-                client_info=Implementation(name="acphold-demo", version=__version__),
-                client_capabilities=ClientCapabilities(
-                    session=ClientSessionCapabilities(notices=NoticeCapabilities())
-                ),
-            ),
-        )
-        self.agent_pid = msgspec.convert((answer.meta or {}).get("demo/pid"), int)
-        return answer
+    def meet(self, agent: RemoteAgent) -> None:
+        """The process has introduced itself."""
+        self._agent = agent
 
     async def new(self) -> str:
         """Begin a session; its id."""
-        request = NewSessionRequest(cwd=self._place.project, mcp_servers=())
-        return (await self.peer.call(NEW_SESSION, request)).session_id
+        self._session = await self._agent.new_session(self._place.project)
+        return self._session.id
 
-    async def sessions(self) -> tuple[SessionInfo, ...]:
-        """The newest sessions of the folder."""
-        request = ListSessionsRequest(cwd=self._place.project)
-        return (await self.peer.call(LIST_SESSIONS, request)).sessions
+    async def sessions(self) -> list[SessionInfo]:
+        """The sessions of the folder, newest first."""
+        return [info async for info in self._agent.sessions(self._place.project)]
 
     async def load(self, session_id: str) -> None:
         """Have a session replayed; all of the replay is in `seen` when this returns."""
-        await self.peer.call(
-            LOAD_SESSION,
-            LoadSessionRequest(session_id=session_id, cwd=self._place.project, mcp_servers=()),
-        )
+        self._session = await self._agent.load_session(session_id, self._place.project)
 
-    async def prompt(self, session_id: str, words: str) -> str:
-        """Run a turn; its stop reason. ConnectionLostError when acphold goes meanwhile."""
-        blocks = (TextContent(text=words),)
-        self._see(PROMPT_ENTRY, encode(blocks))
-        answer = await self.peer.call(PROMPT, PromptRequest(session_id=session_id, prompt=blocks))
-        return answer.stop_reason
+    async def prompt(self, words: str) -> str:
+        """Run a turn; its stop reason. AgentExitedError when acphold goes meanwhile."""
+        self._see(PROMPT_ENTRY, encode(self._session.blocks(words)))
+        return (await self._session.prompt(words)).stop_reason or ""
 
     # -- what it hears --------------------------------------------------------------------
 
-    async def on_request(self, request: Request) -> bytes:
-        """Permission is always given: by its first option that allows."""
-        if request.method != REQUEST_PERMISSION.name:
-            raise MethodNotFoundError(request.method)
-        options = decode(RequestPermissionRequest, request.params).value.options
-        allow = next(option for option in options if option.kind.startswith("allow"))
-        self.audience.permitted(allow.name)
-        outcome = SelectedPermissionOutcome(option_id=allow.option_id)
-        return encode(RequestPermissionResponse(outcome=outcome))
+    def hear(self, _: str, update: bytes) -> None:
+        """An update came."""
+        self._see(UPDATE_ENTRY, update)
 
-    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        for notification in batch:
-            if notification.method == UPDATE.name:
-                self._see(UPDATE_ENTRY, members(notification.params)["update"])
+    def permit(self, question: PermissionQuestion) -> PermissionOption:
+        """Permission is always given: by the first option that allows."""
+        allow = next(it for it in question.options if it.kind.startswith("allow"))
+        self.audience.permitted(allow.name)
+        return allow
 
     def _see(self, kind: str, raw: bytes) -> None:
         entry = Entry(len(self.seen) + 1, kind, 0, raw)
@@ -205,15 +158,20 @@ class Editor:
 @asynccontextmanager
 async def editor(place: Place, audience: Audience) -> AsyncIterator[Editor]:
     """Start `acphold wrap` in front of the agent; after the block all of it has ended."""
-    command = [*ACPHOLD, "wrap", "--", *AGENT]
     # Its stderr is kept for the case that something fails, and does not run into the story.
-    child = ChildProcess(launch(command, env=place.environment), relay_fd=None)
-    try:
-        made = Editor(child, place, audience)
-        async with connected(made.peer):
-            yield made
-    finally:
-        await child.aclose()
+    program = ProgramEndpoint(
+        ProgramStart(command=(*ACPHOLD, "wrap", "--", *AGENT), env=place.environment)
+    )
+    made = Editor(program, place, audience)
+    async with connected_to(
+        program,
+        on_update=made.hear,
+        on_permission=made.permit,
+        client_info=Implementation(name="acphold-demo", version=__version__),
+        start_timeout=WAIT_SECONDS,
+    ) as agent:
+        made.meet(agent)
+        yield made
 
 
 # -- what runs ------------------------------------------------------------------------------

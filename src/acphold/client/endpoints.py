@@ -50,6 +50,15 @@ class ProgramEndpoint:
         self._program = program
         self._process: ChildProcess | None = None
 
+    @property
+    def pid(self) -> int:
+        """The number of the process and of its group; 0 before it was started."""
+        return 0 if self._process is None else self._process.pid
+
+    def stderr_tail(self) -> str:
+        """The last lines that it wrote to stderr."""
+        return "" if self._process is None else self._process.stderr_tail()
+
     async def open(self) -> Transport:
         start = self._program
         launched = launch(start.command, cwd=start.cwd, env=start.environment)
