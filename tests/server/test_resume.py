@@ -35,14 +35,18 @@ async def test_resume_sends_not_one_replayed_update(
         assert client.text("agent_thought_chunk") == ""
 
 
-async def test_resume_may_leave_out_mcp_servers(journal: Path) -> None:
+async def test_resume_may_leave_out_mcp_servers(journal: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
     async with wrapped(journal) as client:
         session = await client.new()
         await client.prompt(session, {"say": "a"})
-    async with wrapped(journal) as client:
+    async with wrapped(journal, log=str(log)) as client:
         params = {"sessionId": session, "cwd": "/"}
         assert await client.call("session/resume", params) == {}
         assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
+    # The agent cannot resume: it gets a new session, which must name the servers.
+    (made,) = received(log, "session/new")
+    assert made["params"]["mcpServers"] == []
 
 
 async def test_resume_answers_with_current_modes_and_options(journal: Path) -> None:

@@ -50,12 +50,18 @@ _PATTERNS: dict[Task, re.Pattern[str]] = {
 
 def errand(words: str) -> Errand | None:
     """The last errand in a text; None when there is none."""
+    found = errands(words)
+    return found[-1] if found else None
+
+
+def errands(words: str) -> list[Errand]:
+    """All errands in a text, in order."""
     found = [
         (match.start(), Errand(task, **match.groupdict()))
         for task, pattern in _PATTERNS.items()
         for match in pattern.finditer(words)
     ]
-    return max(found, key=lambda it: it[0])[1] if found else None
+    return [one for _, one in sorted(found, key=lambda it: it[0])]
 
 
 GREET = Errand("greet")

@@ -115,7 +115,8 @@ class Exemplar:
         task.add_done_callback(self._tasks.discard)
 
     def send(self, message: Json) -> None:
-        """Write a message."""
+        """Write a message, after what was remembered."""
+        self.memory.save()
         self.write(msgspec.json.encode({"jsonrpc": "2.0", **message}))
 
     def write(self, line: bytes) -> None:
@@ -425,7 +426,8 @@ class Exemplar:
             kept.history.append({"sessionUpdate": "user_message_chunk", "content": block})
 
     def script(self, turn: Turn, blocks: list[Json]) -> Script:
-        words = "\n".join(block.get("text", "") for block in blocks if block["type"] == "text")
+        # Whoever hands over an earlier conversation puts it behind the person's own words.
+        words = next((str(block["text"]) for block in blocks if block["type"] == "text"), "")
         return Script(self, turn.session_id, words, lambda: turn.cancelled)
 
     def end_of(self, turn: Turn) -> Json:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from acphold.conformance.errands import Errand, errand
+from acphold.conformance.errands import Errand, errand, errands
 from acphold.conformance.record import Json
 
 PAUSE_SECONDS = 0.03
@@ -31,10 +31,29 @@ class Kept(msgspec.Struct):
 
 
 class Memory(msgspec.Struct):
-    """All sessions by id. Shared by all processes of an agent, one after the other."""
+    """All sessions by id. Shared by all processes of an agent, one after the other.
+
+    With a `path` it is kept in this file, whole at any time.
+    """
 
     sessions: dict[str, Kept] = msgspec.field(default_factory=dict)
     numbers: int = 0
+    path: str = ""
+
+    @classmethod
+    def at(cls, path: str) -> Memory:
+        """What is kept in this file; nothing yet when there is none."""
+        try:
+            return msgspec.json.decode(Path(path).read_bytes(), type=cls)
+        except FileNotFoundError:
+            return cls(path=path)
+
+    def save(self) -> None:
+        """Write it down."""
+        if self.path:
+            new = f"{self.path}.{os.getpid()}"
+            Path(new).write_bytes(msgspec.json.encode(self))
+            os.replace(new, self.path)
 
 
 class Speaker(Protocol):
@@ -129,9 +148,9 @@ class Script:
         """The code word that was told in this session."""
         for update in reversed(self.kept.history):
             if update["sessionUpdate"] == "user_message_chunk":
-                todo = errand(str(update["content"].get("text", "")))
-                if todo is not None and todo.task == "remember":
-                    return todo.what
+                for todo in reversed(errands(str(update["content"].get("text", "")))):
+                    if todo.task == "remember":
+                        return todo.what
         return ""
 
     # -- tools ------------------------------------------------------------------------------

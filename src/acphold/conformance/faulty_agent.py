@@ -1,7 +1,8 @@
 """Agents that break one rule each, so that a test can show that its check sees it.
 
 Each is the exemplar with one thing changed, under the id of the rule that it breaks. Run one by
-hand with `python -m acphold.conformance.faulty_agent RULE`; without a rule it breaks none.
+hand with `python -m acphold.conformance.faulty_agent RULE FILE`, where FILE keeps its sessions over
+restarts. With "" for RULE it breaks none.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ FAULTS: dict[str, type[Exemplar]] = {
 
 def main() -> None:
     """Serve on stdio, with the fault that the command line names."""
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    name, path = (*sys.argv[1:3], "", "")[:2]
     agent = FAULTS[name] if name else Exemplar
-    asyncio.run(_serve(agent))
+    asyncio.run(_serve(agent, Memory.at(path) if path else Memory()))
 
 
-async def _serve(agent: type[Exemplar]) -> None:
-    await agent(stdio_transport(), Memory()).serve()
+async def _serve(agent: type[Exemplar], memory: Memory) -> None:
+    await agent(stdio_transport(), memory).serve()
 
 
 if __name__ == "__main__":

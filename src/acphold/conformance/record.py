@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-Json: TypeAlias = "dict[str, Any]"
+Json: TypeAlias = dict[str, Any]
 """A JSON object as it came: what is checked may be anything, so no type stands for it."""
 
 Side: TypeAlias = Literal["client", "agent"]

@@ -35,8 +35,9 @@ EVERY_TRANSPORT = McpCapabilities(http=True, sse=True)
 def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities) -> Setup:
     """The setup in the params of session/new, load or resume; raises InvalidParamsError.
 
-    No field is invented or dropped; only an MCP `command` that had to be looked up on PATH is
-    made absolute, and a server that the agent cannot reach is put behind a bridge.
+    No field is dropped. An MCP `command` that had to be looked up on PATH is made absolute, a
+    server that the agent cannot reach is put behind a bridge, and a resume that leaves the servers
+    out gets an empty list.
     """
     given = members(params).get("mcpServers", b"null")
     # The servers are looked at one by one, so that a refusal can say which it is about.
@@ -53,6 +54,9 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
         )
     if given.startswith(b"["):
         params = _with_checked_servers(params, items(given), can)
+    elif kind is ResumeSessionRequest:
+        # Only a resume may leave them out, and it may become a load or a new session at the agent.
+        params = splice(params, {"mcpServers": b"[]"})
     return Setup(request.cwd, roots, params)
 
 
