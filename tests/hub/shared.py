@@ -252,7 +252,7 @@ class Shared:
         await client.introduce(name, capabilities)
         return client
 
-    async def entries(self, session: str, *kinds: str) -> list[dict[str, Any]]:
+    async def entries(self, session: str, *kinds: str) -> list[Any]:
         """The entries of these kinds, decoded."""
         segments = await self.journal.read(session, 0)
         found = [entry for segment in segments for entry in segment.entries()]

@@ -26,6 +26,7 @@ from typing import Protocol
 from acphold.errors import ConnectionLostError, LeaseLostError
 from acphold.hub.frames import Frames
 from acphold.journal import Segment
+from acphold.journal.entries import UPDATE
 from acphold.schema import ClientCapabilities
 
 log = logging.getLogger(__name__)
@@ -214,6 +215,10 @@ class Attachment:
             self.when_reached(self._source.last_seq, partial(self._tell, method, params))
         else:
             log.warning("session %s: %s dropped: a client lags", self._source.id, method)
+
+    def tell_last(self, update: bytes) -> None:
+        """Send an update that is in no journal."""
+        self.client.send(self._frames.live(Segment(0, 0, UPDATE, 0, update)))
 
     def _tell(self, method: str, params: bytes) -> None:
         if self.state is not State.CLOSED:

@@ -224,6 +224,12 @@ class Conversation:
         self.session.open_to(attachment)
         self.questions.put_to(attachment)
 
+    async def leave(self, client: Client) -> None:
+        """A client closes the session, which others have open: its own turns end with that."""
+        await self.turns.leave(client)
+        if (attachment := self.session.find(client)) is not None:
+            self.detach(attachment)
+
     def detach(self, attachment: Attachment) -> None:
         """End one attachment, if it has not been replaced since; the turn goes on."""
         if attachment in self.session.attachments:
@@ -296,7 +302,7 @@ class Conversation:
         if not self.side.is_at_work:
             self.side.voice = Voice.COUNTS  # it may begin a turn with them
         author = self.session.find(client)
-        await self.session.publish("update", user_message(method, words), author)
+        await self.session.publish("update", user_message(method, words, client.info), author)
 
     def _reply(self, to: Attachment, reply: Callable[[bytes], None], answer: bytes) -> None:
         """Answer behind what came before it, and before what the agent says behind it."""

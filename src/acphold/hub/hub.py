@@ -22,6 +22,7 @@ from acphold.errors import (
 from acphold.hub.adoption import Adoption
 from acphold.hub.agent_session import Setup, new_session_id
 from acphold.hub.alerts import NO_ALERTS, Alerts
+from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
@@ -55,6 +56,10 @@ LOAD_SECONDS = 25.0
 
 The history is there all the same; the next prompt waits on, or tries again and tells.
 """
+
+
+DELETED = "This session was deleted"
+DELETED_HOW = "Somebody deleted it in another client; what you see here is not kept any more."
 
 
 class Hub:
@@ -488,8 +493,11 @@ class Hub:
 
     # -- closing --------------------------------------------------------------------------
 
-    async def close(self, session_id: str) -> None:
-        """Cancel its turn, free it here and at the agent; it can be loaded again."""
+    async def close(self, session_id: str, client: Client | None = None) -> None:
+        """Cancel its turn, free it here and at the agent; it can be loaded again.
+
+        While others than `client` have it open, only that one leaves it, with its own turns.
+        """
         if (adopting := self._adopting.get(session_id)) is not None:
             adopting.cancel()
             await asyncio.wait([adopting])
@@ -497,6 +505,10 @@ class Hub:
         conversation = self._live.get(session_id)
         if conversation is None:
             await self._journal.session(session_id)  # UnknownSessionError when there is none
+            return
+        here = [attachment.client for attachment in conversation.session.attachments]
+        if client is not None and any(other is not client for other in here):
+            await conversation.leave(client)
             return
         side = conversation.side
         at_agent = side.under_its_id(b"{}") if side.is_open else None
@@ -524,8 +536,11 @@ class Hub:
                 del self._live[conversation.id]
                 await conversation.aclose()
 
-    async def delete(self, session_id: str) -> None:
-        """Remove a session for good, here and, where it can, at the agent."""
+    async def delete(self, session_id: str, client: Client | None = None) -> None:
+        """Remove a session for good, here and, where it can, at the agent.
+
+        Whoever has it open besides `client` is told.
+        """
         if session_id in self._adopting:
             await self.close(session_id)  # then only the agent has it
         conversation = self._live.get(session_id)
@@ -533,6 +548,7 @@ class Hub:
         if conversation is not None:
             if conversation.side.is_open:
                 known = conversation.side.id
+            conversation.session.tell_last(notice(DELETED, DELETED_HOW, "warning"), client)
             await self.close(session_id)
         await self._journal.delete(session_id)
         if known is None:

@@ -16,6 +16,7 @@ import msgspec
 
 from acphold.errors import InvalidParamsError
 from acphold.journal.raw_update import string, text_block
+from acphold.journal.replay import CLIENT_MARK
 from acphold.schema import encode
 from acphold.schema.splice import items, members
 
@@ -107,16 +108,19 @@ def is_taken(answer: bytes) -> bool:
     return string(parts.get("outcome")) not in REFUSALS and parts.get("success") != b"false"
 
 
-def user_message(method: str, prompt: bytes) -> Sequence[bytes]:
-    """The updates that show it as what the user said."""
+def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[bytes]:
+    """The updates that show it as what the user said, in this client (`Client.info`)."""
     message_id = uuid4().hex
+    meta: dict[str, object] = {METHOD: method}
+    if client:
+        meta[CLIENT_MARK] = msgspec.Raw(client)
     return [
         encode(
             {
                 "sessionUpdate": "user_message_chunk",
                 "messageId": message_id,
                 "content": msgspec.Raw(block),
-                "_meta": {METHOD: method},
+                "_meta": meta,
             }
         )
         for block in items(prompt)

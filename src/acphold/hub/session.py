@@ -339,6 +339,12 @@ class Session:
         is_owner = attachment.client in self._terminal_owners
         attachment.show_terminals(is_owner or not self._has_terminals)
 
+    def tell_last(self, update: bytes, but: Client | None) -> None:
+        """Tell all clients but one what is not journalled: the session ends with it."""
+        for attachment in self.attachments:
+            if attachment.client is not but and attachment.is_open:
+                attachment.tell_last(update)
+
     def find(self, client: Client) -> Attachment | None:
         """The attachment of this client, if it has one."""
         found = (known for known in self.attachments if known.client is client and known.is_fed)

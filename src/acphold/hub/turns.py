@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 
 from acphold.errors import AcpholdError, AgentBusyError, AgentError, JournalError
 from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import failed_tool, first_line, title_update
-from acphold.hub.attachment import Attachment
+from acphold.hub.attachment import Attachment, Client
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import AgentTurn, Routes
@@ -386,11 +386,23 @@ class Turns:
 
     # -- cut short ------------------------------------------------------------------------
 
-    async def cancel(self) -> None:
-        """End the running turn and those that wait, as `session/cancel` asks."""
+    async def cancel(self, client: Client | None = None) -> None:
+        """End the running turn, and those that wait: of `client`, or all (`session/cancel`)."""
         self._questions.cancel()
         for turn in tuple(self._queue):
+            if turn is self.running or client in (None, turn.author.client):
+                await self._cancel(turn)
+
+    async def leave(self, client: Client) -> None:
+        """A client leaves the session to others: its turns end, and theirs go on."""
+        turns = [turn for turn in self._queue if turn.author.client is client]
+        if self.running in turns:
+            self._questions.cancel()
+        for turn in turns:
             await self._cancel(turn)
+        await self._ends(turns)
+        for turn in turns:
+            turn.reply(CANCELLED)  # one that waits for its place in the journal waits on, alone
 
     async def _cancel(self, turn: Turn) -> None:
         if turn.stage in (Stage.CANCELLED, Stage.OVER):
@@ -449,16 +461,19 @@ class Turns:
         self._winding_down.add(task)
         task.add_done_callback(self._winding_down.discard)
 
-    async def aclose(self) -> None:
-        """End the turns within seconds; who waits for them is answered."""
-        await self.cancel()
-        if self._queue:
-            grace = min(self._cancel_grace, CLOSE_GRACE)
-            ends = [asyncio.ensure_future(turn.over()) for turn in self._queue]
-            await asyncio.wait(ends, timeout=grace)
+    async def _ends(self, turns: Sequence[Turn]) -> None:
+        """Wait until these are over, but not for long."""
+        if turns:
+            ends = [asyncio.ensure_future(turn.over()) for turn in turns]
+            await asyncio.wait(ends, timeout=min(self._cancel_grace, CLOSE_GRACE))
             for end in ends:
                 end.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        """End the turns within seconds; who waits for them is answered."""
+        await self.cancel()
+        await self._ends(self._queue)
         for turn in tuple(self._queue):
             await self._end(turn, CANCELLED)
         for task in tuple(self._winding_down):

@@ -262,7 +262,7 @@ class Connection:
             if (line := self._elsewhere.line(session_id)) is not None:
                 line.peer.tell(CANCEL.name, params)
             elif opening is None or self._hub.holds(session_id):
-                await self._hub.held(session_id).turns.cancel()
+                await self._hub.held(session_id).turns.cancel(self)
         except AcpholdError as exc:
             log.warning("session/cancel was ignored: %s", exc)
 
@@ -307,7 +307,7 @@ class Connection:
         if (line := self._elsewhere.line(session_id)) is not None:
             await line.forward(request, lambda: self._elsewhere.left(line, session_id))
             return None
-        await self._hub.close(session_id)
+        await self._hub.close(session_id, self)
         return b"{}"
 
     async def _delete(self, request: Request) -> bytes | None:
@@ -315,7 +315,7 @@ class Connection:
         if (line := self._elsewhere.line(session_id)) is not None:
             await line.forward(request, lambda: self._elsewhere.left(line, session_id))
             return None
-        await self._hub.delete(session_id)
+        await self._hub.delete(session_id, self)
         return b"{}"
 
     async def _tell(self, method: str, params: bytes) -> None:
