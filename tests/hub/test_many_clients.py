@@ -92,6 +92,8 @@ class Viewer:
             await client.call("session/close", {"sessionId": politely})
         await client.go()
         self._keep(client)
+        for question in self.questions:
+            question.cancel()
         self.questions.clear()
 
     def _keep(self, client: Onlooker) -> None:
@@ -253,8 +255,9 @@ def test_whatever_clients_do_all_have_the_journals_conversation_in_the_end(
 async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         drivers = [await house.client(name=f"driver {n}") for n in range(2)]
+        never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         for driver in drivers:
-            driver.answers[PERMISSION] = lambda _: asyncio.get_running_loop().create_future()
+            driver.answers[PERMISSION] = lambda _: asyncio.shield(never)
         session = await drivers[0].new()
         await drivers[1].load(session)
         drama = Drama(house, session, drivers)
@@ -262,3 +265,6 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
             await drama.play(step, number)
         await drama.finish()
         await drama.check()
+        never.cancel()
+        for viewer in drama.viewers:
+            await viewer.leave()
