@@ -14,13 +14,6 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from acphold.cli.settings import (
-    command_words,
-    near_to,
-    read_settings,
-    settings_path,
-    table_of,
-)
 from acphold.errors import SettingsError
 from acphold.hub.alerts import AlertRules
 
@@ -34,6 +27,8 @@ NONE: Final = AlertRules()
 
 def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
     """What the file says of alerts; raises SettingsError with file and key."""
+    from acphold.cli.settings import command_words, near_to, table_of
+
     table, place = table_of(settings, "alerts", path), f"{path}: [alerts]"
     for key in table:
         if key not in (*COMMANDS, *SECONDS):
@@ -64,6 +59,8 @@ class AlertFile:
         self._rules = NONE
 
     def __call__(self) -> AlertRules:
+        from acphold.cli.settings import settings_path  # an editor waits for what stands above
+
         path = settings_path()
         try:
             found = os.stat(path)
@@ -76,6 +73,8 @@ class AlertFile:
 
 
 def _read(path: str) -> AlertRules:
+    from acphold.cli.settings import read_settings
+
     try:
         return alert_rules(read_settings(path) or {}, path)
     except SettingsError as error:

@@ -14,9 +14,8 @@ what is told is handed to `tell`, which must not raise.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -26,7 +25,21 @@ from acphold.hub.session import Session
 from acphold.journal.decisions import AskedQuestion
 from acphold.journal.timeline import TurnOutcome
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:  # only then: an editor waits while such classes are made
+    from typing import Protocol
+
+    class Timer(Protocol):
+        """What `Clock.call_later` gives back."""
+
+        def cancel(self) -> None: ...
+
+    class Clock(Protocol):
+        """The part of an event loop that alerts need."""
+
+        def time(self) -> float: ...
+
+        def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
+
 
 UNTOLD = frozenset({"cancelled", "interrupted"})
 """Outcomes of turns that a person brought about, who is there then; or that is told elsewhere."""
@@ -57,20 +70,6 @@ class Alert(Struct, frozen=True):
     question: str = ""
     options: tuple[str, ...] = ()
     outcome: str = ""
-
-
-class Timer(Protocol):
-    """What `Clock.call_later` gives back."""
-
-    def cancel(self) -> None: ...
-
-
-class Clock(Protocol):
-    """The part of an event loop that alerts need."""
-
-    def time(self) -> float: ...
-
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
 
 
 class Alerts:
