@@ -256,6 +256,25 @@ def test_what_cannot_be_used_is_one_sentence_and_leaves_no_agent(
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("mine", (), "[agents.mine] log_level: 'loud'"),
+        ("yours", ("--log-level", "info"), "has no agent 'yours'"),
+    ],
+)
+async def test_an_editor_is_told_why_its_agent_is_not_served_with_whatever_it_asks(
+    write: Write, journal: Path, name: str, options: tuple[str, ...], words: str
+) -> None:
+    path = write(table("mine", scripted_agent(), "log_level = 'loud'"))
+    command = [sys.executable, "-m", "acphold", "wrap", name, *options]
+    async with editor(command, journal=journal) as client:
+        error = await client.refused("initialize", {"protocolVersion": 1})
+        assert error.message.startswith(str(path))
+        assert words in error.message
+        assert await client.leave() == Exit.USAGE
+
+
+@pytest.mark.parametrize(
     ("arguments", "name", "options"),
     [
         (["--no-import", "a"], "a", ["--no-import"]),

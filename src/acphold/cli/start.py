@@ -45,8 +45,9 @@ def start_named(arguments: list[str]) -> int:
 
     try:
         agent = agent_command(name)
-    except SettingsError:
-        return _other(arguments)  # which finds the same, and says so
+    except SettingsError as exc:
+        # A person is told on the terminal; to an editor it is the answer to what it asks.
+        return _other(arguments) if _on_terminal() else _refuse(exc)
     if _on_terminal() and not _are_ours(options):
         agent.enter()
         _become([*agent.command, *options])
@@ -79,11 +80,24 @@ def start_owner(path: str, words: list[str]) -> int:
         tell(str(exc))
         return 1
     launched = _launched(command)
-    settings = read_settings(options, command, launched, agent)
+    try:
+        settings = read_settings(options, command, launched, agent)
+    except SettingsError as exc:
+        tell(str(exc))
+        return 2
     if settings is None:
         tell("its options cannot be used; see `acphold wrap --help`")
         return 2
     return serve_sessions(path, settings, launched)
+
+
+def _refuse(error: SettingsError) -> int:
+    from acphold.transports.stdio import claim_stdio
+
+    streams = claim_stdio()
+    from acphold.cli.wrap import refuse_all
+
+    return refuse_all(error, streams)
 
 
 def _in_background(agent: NamedAgent, options: list[str]) -> bool:

@@ -29,7 +29,7 @@ from acphold.hub.questions import QuestionRules
 from acphold.journal import Journal, default_location
 from acphold.processes.program import Program
 from acphold.server.alert_commands import alerting
-from acphold.server.service import MakeAgent, serve, stop_at_signals
+from acphold.server.service import MakeAgent, refuse, serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 
 if TYPE_CHECKING:
@@ -150,7 +150,10 @@ def wrap(
     `launched` is the agent if it could be started; `streams` are the descriptors to read from the
     editor and to write to it. `agent` has the options that the settings file gives it.
     """
-    settings = read_settings(arguments, program, launched, agent)
+    try:
+        settings = read_settings(arguments, program, launched, agent)
+    except SettingsError as exc:
+        return refuse_all(exc, streams)
     if settings is None:
         return Exit.USAGE
     if os.isatty(streams[0]):
@@ -165,7 +168,10 @@ def read_settings(
     launched: Program | None,
     agent: NamedAgent | None,
 ) -> WrapSettings | None:
-    """The options; None when they cannot be used, which the person has been told."""
+    """The options; None when they cannot be used, which the person has been told.
+
+    Raises SettingsError for those of the settings file.
+    """
     try:
         if not program:
             _without_program()
@@ -173,10 +179,23 @@ def read_settings(
         read = parser().read([*given, *arguments, "--", *program])
         return convert(read, WrapSettings)
     except (UsageError, SettingsError) as exc:
-        print(visible(f"acphold wrap: {exc}"), file=sys.stderr)
         if launched is not None:
             launched.abandon()
+        if isinstance(exc, SettingsError):
+            raise
+        print(visible(f"acphold wrap: {exc}"), file=sys.stderr)
         return None
+
+
+def refuse_all(error: SettingsError, streams: tuple[int, int]) -> int:
+    """Tell an editor, with whatever it asks, why its agent is not served; the exit code."""
+
+    async def answer() -> None:
+        await refuse(PipeTransport(*streams), error, stop_at_signals())
+
+    print(visible(f"acphold wrap: {error}"), file=sys.stderr)
+    asyncio.run(answer())
+    return Exit.USAGE
 
 
 def _given(agent: NamedAgent) -> list[str]:

@@ -68,7 +68,8 @@ async def serve(
     try:
         journal = open_journal(location)
     except AcpholdError as exc:
-        await _refuse(transport, exc, stop, give_up)
+        log.error("%s", exc)
+        await refuse(transport, exc, stop, give_up)
         return
     path = _socket_path()
     try:
@@ -209,14 +210,16 @@ def stop_at_signals(numbers: Sequence[signal.Signals] = ENDING) -> asyncio.Event
     return stop
 
 
-async def _refuse(
+async def refuse(
     transport: Transport,
     error: AcpholdError,
     stop: asyncio.Event,
-    give_up: Callable[[], Coroutine[None, None, None]] | None,
+    give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
-    """Without a journal nothing of what acphold promises holds: say so to whatever is asked."""
-    log.error("%s", error)
+    """Answer whatever is asked with this error: editors show that, and not a program's stderr.
+
+    So it is without a journal, when nothing of what acphold promises holds.
+    """
     async with asyncio.TaskGroup() as tasks:
         if give_up is not None:  # beside it: the client is not to wait for the agent's end
             tasks.create_task(give_up(), name="end agent")
