@@ -32,6 +32,7 @@ ROWS = {
     "conformance": 10,
     "exports": 10,
     "imports": 10,
+    "sync": 10,
     "testing": 10,
     "web": 10,
     "cli": 11,

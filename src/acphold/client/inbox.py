@@ -87,18 +87,33 @@ class Inbox:
 
     async def take(self) -> bytes | None:
         """The oldest update; None behind the last one."""
-        if not self._raws:
-            with self._flow.awaited():
-                while not self._raws and not self._ended:
-                    await self._next_news()
-            if not self._raws:
-                return None
+        if not self._raws and not await self._something():
+            return None
         raw = self._raws.popleft()
-        self.held -= len(raw)
+        self._taken(len(raw))
+        return raw
+
+    async def take_all(self) -> list[bytes]:
+        """All updates that are there, one at least; none behind the last one."""
+        if not self._raws and not await self._something():
+            return []
+        raws = list(self._raws)
+        self._raws.clear()
+        self._taken(self.held)
+        return raws
+
+    async def _something(self) -> bool:
+        """Wait until there is an update; False behind the last one."""
+        with self._flow.awaited():
+            while not self._raws and not self._ended:
+                await self._next_news()
+        return bool(self._raws)
+
+    def _taken(self, size: int) -> None:
+        self.held -= size
         if self._is_full and self.held < self.limit // 2:
             self._is_full = False
             self._flow.mark(self, full=False)
-        return raw
 
     async def _next_news(self) -> None:
         if self._news is not None and not self._news.done():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from acphold.client.turn_feed import TurnFeed, typed
+from acphold.client.turn_feed import Stage, TurnFeed, typed
 from acphold.journal.timeline import Message
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class RemoteTurn:
 
     async def __anext__(self) -> Update:
         feed = self._feed
-        await feed.sent()
+        if feed.stage is Stage.WAITING:
+            await feed.sent()
         raw = await feed.inbox.take()
         if raw is not None:
             return typed(raw)
@@ -69,16 +70,24 @@ class RemoteTurn:
             raise feed.error
         raise StopAsyncIteration
 
+    async def take_all(self) -> list[bytes]:
+        """The updates that are there, one at least, as JSON; none at the end.
+
+        For who reads faster than one by one. Raises as the iterator does.
+        """
+        feed = self._feed
+        await feed.sent()
+        raws = await feed.inbox.take_all()
+        if not raws and feed.error is not None:
+            raise feed.error
+        return raws
+
     def __await__(self) -> Generator[object, None, RemoteTurn]:
         return self._over().__await__()
 
     async def _over(self) -> RemoteTurn:
-        feed = self._feed
-        await feed.sent()
-        while await feed.inbox.take() is not None:
+        while await self.take_all():
             pass
-        if feed.error is not None:
-            raise feed.error
         return self
 
 
@@ -103,6 +112,13 @@ class UpdateStream:
         if self._error is not None:
             raise self._error
         raise StopAsyncIteration
+
+    async def take_all(self) -> list[bytes]:
+        """The updates that are there, one at least, as JSON; none at the end."""
+        raws = await self._inbox.take_all()
+        if not raws and self._error is not None:
+            raise self._error
+        return raws
 
     def end(self, error: AcpholdError | None = None) -> None:
         """Nothing more is wanted, or will come: what is there can still be read."""

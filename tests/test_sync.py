@@ -1,0 +1,154 @@
+"""The client in plain calls."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import acphold
+import acphold.sync
+from acphold.client import PermissionQuestion
+from acphold.errors import AgentExitedError, AgentStartError, CapabilityError, ConnectionLostError
+from acphold.schema import AgentMessageChunk
+from tests.conftest import Until
+from tests.editor import scripted_agent
+
+PERMISSION = """[{"ask": ["session/request_permission", {"toolCall": {"toolCallId": "t"},
+  "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}]}]"""
+
+
+def threads() -> list[str]:
+    """The names of all threads of ours."""
+    return [thread.name for thread in threading.enumerate() if thread.name == "acphold.sync"]
+
+
+def test_three_lines_talk_to_an_agent_and_leave_no_thread_behind() -> None:
+    with acphold.sync.connect(*scripted_agent()) as agent:
+        session = agent.new_session()
+        assert session.prompt('[{"say": "hello"}]').wait().text == "hello"
+        assert threads() == ["acphold.sync"]
+    assert threads() == []
+
+
+def test_a_prompt_is_an_iterator_of_all_its_updates() -> None:
+    with acphold.sync.connect(*scripted_agent()) as agent:
+        session = agent.new_session()
+        turn = session.prompt('[{"flood": [20000, 10]}, {"stop": "max_tokens"}]')
+        assert sum(isinstance(update, AgentMessageChunk) for update in turn) == 20000
+        assert (turn.stop_reason, turn.is_over) == ("max_tokens", True)
+        assert len(turn.items) == 3
+
+
+def test_the_session_has_its_state(tmp_path: Path) -> None:
+    with acphold.sync.connect(*scripted_agent(), cwd=tmp_path) as agent:
+        session = agent.new_session()
+        plan = {"content": "Look", "priority": "high", "status": "pending"}
+        step = f'[{{"update": {{"sessionUpdate": "plan", "entries": [{plan}]}}}}]'
+        session.prompt(step.replace("'", '"')).wait()
+        assert [entry.content for entry in session.plan] == ["Look"]
+        assert (session.title, session.usage, session.commands, session.modes) == (
+            None,
+            None,
+            (),
+            None,
+        )
+        assert session.state.turns == 1
+        assert session.cwd == str(tmp_path)
+        assert session.options == ()
+
+
+def test_durable_sessions_are_listed_loaded_and_deleted(journal: Path, tmp_path: Path) -> None:
+    command = scripted_agent()
+    for number in (1, 2):
+        with acphold.sync.connect(*command, durable=True, journal=journal, cwd=tmp_path) as agent:
+            agent.new_session().prompt(f'[{{"say": "{number}"}}]').wait()
+    with acphold.sync.connect(*command, durable=True, journal=journal, cwd=tmp_path) as agent:
+        two, one = list(agent.sessions(tmp_path))
+        session = agent.load_session(one.session_id)
+        assert isinstance(session.replay[1], AgentMessageChunk)
+        session.close()
+        agent.resume_session(two.session_id).prompt('[{"say": "on"}]').wait()
+        agent.delete_session(one.session_id)
+        assert [info.session_id for info in agent.sessions()] == [two.session_id]
+
+
+def test_a_turn_is_cancelled_between_two_updates() -> None:
+    with acphold.sync.connect(*scripted_agent()) as agent:
+        session = agent.new_session()
+        turn = session.prompt('[{"say": "a"}, {"until": "cancel"}, {"stop": "cancelled"}]')
+        for _ in turn:
+            session.cancel()
+        assert turn.stop_reason == "cancelled"
+
+
+def test_errors_are_raised_where_they_are_waited_for() -> None:
+    with acphold.sync.connect(*scripted_agent()) as agent:
+        with pytest.raises(CapabilityError):
+            list(agent.sessions())
+        session = agent.new_session()
+        live = session.updates()
+        with pytest.raises(AgentExitedError, match="exit status 3"):
+            session.prompt('[{"say": "half"}, {"exit": 3}]').wait()
+        assert isinstance(next(live), AgentMessageChunk)
+        with pytest.raises(AgentExitedError, match="exit status 3"):
+            next(live)
+        assert agent.is_lost
+    with pytest.raises(ConnectionLostError, match="was closed"):
+        agent.new_session()
+    with pytest.raises(AgentStartError), acphold.sync.connect("no-such-agent"):
+        pass
+    assert threads() == []
+
+
+def test_callbacks_are_asked_and_cannot_wait_for_themselves() -> None:
+    refused: list[Exception] = []
+
+    def permit(question: PermissionQuestion) -> bool:
+        try:
+            agent.new_session()
+        except RuntimeError as error:
+            refused.append(error)
+        return True
+
+    with acphold.sync.connect(*scripted_agent(), on_permission=permit) as agent:
+        text = agent.new_session().prompt(PERMISSION).wait().text
+        assert '"optionId": "y"' in text
+    assert "would wait for itself" in str(refused[0])
+
+
+def test_two_connections_share_a_thread_and_may_be_used_from_any() -> None:
+    with (
+        acphold.sync.connect(*scripted_agent()) as one,
+        acphold.sync.connect(*scripted_agent()) as two,
+    ):
+        said: dict[int, str] = {}
+
+        def talk(number: int, agent: acphold.sync.RemoteAgent) -> None:
+            said[number] = agent.new_session().prompt(f'[{{"say": "{number}"}}]').wait().text
+
+        workers = [
+            threading.Thread(target=talk, args=(number, agent))
+            for number, agent in enumerate((one, two, one))
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(30)
+        assert said == {0: "0", 1: "1", 2: "2"}
+        assert threads() == ["acphold.sync"]
+
+
+def test_leaving_in_the_middle_of_a_turn_ends_the_agent_within_seconds(
+    until: Until, runs: Callable[[int], bool], pid_file: Path
+) -> None:
+    spawn = f'[{{"spawn": "echo $PPID $$ > {pid_file}; exec sleep 1000"}}, {{"until": "cancel"}}]'
+    with acphold.sync.connect(*scripted_agent(deaf=True)) as agent:
+        agent.new_session().prompt(spawn)
+        until(lambda: len(pid_file.read_text().split()) == 2, 30)
+        began = time.monotonic()
+    assert time.monotonic() - began < acphold.sync.CLOSE_SECONDS
+    assert not any(runs(int(pid)) for pid in pid_file.read_text().split())
