@@ -53,6 +53,7 @@ def run(
     """
     gc.disable()
     load_asyncio()
+    from acphold.cli.alert_settings import AlertFile
     from acphold.cli.log import start_log
     from acphold.library.agent import claimed_stdio, run_on
 
@@ -70,6 +71,7 @@ def run(
     run_on(
         agent,
         streams,
+        AlertFile(),
         journal=journal,
         mcp_timeout=mcp_timeout,
         cancel_grace=cancel_grace,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, TypeVar
 
 from acphold.errors import DeclarationError, UnknownSessionError
 from acphold.hub import CANCEL_GRACE
+from acphold.hub.alerts import NO_ALERTS, AlertRules
 from acphold.hub.questions import QuestionRules
 from acphold.journal import default_location
 from acphold.library.definition import AuthMethod, Definition
@@ -26,6 +27,7 @@ from acphold.schema import (
     SessionMode,
     UnstructuredCommandInput,
 )
+from acphold.server.alert_commands import alerting
 from acphold.server.service import serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
@@ -106,6 +108,7 @@ class Agent:
         if not name:
             raise DeclarationError("an agent needs a name: its sessions are kept under it")
         self._definition = Definition(name, version, title, image, audio, embedded_context)
+        self._alerts = NO_ALERTS
 
     @property
     def name(self) -> str:
@@ -336,18 +339,28 @@ class Agent:
             cancel_grace=cancel_grace,
             questions=QuestionRules(when_detached, answer_timeout),
             all_agents=all_agents,
+            alerts=self._alerts,
             limit=max_message,
         )
 
 
-def run_on(agent: Agent, streams: tuple[int, int], **options: Unpack[ServeOptions]) -> None:
-    """Serve on two descriptors, one to read and one to write; else as `Agent.run`."""
+def run_on(
+    agent: Agent,
+    streams: tuple[int, int],
+    rules: Callable[[], AlertRules] = AlertRules,
+    **options: Unpack[ServeOptions],
+) -> None:
+    """Serve on two descriptors, one to read and one to write; else as `Agent.run`.
+
+    `rules` gives those of now by which the person is told of what waits for them.
+    """
     ready = asyncio.Event()
 
     async def serve_until_signal() -> None:
         stop = stop_at_signals()
         ready.set()
-        await agent.serve(PipeTransport(*streams), stop=stop, **options)
+        async with alerting(rules) as agent._alerts:
+            await agent.serve(PipeTransport(*streams), stop=stop, **options)
 
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
