@@ -23,6 +23,7 @@ MEASUREMENTS = (
     "library",
     "mcp_servers",
     "background",
+    "sharing",
 )
 """Modules of this package, each with a function `figures`, in the order of the table."""
 

@@ -23,7 +23,7 @@ UPDATES = 10_000
 
 def figures(run: Run) -> Iterator[Figure]:
     """The start and the memory of the pipe, the way of a prompt, a client that attaches."""
-    with _own_sockets():
+    with own_sockets():
         journal = run.fresh("journal.db")
         direct = wrap(scripted_agent(), journal)
         piped = [*direct[:2], "--background", *direct[2:]]
@@ -38,7 +38,7 @@ def figures(run: Run) -> Iterator[Figure]:
 
 
 @contextmanager
-def _own_sockets() -> Iterator[None]:
+def own_sockets() -> Iterator[None]:
     """Sockets and logs of their own, with names that are short enough."""
     before = os.environ.get("XDG_RUNTIME_DIR")
     with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
