@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import CONVERSATION, ended, prompt, remember
 from tests.imports.claude_home import Transcript
 
 DEMO_AGENT = (sys.executable, "-m", "acphold", "demo-agent")
@@ -131,3 +133,34 @@ def test_ctrl_c_leaves_at_once_whatever_the_agent_does(acphold: CommandLine, col
     )
     assert done.code == 130
     assert time.monotonic() - began < 10
+
+
+def test_the_doctor_says_what_takes_the_room(acphold: CommandLine, journal: Path) -> None:
+    remember(journal, "small-1", *CONVERSATION)
+    remember(journal, "large-1", prompt("x" * 2_000_000), ended(), title="A long one")
+    out = acphold.run("doctor").out
+    assert re.search(r"conversations .*, search .*, .* free inside", out)
+    assert re.search(r"largest: A long one \(large-1, \S+ MiB\)", " ".join(out.split()))
+    assert "small-1" not in out
+
+
+def test_the_doctor_repairs_counts_and_the_search_index(
+    acphold: CommandLine, journal: Path
+) -> None:
+    remember(journal, "aa-1", *CONVERSATION, title="Greeting")
+    with closing(sqlite3.connect(journal, isolation_level=None)) as file:
+        file.execute("UPDATE sessions SET message_count = 77")
+        file.execute("INSERT INTO words (words) VALUES ('delete-all')")
+        file.execute("DELETE FROM documents")
+    assert "friendlier" not in acphold.run("search", "friendlier", "--json").out
+    done = acphold.run("doctor", "--repair")
+    assert "counts were wrong, and were made anew: aa-1" in done.out
+    assert "the search index was made anew" in done.out
+    assert json.loads(acphold.run("list", "--json").out)["messageCount"] == 3
+    assert "friendlier" in acphold.run("search", "friendlier", "--json").out
+    assert "all counts were right" in acphold.run("doctor", "--repair").out
+
+
+def test_there_may_be_nothing_to_repair(acphold: CommandLine, journal: Path) -> None:
+    assert "nothing to repair" in acphold.run("doctor", "--repair").out
+    assert not journal.exists()

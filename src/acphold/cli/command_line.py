@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Sequence
@@ -142,6 +143,12 @@ def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     words = [*arguments]
     place = words.index("--") if "--" in words else len(words)
     return words[:place], words[place + 1 :]
+
+
+def is_confirmed(question: str) -> bool:
+    """The person's answer; no answer is a no."""
+    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 # -- options that several commands have -----------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal, is_confirmed
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.journal import Journal, SessionRow
@@ -34,18 +34,12 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
         raise UsageError("there is no terminal to ask on; say --yes to delete")
     found = asyncio.run(_found(journal, session_ids))
     # Asked outside of any event loop, which would keep a Ctrl-C to itself until it is too late.
-    if not sure and not _confirmed(f"Delete {counted(len(found), 'session')}?"):
+    if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)
         return Exit.ERROR
     asyncio.run(_delete(journal, found))
     print(f"Deleted {counted(len(found), 'session')}.")
     return Exit.OK
-
-
-def _confirmed(question: str) -> bool:
-    """The person's answer; no answer is a no."""
-    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 async def _found(location: str | None, session_ids: list[str]) -> list[str]:

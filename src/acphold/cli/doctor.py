@@ -9,26 +9,23 @@ import shlex
 import shutil
 import signal
 import sqlite3
-import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import msgspec
-from msgspec import Struct
-from rich.text import Text
 
 from acphold import __version__
 from acphold.agents import Answered, Asked, Event
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
-from acphold.cli.journals import opened, path_of, sessions
-from acphold.cli.layout import Beside
+from acphold.cli.findings import Finding, Report
+from acphold.cli.journal_findings import checked_journal, repaired_journal
 from acphold.cli.settings import (
     NamedAgent,
     chosen_agent,
@@ -38,11 +35,10 @@ from acphold.cli.settings import (
     unknown_tables,
     wrap_arguments,
 )
-from acphold.cli.terminal_text import console, counted, folder, local, on_one_line, size, visible
+from acphold.cli.terminal_text import counted, folder, on_one_line
 from acphold.cli.wrap import parser as wrap_parser
 from acphold.errors import AcpholdError, MethodNotFoundError, RemoteError, SettingsError
 from acphold.imports import Home, deletions
-from acphold.journal import Journal, ListFilter
 from acphold.schema import (
     PROTOCOL_VERSION,
     AgentCapabilities,
@@ -54,24 +50,28 @@ from acphold.schema import (
 )
 from acphold.server.initialization import with_ours
 
-GUTTER = 5
-"""Columns for the marks."""
-
-LITTLE_SPACE = 64 << 20
-"""Bytes free on the journal's disk below which it is time to make room."""
-
 
 def parser() -> Parser:
     """The arguments of `doctor`."""
     usage = "[OPTIONS] [AGENT | -- CMD...]"
     made = Parser(doctor, "doctor", usage, runs_program=True, takes_agent=True)
     add_start_timeout(made)
+    made.add_argument(
+        "--repair",
+        action="store_true",
+        help="first make the journal's counts and its search index anew, from the conversations",
+    )
     add_journal(made)
     return made
 
 
 def doctor(
-    *, start_timeout: float, journal: str | None, agent: str | None, program: tuple[str, ...]
+    *,
+    start_timeout: float,
+    repair: bool,
+    journal: str | None,
+    agent: str | None,
+    program: tuple[str, ...],
 ) -> int:
     """Check this installation, the settings, the journal and an agent.
 
@@ -84,6 +84,9 @@ def doctor(
     with _ctrl_c_leaves_at_once():
         report.section("Installation", checked_installation())
         report.section("Settings", checked_settings())
+        if repair:
+            report.wait("counting every session anew, and making the search index anew")
+            report.section("Repair", repaired_journal(journal))
         report.wait("reading every page and every history of the journal")
         report.section("Journal", checked_journal(journal))
         if found := checked_transcripts():
@@ -109,54 +112,6 @@ def _ctrl_c_leaves_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-class Report:
-    """Prints findings, and counts what is wrong."""
-
-    def __init__(self) -> None:
-        self.problems = 0
-        self._console = console()
-
-    def section(self, title: str, findings: Iterable[Finding]) -> None:
-        """All that was found about one thing."""
-        self._console.print(Text(title, "heading"))
-        for finding in findings:
-            self._put(finding)
-        self._console.print()
-
-    def wait(self, what: str) -> None:
-        """What takes a while, for whoever looks on."""
-        if self._console.is_terminal:
-            self._console.print(Text(visible(f"{what}; Ctrl-C leaves"), "faint"))
-
-    def _put(self, finding: Finding) -> None:
-        mark, style = ("!", "busy") if finding.is_past else ("✓", "good")
-        if finding.advice:
-            mark, style = "✗", "bad"
-        text = Text(visible(finding.text), "bad" if finding.advice else "")
-        self._console.print(Beside(mark, style, text, gutter=GUTTER))
-        if finding.advice:
-            self.problems += 1
-            self._console.print(Beside("→", "faint", Text(visible(finding.advice)), gutter=GUTTER))
-
-    def sum_up(self) -> None:
-        """The last line."""
-        if self.problems:
-            self._console.print(Text(f"{counted(self.problems, 'problem')} found", "bad"))
-        else:
-            self._console.print(Text("All is well", "good"))
-
-
-class Finding(Struct, frozen=True):
-    """One thing that was looked at; with `advice` it is wrong, and that is what to do.
-
-    `is_past`: it was wrong, or is another program's way, and it is good to know it.
-    """
-
-    text: str
-    advice: str = ""
-    is_past: bool = False
 
 
 # -- this installation ----------------------------------------------------------------------
@@ -269,103 +224,6 @@ def checked_transcripts() -> list[Finding]:
         )
         for found in deletions(home)
     ]
-
-
-# -- the journal ----------------------------------------------------------------------------
-
-
-def checked_journal(location: str | None) -> list[Finding]:
-    """Where it is, what is in it, and whether it is whole and private."""
-    try:
-        path = Path(path_of(location))
-        if not path.exists():
-            none = Finding(f"none yet at {folder(str(path))}; the first session makes it")
-            return [none, *_room(path)]
-        inside = asyncio.run(_looked_inside(location, path))
-    except AcpholdError as error:
-        return [_problem(error)]
-    return [Finding(f"{folder(str(path))}, {_sizes(path)}"), *inside, *_room(path)]
-
-
-async def _looked_inside(location: str | None, path: Path) -> list[Finding]:
-    async with opened(location) as journal:
-        return [
-            Finding(await _contents(journal)),
-            *_whole(path, await journal.damage()),
-            *_cut(journal.log_cut_at),
-            *_private(path, was_open=journal.was_open_to_others),
-        ]
-
-
-def _problem(error: AcpholdError) -> Finding:
-    """Errors of the journal say both what is wrong and, behind the last semicolon, what to do."""
-    what, _, advice = str(error).rpartition("; ")
-    return Finding(what, advice) if what else Finding(advice, "see docs/operations.md")
-
-
-def _sizes(path: Path) -> str:
-    log = path.with_name(f"{path.name}-wal")
-    waiting = log.stat().st_size if log.exists() else 0
-    return f"{size(path.stat().st_size)}, and {size(waiting)} in its write-ahead log"
-
-
-async def _contents(journal: Journal) -> str:
-    prompted = unprompted = 0
-    async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
-        prompted += row.prompted
-        unprompted += not row.prompted
-    rest = f", {unprompted} more without a prompt" if unprompted else ""
-    return counted(prompted, "session") + rest
-
-
-def _whole(path: Path, damage: list[str]) -> list[Finding]:
-    if not damage:
-        return [Finding("it is whole: every page and every history was read")]
-    advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
-    return [Finding(on_one_line(sentence), advice) for sentence in damage]
-
-
-def _cut(at: int | None) -> list[Finding]:
-    """What is known of a write-ahead log that lost its end."""
-    if at is None:
-        return []
-    found = f"on {local(at)} its write-ahead log had lost its end: what was written last before "
-    return [Finding(f"{found}that may be missing", is_past=True)]
-
-
-def _private(path: Path, *, was_open: bool) -> list[Finding]:
-    """Whether others can read the conversations, or put another file in their place."""
-    mode, above = (stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent))
-    findings = []
-    if mode & 0o077:
-        findings.append(Finding(f"others can read it: mode {mode:04o}", f"chmod 600 {path}"))
-    if above & 0o022 and not above & stat.S_ISVTX:
-        findings.append(
-            Finding(
-                f"others can replace it: its folder has mode {above:04o}",
-                f"chmod 700 {path.parent}, or move the journal to a folder of its own",
-            )
-        )
-    if was_open and not findings:
-        text = f"others could read it until now: it was made private, mode {mode:04o}"
-        return [Finding(text, is_past=True)]
-    return findings or [Finding(f"it is private: mode {mode:04o}, its folder {above:04o}")]
-
-
-def _room(path: Path) -> list[Finding]:
-    """Whether there is a folder to write to, and space."""
-    place = next(parent for parent in path.parents if parent.exists())
-    if not os.access(place, os.W_OK | os.X_OK):
-        return [
-            Finding(
-                f"{folder(str(place))} cannot be written to",
-                "make it writable, or name another journal with --journal",
-            )
-        ]
-    free = shutil.disk_usage(place).free
-    if free < LITTLE_SPACE:
-        return [Finding(f"only {size(free)} are free on its disk", "make room there")]
-    return [Finding(f"{size(free)} are free on its disk")]
 
 
 # -- the agent ------------------------------------------------------------------------------

@@ -405,6 +405,12 @@ class Journal(Protocol):
         Its links stay as tombstones, so that the agent's own list does not bring it back.
         """
 
+    async def prune(self, session_ids: Iterable[str], idle_since: int) -> list[str]:
+        """Delete those of the sessions that nobody holds and that were last active by then.
+
+        `idle_since` is ms since the epoch. The answer has the ids of those that are gone.
+        """
+
     async def forget(self, agent: str, downstream_id: str) -> None:
         """Leave a tombstone for an id of the agent that was never ours."""
 

@@ -321,6 +321,13 @@ class SqliteJournal:
         """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""
         return await self._background.run(upkeep.damage)
 
+    async def attend(self, work: Callable[[sqlite3.Connection, threading.Lock], T]) -> T:
+        """The result of some work on the file, done away from the loop's thread.
+
+        It is given a connection, and the lock that it has to hold while it writes.
+        """
+        return await self._background.run(lambda db: work(db, self._writing))
+
     # -- the agent's own ids --------------------------------------------------------------
 
     async def downstream(self, session_id: str) -> str | None:
@@ -347,6 +354,9 @@ class SqliteJournal:
 
     async def delete(self, session_id: str) -> bool:
         return await self._background.run(lambda db: upkeep.delete(db, session_id, self._writing))
+
+    async def prune(self, session_ids: Iterable[str], idle_since: int) -> list[str]:
+        return await self.attend(lambda db, alone: upkeep.prune(db, session_ids, idle_since, alone))
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
         if later := self._look(lambda db: session_rows.used_later(db, agent, times)):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -47,7 +47,13 @@ _GAPS: Final = """
 """
 
 
-class _Settled(Struct, frozen=True, array_like=True):
+_IDLE: Final = """
+    SELECT number FROM sessions LEFT JOIN leases ON leases.session = number
+    WHERE session_id = ? AND updated_at <= ? AND coalesce(expires_at, 0) <= ?
+"""
+
+
+class Settled(Struct, frozen=True, array_like=True):
     """What is known of a session at `settled_through`.
 
     `snapshots` has the numbers of the updates that the next of their kind makes void.
@@ -58,7 +64,7 @@ class _Settled(Struct, frozen=True, array_like=True):
 
 
 _encode_settled: Final = msgspec.msgpack.encode
-_decode_settled: Final = msgspec.msgpack.Decoder(_Settled).decode
+_decode_settled: Final = msgspec.msgpack.Decoder(Settled).decode
 
 
 # -- folding ----------------------------------------------------------------------------------
@@ -79,7 +85,7 @@ def state(connection: sqlite3.Connection, session_id: str, through: int | None) 
 def summary(connection: sqlite3.Connection, session_id: str) -> Summary:
     """What settling kept, and what came behind it; raises UnknownSessionError."""
     number, through = _settled_through(connection, session_id)
-    before = _context(_settled(connection, number).summary)
+    before = _context(settled_state(connection, number).summary)
     return _folded(connection, number, through, before).summary()
 
 
@@ -125,11 +131,19 @@ def _folded(
     return folding.state()
 
 
-def _settled(connection: sqlite3.Connection, number: int) -> _Settled:
+def settled_state(connection: sqlite3.Connection, number: int) -> Settled:
+    """What is kept of a session, by its number."""
     row = connection.execute(
         "SELECT summary FROM summaries WHERE session = ?", (number,)
     ).fetchone()
-    return _Settled() if row is None else _decode_settled(row[0])
+    return Settled() if row is None else _decode_settled(row[0])
+
+
+def keep_settled_state(connection: sqlite3.Connection, number: int, settled: Settled) -> None:
+    """Keep what is known of a session, in place of what was."""
+    connection.execute(
+        "INSERT OR REPLACE INTO summaries VALUES (?, ?)", (number, _encode_settled(settled))
+    )
 
 
 def _context(summary: Summary, state: SessionState = EMPTY) -> SessionState:
@@ -193,7 +207,7 @@ def take_in(
 def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> SessionState:
     """The state at `settled`, as far as it counts for what comes behind it."""
     return _context(
-        _settled(connection, lease.number).summary,
+        settled_state(connection, lease.number).summary,
         session_rows.context(connection, lease.number, settled),
     )
 
@@ -218,13 +232,11 @@ class _Piece:
         segments.remove(connection, number, self._gone)
         segments.insert(connection, number, self._new)
         token_usage.keep(connection, number, self._usage)
-        earlier = _settled(connection, number).snapshots
+        earlier = settled_state(connection, number).snapshots
         for kind in earlier.keys() & self._snapshots.keys():
             segments.empty(connection, number, earlier[kind])
-        settled = _Settled(self._summary, earlier | self._snapshots)
-        connection.execute(
-            "INSERT OR REPLACE INTO summaries VALUES (?, ?)", (number, _encode_settled(settled))
-        )
+        settled = Settled(self._summary, earlier | self._snapshots)
+        keep_settled_state(connection, number, settled)
         connection.execute(
             "UPDATE sessions SET settled_through = ?, message_count = message_count + ?"
             " WHERE number = ?",
@@ -260,6 +272,28 @@ def delete(connection: sqlite3.Connection, session_id: str, alone: threading.Loc
             _remove(connection, row[0])
     sweep(connection, alone)
     return row is not None
+
+
+def prune(
+    connection: sqlite3.Connection,
+    session_ids: Iterable[str],
+    idle_since: int,
+    alone: threading.Lock,
+) -> list[str]:
+    """Delete those sessions that nobody holds, and that did not go on after `idle_since`.
+
+    That is ms since the epoch. Told are the ids of the sessions that are gone now.
+    """
+    gone = []
+    for session_id in session_ids:
+        with alone, writing(connection):
+            row = connection.execute(_IDLE, (session_id, idle_since, session_rows.now_ms()))
+            if (found := row.fetchone()) is not None:
+                session_rows.forget_session(connection, found[0])
+                _remove(connection, found[0])
+                gone.append(session_id)
+    sweep(connection, alone)
+    return gone
 
 
 def abandon(connection: sqlite3.Connection, lease: Lease, alone: threading.Lock) -> bool:

@@ -1,0 +1,45 @@
+"""`acphold backup`: a copy of the journal, made while it is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import datetime
+
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.journals import opened, path_of
+from acphold.cli.terminal_text import folder, size, visible
+from acphold.journal.online_copy import copy_to
+
+
+def parser() -> Parser:
+    """The arguments of `backup`."""
+    made = Parser(backup, "backup", "[OPTIONS] FILE")
+    made.add_argument("path", metavar="FILE", help="the copy; or a folder, for one named by date")
+    made.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    add_journal(made)
+    return made
+
+
+def backup(*, path: str, force: bool, journal: str | None) -> int:
+    """Copy the journal, safely while sessions run.
+
+    The copy is of one moment, is checked, and takes the place of FILE only when it is whole; only
+    you can read it. To use it, name it with --journal, or put it where the journal was while no
+    acphold runs.
+    """
+    target = os.path.abspath(os.path.expanduser(path))
+    if os.path.isdir(target):
+        target = os.path.join(target, f"journal-{datetime.now():%Y-%m-%d-%H%M%S}.db")
+    if os.path.exists(target) and os.path.samefile(target, path_of(journal)):
+        raise UsageError(f"{path} is the journal itself; name another file")
+    if os.path.lexists(target) and not force:
+        raise UsageError(f"{path} is there already; name another file, or say --force")
+    copied = asyncio.run(_backup(journal, target))
+    print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
+    return Exit.OK
+
+
+async def _backup(location: str | None, target: str) -> int:
+    async with opened(location) as journal:
+        return await journal.attend(lambda db, _: copy_to(db, target))

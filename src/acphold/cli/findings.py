@@ -1,0 +1,62 @@
+"""What `doctor` finds, one thing at a time, and how that is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from rich.text import Text
+
+from acphold.cli.layout import Beside
+from acphold.cli.terminal_text import console, counted, visible
+
+GUTTER = 5
+"""Columns for the marks."""
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at; with `advice` it is wrong, and that is what to do.
+
+    `is_past`: it was wrong, or is another program's way, and it is good to know it.
+    """
+
+    text: str
+    advice: str = ""
+    is_past: bool = False
+
+
+class Report:
+    """Prints findings, and counts what is wrong."""
+
+    def __init__(self) -> None:
+        self.problems = 0
+        self._console = console()
+
+    def section(self, title: str, findings: Iterable[Finding]) -> None:
+        """All that was found about one thing."""
+        self._console.print(Text(title, "heading"))
+        for finding in findings:
+            self._put(finding)
+        self._console.print()
+
+    def wait(self, what: str) -> None:
+        """What takes a while, for whoever looks on."""
+        if self._console.is_terminal:
+            self._console.print(Text(visible(f"{what}; Ctrl-C leaves"), "faint"))
+
+    def _put(self, finding: Finding) -> None:
+        mark, style = ("!", "busy") if finding.is_past else ("✓", "good")
+        if finding.advice:
+            mark, style = "✗", "bad"
+        text = Text(visible(finding.text), "bad" if finding.advice else "")
+        self._console.print(Beside(mark, style, text, gutter=GUTTER))
+        if finding.advice:
+            self.problems += 1
+            self._console.print(Beside("→", "faint", Text(visible(finding.advice)), gutter=GUTTER))
+
+    def sum_up(self) -> None:
+        """The last line."""
+        if self.problems:
+            self._console.print(Text(f"{counted(self.problems, 'problem')} found", "bad"))
+        else:
+            self._console.print(Text("All is well", "good"))

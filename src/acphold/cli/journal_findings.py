@@ -1,0 +1,175 @@
+"""What `doctor` says of the journal: where and how large it is, whether it is whole; its repair."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from acphold.cli.findings import Finding
+from acphold.cli.journals import opened, path_of, sessions
+from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
+from acphold.errors import AcpholdError
+from acphold.journal import Journal, ListFilter, SqliteJournal, repair, sizes
+
+LITTLE_SPACE = 64 << 20
+"""Bytes free on the journal's disk below which it is time to make room."""
+
+LARGEST = 3
+"""Sessions that are named because they take most room."""
+
+WORTH_NAMING = 1 << 20
+"""Bytes below which a session is not named for its size."""
+
+
+def checked_journal(location: str | None) -> list[Finding]:
+    """Where it is, what is in it, and whether it is whole and private."""
+    try:
+        path = Path(path_of(location))
+        if not path.exists():
+            none = Finding(f"none yet at {folder(str(path))}; the first session makes it")
+            return [none, *_room(path)]
+        inside = asyncio.run(_looked_inside(location, path))
+    except AcpholdError as error:
+        return [_problem(error)]
+    return [Finding(f"{folder(str(path))}, {_sizes(path)}"), *inside, *_room(path)]
+
+
+async def _looked_inside(location: str | None, path: Path) -> list[Finding]:
+    async with opened(location) as journal:
+        return [
+            Finding(await _contents(journal)),
+            *await _room_of(journal),
+            *_whole(path, await journal.damage()),
+            *_cut(journal.log_cut_at),
+            *_private(path, was_open=journal.was_open_to_others),
+        ]
+
+
+def _problem(error: AcpholdError) -> Finding:
+    """Errors of the journal say both what is wrong and, behind the last semicolon, what to do."""
+    what, _, advice = str(error).rpartition("; ")
+    return Finding(what, advice) if what else Finding(advice, "see docs/operations.md")
+
+
+def _sizes(path: Path) -> str:
+    log = path.with_name(f"{path.name}-wal")
+    waiting = log.stat().st_size if log.exists() else 0
+    return f"{size(path.stat().st_size)}, and {size(waiting)} in its write-ahead log"
+
+
+async def _contents(journal: Journal) -> str:
+    prompted = unprompted = 0
+    async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
+        prompted += row.prompted
+        unprompted += not row.prompted
+    rest = f", {unprompted} more without a prompt" if unprompted else ""
+    return counted(prompted, "session") + rest
+
+
+async def _room_of(journal: SqliteJournal) -> list[Finding]:
+    """What takes the room, and what takes most of it."""
+    found = await journal.attend(lambda db, _: sizes.sizes(db, LARGEST))
+    parts = [f"{size(found.free)} free inside, used for what comes"]
+    if found.conversations is not None and found.index is not None:
+        parts = [
+            f"conversations {size(found.conversations)}",
+            f"search {size(found.index)}",
+            *parts,
+        ]
+    findings = [Finding(", ".join(parts))]
+    large = [
+        f"{on_one_line(session.title or '(no title)')} ({on_one_line(session.session_id)}, "
+        f"{size(session.size)})"
+        for session in found.largest
+        if session.size >= WORTH_NAMING
+    ]
+    if large:
+        findings.append(Finding(f"largest: {'; '.join(large)}"))
+    return findings
+
+
+def _whole(path: Path, damage: list[str]) -> list[Finding]:
+    if not damage:
+        return [Finding("it is whole: every page and every history was read")]
+    advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
+    return [Finding(on_one_line(sentence), advice) for sentence in damage]
+
+
+def _cut(at: int | None) -> list[Finding]:
+    """What is known of a write-ahead log that lost its end."""
+    if at is None:
+        return []
+    found = f"on {local(at)} its write-ahead log had lost its end: what was written last before "
+    return [Finding(f"{found}that may be missing", is_past=True)]
+
+
+def _private(path: Path, *, was_open: bool) -> list[Finding]:
+    """Whether others can read the conversations, or put another file in their place."""
+    mode, above = (stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent))
+    findings = []
+    if mode & 0o077:
+        findings.append(Finding(f"others can read it: mode {mode:04o}", f"chmod 600 {path}"))
+    if above & 0o022 and not above & stat.S_ISVTX:
+        findings.append(
+            Finding(
+                f"others can replace it: its folder has mode {above:04o}",
+                f"chmod 700 {path.parent}, or move the journal to a folder of its own",
+            )
+        )
+    if was_open and not findings:
+        text = f"others could read it until now: it was made private, mode {mode:04o}"
+        return [Finding(text, is_past=True)]
+    return findings or [Finding(f"it is private: mode {mode:04o}, its folder {above:04o}")]
+
+
+def _room(path: Path) -> list[Finding]:
+    """Whether there is a folder to write to, and space."""
+    place = next(parent for parent in path.parents if parent.exists())
+    if not os.access(place, os.W_OK | os.X_OK):
+        return [
+            Finding(
+                f"{folder(str(place))} cannot be written to",
+                "make it writable, or name another journal with --journal",
+            )
+        ]
+    free = shutil.disk_usage(place).free
+    if free < LITTLE_SPACE:
+        return [Finding(f"only {size(free)} are free on its disk", "make room there")]
+    return [Finding(f"{size(free)} are free on its disk")]
+
+
+# -- its repair -----------------------------------------------------------------------------
+
+
+def repaired_journal(location: str | None) -> list[Finding]:
+    """Make anew what can be made from the conversations, and say what was wrong."""
+    try:
+        if not Path(path_of(location)).exists():
+            return [Finding("there is no journal yet, and nothing to repair")]
+        return asyncio.run(_repaired(location))
+    except AcpholdError as error:
+        return [_problem(error)]
+
+
+async def _repaired(location: str | None) -> list[Finding]:
+    async with opened(location) as journal:
+        done = await journal.attend(repair.repair)
+        while await journal.catch_up(1.0):
+            pass
+    wrong = ", ".join(map(on_one_line, done.miscounted))
+    return [
+        Finding(
+            f"counts were wrong, and were made anew: {wrong}" if wrong else "all counts were right",
+            is_past=bool(wrong),
+        ),
+        Finding(
+            f"what was left of {counted(done.left_over, 'session')} that is no more was removed"
+            if done.left_over
+            else "nothing was left of sessions that are no more",
+            is_past=bool(done.left_over),
+        ),
+        Finding("the search index was made anew"),
+    ]

@@ -1,0 +1,143 @@
+"""`acphold prune`: old sessions gone for good, when a person asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from msgspec import Struct
+
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_moment,
+    above_zero,
+    add_journal,
+    is_confirmed,
+)
+from acphold.cli.journals import opened, sessions
+from acphold.cli.terminal_text import age, counted, on_one_line
+from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.journal.session_rows import now_ms
+
+SHOWN = 20
+"""Sessions that are named before the question; `--dry-run` names all."""
+
+
+def parser() -> Parser:
+    """The arguments of `prune`."""
+    made = Parser(prune, "prune")
+    made.add_argument(
+        "--older-than",
+        metavar="WHEN",
+        type=a_moment,
+        help="sessions last active before that: 2026-01-31, or 12h, 30d, 8w ago",
+    )
+    made.add_argument(
+        "--keep", metavar="N", type=above_zero, help="never one of the newest N of those asked for"
+    )
+    made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
+    made.add_argument("--cwd", metavar="DIR", help="only sessions of this working directory")
+    made.add_argument("--archived", action="store_true", help="archived sessions, too")
+    made.add_argument("--dry-run", action="store_true", help="only say which would be deleted")
+    made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
+    add_journal(made)
+    return made
+
+
+class _Wanted(Struct, frozen=True):
+    """Which sessions are to go; `before` is ms since the epoch."""
+
+    filter: ListFilter
+    before: int
+    keep: int
+    prompted_only: bool
+
+
+def prune(
+    *,
+    older_than: float | None,
+    keep: int | None,
+    agent: str | None,
+    cwd: str | None,
+    archived: bool,
+    dry_run: bool,
+    sure: bool,
+    journal: str | None,
+) -> int:
+    """Delete old sessions for good.
+
+    Nothing is ever pruned by itself. With --older-than and --keep, a session goes that is both
+    old and not among the newest. One that is open somewhere stays, and so does one that went on
+    while you were asked. They are gone as by `delete`: neither `import` nor the agent's own list
+    brings them back.
+    """
+    if older_than is None and keep is None:
+        raise UsageError("say which: --older-than 90d, --keep 500, or both")
+    if not (sure or dry_run) and not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on; say --yes to delete, or --dry-run")
+    now = now_ms()
+    wanted = _Wanted(
+        ListFilter(
+            agent=agent,
+            cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
+            # What was never prompted is old as well; but it is none of the newest N.
+            include_unprompted=older_than is not None,
+            archived="include" if archived else "exclude",
+        ),
+        now if older_than is None else min(now, round(older_than * 1000)),
+        keep or 0,
+        prompted_only=older_than is None,
+    )
+    found = asyncio.run(_found(journal, wanted))
+    _show(found, all_of_them=dry_run)
+    if not found or dry_run:
+        return Exit.OK
+    if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
+        print("Nothing was deleted.", file=sys.stderr)
+        return Exit.ERROR
+    gone = asyncio.run(_prune(journal, found, wanted.before))
+    print(f"Deleted {counted(gone, 'session')}.")
+    if stayed := len(found) - gone:
+        print(f"{counted(stayed, 'session')} went on meanwhile or are open; they stay.")
+    return Exit.OK
+
+
+async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:
+    """The sessions to delete, the newest first."""
+    found = []
+    async with opened(location) as journal:
+        spared = 0
+        async for row in sessions(journal, wanted.filter):
+            if row.prompted and spared < wanted.keep:
+                spared += 1
+            elif row.updated_at < wanted.before and not await _is_open(journal, row):
+                found.append(row)
+    return found
+
+
+async def _is_open(journal: Journal, row: SessionRow) -> bool:
+    return (await journal.holder(row.session_id)).expires_at > now_ms()
+
+
+async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:
+    async with opened(location) as journal:
+        return len(await journal.prune([row.session_id for row in found], before))
+
+
+def _show(found: list[SessionRow], *, all_of_them: bool) -> None:
+    """Name what is to go: to stderr before a question, to stdout if that is the answer."""
+    stream = sys.stdout if all_of_them else sys.stderr
+    now = now_ms()
+    for row in found if all_of_them else found[:SHOWN]:
+        title = on_one_line(row.title or "(no title)")
+        facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now)}"
+        print(f"{title}\n  {on_one_line(row.session_id)}  {facts}", file=stream)
+    if not all_of_them and len(found) > SHOWN:
+        print(f"and {counted(len(found) - SHOWN, 'more session')}", file=stream)
+    if not found:
+        print("There is nothing to delete.", file=stream)
+    elif all_of_them:
+        print(f"{counted(len(found), 'session')} would be deleted.", file=stream)

@@ -1,0 +1,107 @@
+"""Putting right what the journal says about its sessions: counts, summaries, the search index.
+
+All of it can be made anew from the entries. That is done session by session, beside whoever uses
+the journal: what is computed is written only if the session has not been settled further meanwhile.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.journal import search_index, segments, session_rows, upkeep
+from acphold.journal.compaction import snapshots
+from acphold.journal.file import writing
+from acphold.journal.fold import Fold
+
+TRIES: Final = 5
+"""How often a session is counted that is settled meanwhile, as it is after every turn."""
+
+_ORPHANS: Final = """
+    SELECT DISTINCT number FROM (
+        SELECT key >> 32 AS number FROM segments
+        UNION SELECT entry >> 32 FROM documents
+        UNION SELECT session FROM summaries
+        UNION SELECT session FROM leases
+    ) WHERE number NOT IN (SELECT number FROM sessions)
+"""
+
+
+class Repaired(Struct, frozen=True):
+    """What was put right: sessions with a wrong count or summary; and rows of sessions that are
+    no more, by how many sessions they were of."""
+
+    miscounted: tuple[str, ...]
+    left_over: int
+
+
+def repair(connection: sqlite3.Connection, alone: threading.Lock) -> Repaired:
+    """Count every session anew, remove what is of none, and forget the search index.
+
+    The index has to be caught up with behind that.
+    """
+    left_over = _remove_orphans(connection, alone)
+    numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
+    miscounted = [name for number, name in numbers if _recounted(connection, number, alone)]
+    with alone, writing(connection):
+        search_index.empty(connection)
+    return Repaired(tuple(miscounted), left_over)
+
+
+def _remove_orphans(connection: sqlite3.Connection, alone: threading.Lock) -> int:
+    known = "SELECT session FROM deleted"
+    orphans = connection.execute(f"{_ORPHANS} AND number NOT IN ({known})").fetchall()
+    with alone, writing(connection):
+        connection.executemany("INSERT OR IGNORE INTO deleted VALUES (?)", orphans)
+        connection.executemany("DELETE FROM summaries WHERE session = ?", orphans)
+        connection.executemany("DELETE FROM leases WHERE session = ?", orphans)
+    upkeep.sweep(connection, alone)
+    return len(orphans)
+
+
+class _Kept(Struct, frozen=True):
+    """What the journal says of a session: how far it is settled, and what it is up to there."""
+
+    through: int
+    messages: int
+    state: upkeep.Settled
+
+
+def _recounted(connection: sqlite3.Connection, number: int, alone: threading.Lock) -> bool:
+    """Whether what was kept of a session was wrong; it is right now."""
+    for _ in range(TRIES):
+        kept = _kept(connection, number)
+        if kept is None or (right := _computed(connection, number, kept.through)) == kept:
+            return False
+        with alone, writing(connection):
+            if _kept(connection, number) != kept:
+                continue
+            connection.execute(
+                "UPDATE sessions SET message_count = ? WHERE number = ?", (right.messages, number)
+            )
+            upkeep.keep_settled_state(connection, number, right.state)
+            return True
+    return False
+
+
+def _kept(connection: sqlite3.Connection, number: int) -> _Kept | None:
+    row = connection.execute(
+        "SELECT settled_through, message_count FROM sessions WHERE number = ?", (number,)
+    ).fetchone()
+    return None if row is None else _Kept(row[0], row[1], upkeep.settled_state(connection, number))
+
+
+def _computed(connection: sqlite3.Connection, number: int, through: int) -> _Kept:
+    folding = Fold()
+    newest: dict[str, int] = {}
+    for segment in segments.read_all(connection, number, 0):
+        if segment.last_seq > through:
+            break
+        newest |= snapshots([segment])
+        for entry in segment.entries():
+            folding.add(entry)
+    state = folding.state()
+    return _Kept(through, session_rows.messages(state), upkeep.Settled(state.summary(), newest))

@@ -1,0 +1,54 @@
+"""How large the journal is, and what of."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from msgspec import Struct
+
+_LARGEST: Final = """
+    SELECT session_id, title, bytes FROM (
+        SELECT key >> 32 AS number, sum(length(raw)) AS bytes
+        FROM segments GROUP BY number ORDER BY bytes DESC LIMIT ?
+    ) JOIN sessions USING (number) ORDER BY bytes DESC
+"""
+
+_PAGES: Final = """
+    SELECT coalesce(sum(pgsize) FILTER (WHERE name = 'segments'), 0),
+        coalesce(sum(pgsize) FILTER (WHERE name LIKE 'words%' OR name LIKE '%documents%'), 0)
+    FROM dbstat WHERE aggregate = TRUE
+"""
+
+
+class Large(Struct, frozen=True):
+    """A session that takes much room: so many bytes are kept of it."""
+
+    session_id: str
+    title: str | None
+    size: int
+
+
+class Sizes(Struct, frozen=True):
+    """Bytes of the file that conversations take, the search index, and nothing any more.
+
+    `conversations` and `index` are None where this SQLite cannot tell. `largest` has the sessions
+    that take most, the largest first.
+    """
+
+    conversations: int | None
+    index: int | None
+    free: int
+    largest: tuple[Large, ...]
+
+
+def sizes(connection: sqlite3.Connection, largest: int) -> Sizes:
+    """The sizes, and so many of the largest sessions; reads all of the file."""
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    try:
+        conversations, index = connection.execute(_PAGES).fetchone()
+    except sqlite3.OperationalError:  # built without dbstat
+        conversations = index = None
+    rows = connection.execute(_LARGEST, (largest,)).fetchall()
+    return Sizes(conversations, index, free * page_size, tuple(Large(*row) for row in rows))

@@ -1,0 +1,64 @@
+"""`acphold backup`: a copy of the journal that can take its place."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION, remember
+
+
+@pytest.fixture
+def one(journal: Path) -> Path:
+    """A journal with a session."""
+    remember(journal, "aa-1", *CONVERSATION, title="Greeting")
+    return journal
+
+
+def test_a_copy_can_take_the_place_of_the_journal(
+    one: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    done = acphold.run("backup", str(tmp_path / "copy.db"))
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Copied the journal to {tmp_path}/copy.db, ")
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+    shown = CommandLine(tmp_path / "copy.db").run("show", "aa-1", "--json")
+    assert shown.out == acphold.run("show", "aa-1", "--json").out
+
+
+def test_in_a_folder_it_is_named_by_its_date(
+    one: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "kept").mkdir()
+    assert acphold.run("backup", str(tmp_path / "kept")).code == 0
+    (found,) = (tmp_path / "kept").iterdir()
+    assert found.match("journal-20??-??-??-??????.db")
+
+
+def test_what_is_there_is_replaced_only_if_asked(
+    one: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "copy.db").write_text("mine")
+    done = acphold.run("backup", str(tmp_path / "copy.db"))
+    assert done.code == 2
+    assert "is there already; name another file, or say --force" in done.err
+    assert (tmp_path / "copy.db").read_text() == "mine"
+    assert acphold.run("backup", str(tmp_path / "copy.db"), "--force").code == 0
+    assert (tmp_path / "copy.db").read_bytes().startswith(b"SQLite")
+
+
+def test_the_journal_is_never_its_own_copy(one: Path, acphold: CommandLine) -> None:
+    before = one.read_bytes()
+    done = acphold.run("backup", str(one), "--force")
+    assert done.code == 2
+    assert "is the journal itself" in done.err
+    assert one.read_bytes() == before
+
+
+def test_without_a_journal_there_is_nothing_to_copy(acphold: CommandLine, tmp_path: Path) -> None:
+    done = acphold.run("backup", str(tmp_path / "copy.db"))
+    assert done.code == 4
+    assert not (tmp_path / "copy.db").exists()

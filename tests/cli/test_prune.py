@@ -1,0 +1,117 @@
+"""`acphold prune`: old sessions go when a person says so, and only those."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from acphold.journal import SqliteJournal
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION, remember
+
+DAY = 24 * 60 * 60 * 1000
+NOW = time.time_ns() // 1_000_000
+
+
+def _age(journal: Path, session_id: str, days: int) -> None:
+    with closing(sqlite3.connect(journal, isolation_level=None)) as file:
+        last_active = NOW - days * DAY
+        file.execute(
+            "UPDATE sessions SET updated_at = ? WHERE session_id = ?", (last_active, session_id)
+        )
+
+
+@pytest.fixture
+def old(journal: Path) -> Path:
+    """A journal with sessions of 1, 10, 100 and 200 days ago, and one never prompted."""
+    for days in (1, 10, 100, 200):
+        remember(journal, f"s-{days}", *CONVERSATION, title=f"Of {days} days ago")
+        _age(journal, f"s-{days}", days)
+    remember(journal, "empty-300")
+    _age(journal, "empty-300", 300)
+    return journal
+
+
+def ids(acphold: CommandLine) -> set[str]:
+    lines = acphold.run("list", "--all", "--json").out.splitlines()
+    return {line.split('"sessionId":"')[1].split('"')[0] for line in lines}
+
+
+ALL = {"s-1", "s-10", "s-100", "s-200", "empty-300"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left"),
+    [
+        (["--older-than", "90d"], {"s-1", "s-10"}),
+        (["--older-than", "90d", "--keep", "3"], {"s-1", "s-10", "s-100"}),
+        (["--older-than", "5d", "--keep", "1"], {"s-1"}),
+        (["--older-than", "1000d"], ALL),
+        (["--keep", "2"], {"s-1", "s-10", "empty-300"}),
+        (["--keep", "9"], ALL),
+        (["--older-than", "90d", "--agent", "other"], ALL),
+        (["--older-than", "90d", "--cwd", "/elsewhere"], ALL),
+    ],
+)
+def test_what_is_old_and_not_among_the_newest_goes(
+    old: Path, acphold: CommandLine, arguments: list[str], left: set[str]
+) -> None:
+    before = acphold.run("prune", *arguments, "--dry-run")
+    assert ids(acphold) == ALL
+    assert before.out.count("  s-") + before.out.count("  empty-") == len(ALL - left)
+    done = acphold.run("prune", *arguments, "--yes")
+    assert done.code == 0
+    assert ids(acphold) == left
+    if ALL - left:
+        assert done.out.startswith(f"Deleted {len(ALL - left)} session")
+    else:
+        assert "There is nothing to delete." in done.all
+
+
+def test_nothing_is_pruned_that_nobody_asked_for(old: Path, acphold: CommandLine) -> None:
+    done = acphold.run("prune")
+    assert done.code == 2
+    assert "say which: --older-than 90d, --keep 500, or both" in done.err
+    done = acphold.run("prune", "--keep", "1")
+    assert done.code == 2
+    assert "there is no terminal to ask on" in done.err
+    assert ids(acphold) == ALL
+
+
+def test_a_no_keeps_everything(old: Path, acphold: CommandLine) -> None:
+    done = acphold.on_terminal("prune", "--keep", "1", typed=b"n\n")
+    assert done.code == 1
+    assert "Delete 3 sessions?" in done.plain
+    assert ids(acphold) == ALL
+
+
+def test_a_yes_prunes(old: Path, acphold: CommandLine) -> None:
+    done = acphold.on_terminal("prune", "--older-than", "90d", typed=b"y\n")
+    assert done.code == 0
+    assert ids(acphold) == {"s-1", "s-10"}
+
+
+def test_what_is_archived_stays_unless_asked_for(old: Path, acphold: CommandLine) -> None:
+    acphold.run("archive", "s-200")
+    acphold.run("prune", "--older-than", "90d", "--yes")
+    assert acphold.run("show", "s-200").code == 0
+    acphold.run("prune", "--older-than", "90d", "--archived", "--yes")
+    assert acphold.run("show", "s-200").code == 3
+
+
+def test_what_is_open_stays(old: Path, acphold: CommandLine) -> None:
+    async def hold() -> None:
+        journal = SqliteJournal.open(old)
+        await journal.acquire("s-200", "an editor")
+        await journal.aclose()
+
+    asyncio.run(hold())
+    _age(old, "s-200", 200)
+    done = acphold.run("prune", "--older-than", "90d", "--yes")
+    assert done.out == "Deleted 2 sessions.\n"
+    assert "s-200" in ids(acphold)
