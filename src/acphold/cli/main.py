@@ -51,7 +51,7 @@ COMMANDS = {
     "handover": Entry("handover_command", "Give a conversation to another agent."),
     "delete": Entry("delete", "Delete sessions for good."),
     "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
-    "prune": Entry("prune", "Delete old sessions for good; nothing is pruned by itself."),
+    "prune": Entry("prune", "Delete old sessions for good."),
     "backup": Entry("backup", "Copy the journal, safely while sessions run."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),
     "check": Entry("check", "Check what an agent keeps of the protocol."),

@@ -26,6 +26,7 @@ _ORPHANS: Final = """
         UNION SELECT entry >> 32 FROM documents
         UNION SELECT session FROM summaries
         UNION SELECT session FROM leases
+        UNION SELECT session FROM usage
     ) WHERE number NOT IN (SELECT number FROM sessions)
 """
 
@@ -55,9 +56,8 @@ def _remove_orphans(connection: sqlite3.Connection, alone: threading.Lock) -> in
     known = "SELECT session FROM deleted"
     orphans = connection.execute(f"{_ORPHANS} AND number NOT IN ({known})").fetchall()
     with alone, writing(connection):
-        connection.executemany("INSERT OR IGNORE INTO deleted VALUES (?)", orphans)
-        connection.executemany("DELETE FROM summaries WHERE session = ?", orphans)
-        connection.executemany("DELETE FROM leases WHERE session = ?", orphans)
+        for (number,) in orphans:
+            upkeep.remove_rows(connection, number)
     upkeep.sweep(connection, alone)
     return len(orphans)
 

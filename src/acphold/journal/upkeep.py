@@ -269,7 +269,7 @@ def delete(connection: sqlite3.Connection, session_id: str, alone: threading.Loc
         ).fetchone()
         if row is not None:
             session_rows.forget_session(connection, row[0])
-            _remove(connection, row[0])
+            remove_rows(connection, row[0])
     sweep(connection, alone)
     return row is not None
 
@@ -290,7 +290,7 @@ def prune(
             row = connection.execute(_IDLE, (session_id, idle_since, session_rows.now_ms()))
             if (found := row.fetchone()) is not None:
                 session_rows.forget_session(connection, found[0])
-                _remove(connection, found[0])
+                remove_rows(connection, found[0])
                 gone.append(session_id)
     sweep(connection, alone)
     return gone
@@ -305,17 +305,18 @@ def abandon(connection: sqlite3.Connection, lease: Lease, alone: threading.Lock)
         leases.require(connection, lease)
         if session_rows.has_link(connection, lease.number):
             return False
-        _remove(connection, lease.number)
+        remove_rows(connection, lease.number)
     sweep(connection, alone)
     return True
 
 
-def _remove(connection: sqlite3.Connection, number: int) -> None:
+def remove_rows(connection: sqlite3.Connection, number: int) -> None:
+    """Delete all that is kept of a session beside its entries, which the next sweep removes."""
     connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
     connection.execute("DELETE FROM leases WHERE session = ?", (number,))
     connection.execute("DELETE FROM summaries WHERE session = ?", (number,))
     connection.execute("DELETE FROM usage WHERE session = ?", (number,))
-    connection.execute("INSERT INTO deleted VALUES (?)", (number,))
+    connection.execute("INSERT OR IGNORE INTO deleted VALUES (?)", (number,))
 
 
 def sweep(connection: sqlite3.Connection, alone: threading.Lock) -> None:
