@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from acphold.journal.entries import PARAMS, PROMPT, Entry, Segment
@@ -80,7 +81,8 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
         "limit": sought.limit,
     }
     rows = connection.execute(_BEST if sought.rank else _NEWEST, values).fetchall()
-    hits = (_hit(connection, entry, found, sought.part) for _, entry in rows)
+    patterns = _patterns(found)
+    hits = (_hit(connection, entry, patterns, sought.part) for _, entry in rows)
     return [hit for hit in hits if hit is not None]
 
 
@@ -131,7 +133,10 @@ class _Text(NamedTuple):
 
 
 def _hit(
-    connection: sqlite3.Connection, entry: int, found: Sequence[Term], part: str | None
+    connection: sqlite3.Connection,
+    entry: int,
+    patterns: Sequence[re.Pattern[str]],
+    part: str | None,
 ) -> SearchHit | None:
     row = connection.execute(_HIT, (entry,)).fetchone()
     if row is None:
@@ -140,7 +145,7 @@ def _hit(
     segment = Segment(first, last, NAMES.get(kind, kind), at, raw)
     seq = entry & 0xFFFFFFFF
     (this,) = (this for this in segment.entries() if this.seq == seq)
-    excerpts = [(text.speaker, _excerpt(text.text, found)) for text in _texts(this, part)]
+    excerpts = [(text.speaker, _excerpt(text.text, patterns)) for text in _texts(this, part)]
     who, (_, excerpt, marks) = max(excerpts, key=lambda shown: shown[1].terms)
     tool = tool_title(this) if who in ("tool", "diff") else None
     return SearchHit(
@@ -191,19 +196,27 @@ class _Excerpt(NamedTuple):
     marks: tuple[tuple[int, int], ...]
 
 
-def _excerpt(text: str, found: Sequence[Term]) -> _Excerpt:
+def _patterns(found: Iterable[Term]) -> list[re.Pattern[str]]:
+    """What finds the terms in a text without capitals and accents, as the index may have it."""
+    patterns = []
+    for term in found:
+        parts = re.findall(r"[^\W_]+", _plain(camel_parts(term.text) or with_spaces(term.text)))
+        # A literal in front, and no option: then the search is as fast as one for a string.
+        rest = r"[^\W_]*" if term.is_prefix else ""
+        patterns.append(re.compile(r"[\W_]*".join(map(re.escape, parts)) + rest))
+    return patterns
+
+
+def _excerpt(text: str, patterns: Sequence[re.Pattern[str]]) -> _Excerpt:
     """The piece of the text that has the most of the terms; of such pieces the first."""
     line = " ".join(text.split())
+    plain = _plain(line)
     places = sorted(
-        (match.start(), match.end(), number)
-        for number, term in enumerate(found)
-        for match in _places(line, term)
+        (start, end, number)
+        for number, pattern in enumerate(patterns)
+        for start, end in _places(plain, pattern)
     )
-    start, most = 0, 0
-    for begin, _, _ in places:
-        inside = {number for b, e, number in places if begin <= b and e <= begin + EXCERPT - BEFORE}
-        if len(inside) > most:
-            start, most = max(0, begin - BEFORE), len(inside)
+    start, most = _best_start(places, len(patterns))
     start = max(0, min(start, len(line) - EXCERPT))
     piece = line[start : start + EXCERPT]
     before = "…" if start else ""
@@ -211,6 +224,19 @@ def _excerpt(text: str, found: Sequence[Term]) -> _Excerpt:
     marks = [(b + shift, e + shift) for b, e, _ in places if start <= b and e <= start + EXCERPT]
     after = "…" if start + EXCERPT < len(line) else ""
     return _Excerpt(most, f"{before}{piece}{after}", tuple(_apart(marks)))
+
+
+def _best_start(places: Sequence[tuple[int, int, int]], terms: int) -> tuple[int, int]:
+    """Where the excerpt begins, and how many of the terms are in it."""
+    start, most = 0, 0
+    for at, (begin, _, _) in enumerate(places):
+        limit = begin + EXCERPT - BEFORE
+        inside = {number for _, end, number in places[at : at + MATCHES_AT_MOST] if end <= limit}
+        if len(inside) > most:
+            start, most = max(0, begin - BEFORE), len(inside)
+        if most == terms:
+            break
+    return start, most
 
 
 def _apart(marks: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -222,26 +248,33 @@ def _apart(marks: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             end = mark[1]
 
 
-def _places(line: str, term: Term) -> list[re.Match[str]]:
-    """Where the index may have found the term: as a whole word, else as a part of one."""
-    parts = re.findall(r"[^\W_]+", _plain(camel_parts(term.text) or with_spaces(term.text)))
-    pattern = r"[\W_]*".join(map(re.escape, parts))
-    whole = rf"(?<![^\W_]){pattern}" + (r"[^\W_]*" if term.is_prefix else r"(?![^\W_])")
-    plain = _plain(line)
-    for way in (whole, pattern):
-        matches = re.finditer(way, plain, re.IGNORECASE)
-        if some := [match for match, _ in zip(matches, range(MATCHES_AT_MOST), strict=False)]:
-            return some
-    return []
+def _places(plain: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
+    """Where the index may have found a term: where it is a whole word, else a part of one."""
+    found = [match.span() for match in islice(pattern.finditer(plain), MATCHES_AT_MOST)]
+    whole = [
+        (start, end)
+        for start, end in found
+        if not plain[start - 1 : start].isalnum() and not plain[end : end + 1].isalnum()
+    ]
+    return whole or found
 
 
 def _plain(text: str) -> str:
-    """`text`, character by character, without accents, which the index does not look at."""
-    return text if text.isascii() else "".join(map(_without_accent, text))
+    """`text`, character by character, without what the index does not look at: case, accents."""
+    return text.lower() if text.isascii() else text.translate(_PLAIN)
 
 
-def _without_accent(character: str) -> str:
-    from unicodedata import combining, normalize
+class _PlainCharacters(dict[int, str]):
+    """The plain form of each character that was met; one character for one."""
 
-    decomposed = normalize("NFD", character)
-    return decomposed[0] if all(map(combining, decomposed[1:])) else character
+    def __missing__(self, code: int) -> str:
+        from unicodedata import combining, normalize
+
+        decomposed = normalize("NFD", chr(code))
+        base = decomposed[0] if all(map(combining, decomposed[1:])) else chr(code)
+        lower = base.lower()
+        self[code] = plain = lower if len(lower) == 1 else base
+        return plain
+
+
+_PLAIN: Final = _PlainCharacters()
