@@ -18,6 +18,7 @@ MEASUREMENTS = (
     "clients",
     "replay",
     "listing",
+    "search",
     "memory",
     "disk",
     "library",

@@ -1,4 +1,4 @@
-"""Full-text search, at two sizes of the journal, beside scanning all messages with LIKE."""
+"""Full-text search at two sizes of the journal, beside a scan of all messages with LIKE."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from bench.run import Run
 from bench.table import Figure, Goal
 
 SESSION_MESSAGES = 400
-NEWEST = 1_700_000_000_000
-REPEATS = 5
 FOLDERS = 40
+NEWEST = 1_700_000_000_000
+GAP_MS = 3_000
+"""Between two messages, over all sessions."""
 
 WORDS = 40_000
 """In the vocabulary; the n-th is as frequent as 1/n, as in any language (Zipf's law)."""
+
+LENGTHS = (4, 8, 15, 30, 60, 120)
+"""Words in a message."""
+
+SYLLABLES = [consonant + vowel for consonant in "bcdfghjklmnprstvz" for vowel in "aeiou"]
 
 SESSION_ROW = (
     "INSERT INTO sessions (number, session_id, agent, cwd, folder, additional_directories, title,"
@@ -33,95 +39,192 @@ SEGMENT_ROW = "INSERT INTO segments VALUES (? << 32 | ?, ?, ?, 0, ?)"
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """A query in the middle of a mix of them, at both sizes; the slowest kind; indexing; the file."""
+    """A mix of queries at both sizes, its kinds one by one, filters, and what the index costs."""
     few, many = run.size(100_000, 20_000), run.size(1_000_000, 100_000)
-    texts = _Texts()
-    small = _Filled(run.fresh("journal.db"), texts, few)
-    plain = _plain(run.fresh("plain.db"), small.path)
-    yield from _beside_scan(run, small, plain, texts, few)
-    large = _Filled(run.fresh("journal.db"), texts, many)
-    yield from _kinds(run, large, texts, many)
-    yield Figure(f"index {many:,} messages", "us each", [large.seconds / many * 1e6])
-    yield Figure("index, for each byte of text", "bytes", [large.index_bytes / large.text_bytes])
+    words = [_word(number) for number in range(1, WORDS + 1)]
+    yield from _beside_scan(run, _Filled(run.fresh("journal.db"), words, few), words)
+    yield from _at_size(run, _Filled(run.fresh("journal.db"), words, many), words)
 
 
-def _beside_scan(
-    run: Run, filled: _Filled, plain: sqlite3.Connection, texts: _Texts, size: int
-) -> Iterator[Figure]:
-    queries = [query for some in texts.queries().values() for query in some]
-    with filled as journal:
-        ways: dict[str, Callable[[], float]] = {
-            "index": lambda: median(_searched(journal, Sought(query)) for query in queries),
-            "scan": lambda: median(_scanned(plain, query.split()[0]) for query in queries[:8]),
-        }
-        taken = run.in_turns(ways)
-    yield Figure(
-        f"search {size:,} messages, 20 hits shown",
-        "us",
-        taken["index"],
-        "LIKE",
-        taken["scan"],
-    )
-    with filled as journal:
-        found = run.in_turns(
-            {
-                "index": lambda: median(_matched(filled.path, texts.queries())),
-                "scan": lambda: median(_scanned(plain, query.split()[0]) for query in queries[:8]),
-            }
-        )
-    yield Figure(
-        f"find in {size:,} messages, newest first",
-        "us",
-        found["index"],
-        "LIKE",
-        found["scan"],
-        (Goal(1 / 50, ratio=True),),
-    )
-
-
-def _kinds(run: Run, filled: _Filled, texts: _Texts, size: int) -> Iterator[Figure]:
-    kinds = texts.queries()
-    with filled as journal:
-        everything = [Sought(query) for some in kinds.values() for query in some]
+def _beside_scan(run: Run, filled: _Filled, words: Sequence[str]) -> Iterator[Figure]:
+    plain = filled.plain()
+    mix = [query for queries in _queries(words).values() for query in queries]
+    scanned = [words[20], words[500], words[30_000]]
+    ways: dict[str, Callable[[], float]] = {
+        "found": lambda: median(filled.matched(query) for query in mix),
+        "shown": lambda: median(filled.searched(Sought(query)) for query in mix),
+        "scan": lambda: median(_scanned(plain, word) for word in scanned),
+    }
+    taken = run.in_turns(ways)
+    for way, goals in (("found", (Goal(1 / 50, ratio=True),)), ("shown", ())):
         yield Figure(
-            f"search {size:,} messages, all kinds of queries",
-            "ms",
-            [median(_searched(journal, s) for s in everything) / 1e3 for _ in range(run.rounds)],
-            goals=(Goal(5),),
+            f"search {filled.size:,} messages, 20 newest {way}",
+            "us",
+            taken[way],
+            "LIKE, all of them",
+            taken["scan"],
+            goals,
         )
-        for kind, queries in kinds.items():
-            yield _kind(run, journal, f"  {kind}", [Sought(query) for query in queries])
-        common = kinds["a common word"]
-        for kind, more in {
-            "by rank": {"rank": True},
-            "in diffs": {"part": "diffs"},
-            "in one folder": {"cwd": "/bench/7"},
-            "in a folder without it": {"cwd": "/bench/none"},
-            "of the last tenth": {"since": NEWEST - size * 100},
-        }.items():
-            sought = [Sought(query, **more) for query in common]  # type: ignore[arg-type]
-            yield _kind(run, journal, f"  a common word, {kind}", sought)
+    filled.close()
 
 
-def _kind(run: Run, journal: SqliteJournal, name: str, sought: Sequence[Sought]) -> Figure:
+def _at_size(run: Run, filled: _Filled, words: Sequence[str]) -> Iterator[Figure]:
+    kinds = {kind: [Sought(q) for q in queries] for kind, queries in _queries(words).items()}
+    everything = [sought for some in kinds.values() for sought in some]
+    common = words[1]
+    since = NEWEST - filled.size * GAP_MS // 10
+    kinds |= {
+        "a common word by rank": [Sought(common, rank=True)],
+        "a common word in diffs": [Sought(common, part="diffs")],
+        "a common word in one folder of 40": [Sought(common, cwd="/bench/7")],
+        "a common word in the last tenth": [Sought(common, since=since)],
+    }
+    what = f"search {filled.size:,} messages"
+    yield _timed(run, filled, f"{what}, all kinds of queries", everything, Goal(5_000))
+    for kind, sought in kinds.items():
+        yield _timed(run, filled, f"  {kind}", sought)
+    yield Figure("  to index one of them", "us", [filled.seconds / filled.size * 1e6])
+    yield Figure("  index, for a byte of text", "bytes", [filled.index_bytes / filled.text_bytes])
+    filled.close()
+
+
+def _timed(run: Run, filled: _Filled, name: str, sought: Sequence[Sought], *goals: Goal) -> Figure:
     rounds = range(run.rounds)
     return Figure(
-        name, "ms", [median(_searched(journal, one) for one in sought) / 1e3 for _ in rounds]
+        name, "us", [median(filled.searched(one) for one in sought) for _ in rounds], goals=goals
     )
 
 
-_loop = asyncio.new_event_loop()
+def _queries(words: Sequence[str]) -> dict[str, list[str]]:
+    """Queries by kind."""
+    return {
+        "a common word": [words[n] for n in (1, 7, 20)],
+        "a word now and then": [words[n] for n in (300, 800, 2_000)],
+        "a rare word": [words[n] for n in (20_000, 30_000, 39_000)],
+        "two words": [f"{words[10]} {words[300]}", f"{words[700]} {words[9_000]}"],
+        "a phrase": [f'"{words[0]} {words[9]}"', f'"{words[50]} {words[2]}"'],
+        "a beginning of four letters": [f"{words[n][:4]}*" for n in (600, 5_000)],
+        "a name in code": [_word(n) for n in (4 + 9 * 40, 7 + 9 * 90, 3 + 29 * 70)],
+        "a word that is not there": ["zzqqzz"],
+    }
 
 
-def _searched(journal: SqliteJournal, sought: Sought) -> float:
-    """Microseconds for a search with its twenty hits, as the command asks for them."""
+def _word(number: int) -> str:
+    """The word of this rank: plain, `snake_case`, `camelCase` or a path."""
+    plain = _plain_word(number)
+    if number % 9 == 4:
+        return f"{plain}_{_plain_word(number * 7)}"
+    if number % 9 == 7:
+        return plain + _plain_word(number * 5).title()
+    return f"{plain}/{_plain_word(number * 3)}.py" if number % 29 == 3 else plain
 
-    async def searches() -> float:
-        taken = []
-        for _ in range(REPEATS):
+
+def _plain_word(number: int) -> str:
+    random = Random(number)
+    length = 1 + min(number.bit_length() // 4, 3) + random.randrange(2)
+    return "".join(random.choice(SYLLABLES) for _ in range(length))
+
+
+def _scanned(plain: sqlite3.Connection, word: str) -> float:
+    """Microseconds to go through all texts."""
+    began = perf_counter()
+    plain.execute("SELECT count(*) FROM plain WHERE text LIKE ?", (f"%{word}%",)).fetchone()
+    return (perf_counter() - began) * 1e6
+
+
+class _Filled:
+    """A journal with so many messages, a fifth of them tool calls, and all of them indexed."""
+
+    def __init__(self, path: Path, words: Sequence[str], size: int) -> None:
+        self.size = size
+        self.text_bytes = 0
+        self._path = path
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(SqliteJournal.open(path).aclose())
+        self._fill(words)
+        before = path.stat().st_size
+        self._journal = SqliteJournal.open(path)
+        began = perf_counter()
+        self._loop.run_until_complete(self._journal.catch_up(3600))
+        self.seconds = perf_counter() - began
+        self._connection = sqlite3.connect(path)
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.index_bytes = path.stat().st_size - before
+
+    def _fill(self, words: Sequence[str]) -> None:
+        # Straight into the tables: a million messages one by one would take minutes.
+        connection = sqlite3.connect(self._path)
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.executemany(
+            SESSION_ROW,
+            (
+                (n, f"{n:016x}", f"/bench/{n % FOLDERS}", self._at(n * SESSION_MESSAGES), last)
+                for n, last in enumerate([SESSION_MESSAGES] * (self.size // SESSION_MESSAGES), 1)
+            ),
+        )
+        connection.executemany(SEGMENT_ROW, self._segments(words))
+        connection.commit()
+        connection.close()
+
+    def _segments(self, words: Sequence[str]) -> Iterator[tuple[int, int, int, int, bytes]]:
+        random = Random(7)
+        weights = [*accumulate(1 / rank for rank in range(1, WORDS + 1))]
+        for number in range(self.size):
+            length = random.choice(LENGTHS)
+            text = " ".join(random.choices(words, cum_weights=weights, k=length))
+            self.text_bytes += len(text)
+            session, seq = divmod(number, SESSION_MESSAGES)
+            yield session + 1, seq + 1, seq + 1, self._at(number), _raw(number, text)
+
+    def _at(self, number: int) -> int:
+        return NEWEST - (self.size - number) * GAP_MS
+
+    def plain(self) -> sqlite3.Connection:
+        """The raws as texts in a table without an index."""
+        plain = sqlite3.connect(":memory:")
+        plain.execute("CREATE TABLE plain (text TEXT)")
+        plain.executemany(
+            "INSERT INTO plain VALUES (?)",
+            (
+                (raw.decode(),)
+                for (raw,) in self._connection.execute("SELECT raw FROM segments ORDER BY key")
+            ),
+        )
+        return plain
+
+    def matched(self, words: str) -> float:
+        """Microseconds until the places of twenty hits are known."""
+        began = perf_counter()
+        self._connection.execute(
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT 20",
+            (" ".join(f'"{word}"' for word in words.strip('"*').split()),),
+        ).fetchall()
+        return (perf_counter() - began) * 1e6
+
+    def searched(self, sought: Sought) -> float:
+        """Microseconds for a search as the command asks for it, with what its hits show."""
+
+        async def search() -> float:
             began = perf_counter()
-            await journal.search(sought)
-            taken.append(perf_counter() - began)
-        return median(taken) * 1e6
+            await self._journal.search(sought)
+            return (perf_counter() - began) * 1e6
 
-    return _loop.run_until_complete(searches())
+        self._loop.run_until_complete(search())  # what is asked twice is in memory
+        return self._loop.run_until_complete(search())
+
+    def close(self) -> None:
+        self._connection.close()
+        self._loop.run_until_complete(self._journal.aclose())
+        self._loop.close()
+
+
+def _raw(number: int, text: str) -> bytes:
+    if number % 5 == 3:
+        call = {"sessionUpdate": "tool_call", "toolCallId": f"t{number}", "title": text[:40]}
+        return json.dumps({**call, "rawOutput": text}).encode()
+    if number % 20 == 7:
+        diff = {"type": "diff", "path": f"/{text[:9]}.py", "newText": text}
+        call = {"sessionUpdate": "tool_call", "toolCallId": f"t{number}", "title": "Edit"}
+        return json.dumps({**call, "content": [diff]}).encode()
+    content = {"type": "text", "text": text}
+    return json.dumps({"sessionUpdate": "agent_message_chunk", "content": content}).encode()

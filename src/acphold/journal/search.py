@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -80,10 +80,22 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
         "limit": sought.limit,
     }
+    if not _has_sessions(connection, values):
+        return []  # without walking through all that has the words
     rows = connection.execute(_BEST if sought.rank else _NEWEST, values).fetchall()
     patterns = _patterns(found)
     hits = (_hit(connection, entry, patterns, sought.part) for _, entry in rows)
     return [hit for hit in hits if hit is not None]
+
+
+def _has_sessions(connection: sqlite3.Connection, values: Mapping[str, object]) -> bool:
+    """Whether there is any session of the agent and the folder."""
+    row = connection.execute(
+        "SELECT 1 FROM sessions WHERE (:agent IS NULL OR agent = :agent)"
+        " AND (:folder IS NULL OR folder = :folder) LIMIT 1",
+        values,
+    ).fetchone()
+    return row is not None
 
 
 # -- the query ---------------------------------------------------------------------------------
