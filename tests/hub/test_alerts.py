@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from acphold.agents import Updates
 from acphold.errors import AgentExitedError
-from acphold.hub.alerts import Alert, AlertRules, Alerts
+from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from acphold.rpc.peer import Answer
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 
@@ -66,12 +68,19 @@ class Stage:
         self.clock = Clock()
         self.rules = RULES
         self.told: list[tuple[tuple[str, ...], Alert]] = []
+        self.look_up: LookUp | None = None
 
-    def ask(self, title: str = "Run make") -> asyncio.Task[Any]:
+    def tell(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
+        self.told.append((command, alert))
+        self.look_up = look_up
+
+    def ask(self, title: str | None = "Run make") -> asyncio.Task[Any]:
         """The agent asks for a permission."""
         params = {
             "sessionId": self.session,
-            "toolCall": {"toolCallId": "t", "title": title},
+            "toolCall": {"toolCallId": "t"}
+            if title is None
+            else {"toolCallId": "t", "title": title},
             "options": [
                 {"optionId": "y", "name": "Allow", "kind": "allow_once"},
                 {"optionId": "n", "name": "Reject", "kind": "reject_once"},
@@ -100,7 +109,7 @@ async def stage(journal: Path) -> AsyncIterator[Stage]:
     clock = Clock()
     alerts = Alerts(
         lambda: made[0].rules if made else RULES,
-        lambda command, alert: made[0].told.append((command, alert)),
+        lambda *told: made[0].tell(*told),
         clock,
     )
     async with shared(journal, alerts=alerts) as house, asyncio.timeout(DEADLINE):
@@ -126,6 +135,7 @@ async def test_a_question_that_stays_open_is_told_once_whoever_is_attached(journ
         on.clock.pass_by(1000)
         [(command, alert)] = on.told
         assert command == RULES.on_waiting
+        assert on.look_up is None
         assert alert == Alert(
             "waiting",
             on.session,
@@ -138,6 +148,23 @@ async def test_a_question_that_stays_open_is_told_once_whoever_is_attached(journ
         )
         on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
         await question
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_question_about_a_tool_call_that_was_told_before_has_its_title(
+    journal: Path, known: bool
+) -> None:
+    async with stage(journal) as on:
+        if known:
+            call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit main.py"}
+            raw = json.dumps(call).encode()
+            await on.house.agent.listener.hear(Updates(on.session, "update", [raw]))
+        question = on.ask(None)
+        await on.open()
+        on.clock.pass_by(20)
+        assert on.look_up is not None
+        assert await on.look_up() == ("Edit main.py" if known else "a tool call")
+        question.cancel()
 
 
 async def test_a_question_that_is_answered_in_time_is_not_told(journal: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.errors import JournalUnavailableError
 from acphold.hub.alerts import Alert, AlertRules
 from acphold.server import alert_commands
 from acphold.server.alert_commands import (
@@ -94,6 +95,24 @@ async def test_a_command_gets_variables_and_json_and_no_shell_sees_them(tmp_path
     assert told["ACPHOLD_OUTCOME"] == "failed"
     assert json.loads(given)["outcome"] == "failed"
     assert "question" not in json.loads(given)
+
+
+async def test_the_words_of_a_question_may_be_looked_up_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def found() -> str:
+        return "Edit main.py"
+
+    async def lost() -> str:
+        raise JournalUnavailableError("the journal is gone")
+
+    commands = AlertCommands()
+    commands.run(python(REPORT, str(tmp_path / "found")), WAITING, found)
+    commands.run(python(REPORT, str(tmp_path / "lost")), WAITING, lost)
+    await finished(commands)
+    told, _ = json.loads((tmp_path / "found").read_text())
+    assert told["ACPHOLD_QUESTION"] == "Edit main.py"
+    assert "the journal is gone" in caplog.text
 
 
 def test_what_no_variable_can_hold_is_left_out() -> None:
@@ -184,7 +203,7 @@ async def test_at_the_end_they_get_a_moment_and_are_then_ended(
         "time.sleep(1000)\n"
     )
     async with alerting(AlertRules) as alerts:
-        alerts.tell(python(code, str(pid_file)), WAITING)
+        alerts.tell(python(code, str(pid_file)), WAITING, None)
         await until(lambda: pids(pid_file))
     assert not any(map(runs, pids(pid_file)))
 

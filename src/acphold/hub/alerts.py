@@ -8,21 +8,25 @@
 
 Who is attached makes no difference: a window that is open is not a person who looks. The rules are
 asked for when they are needed, so they may change while a session is live. Nothing here waits:
-what is told is handed to `tell`, which must not raise.
+what is told is handed to `tell`, which must not raise, with what looks up in the journal how the
+question is to be put, where that is not known at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from acphold.agents import Agent
+from acphold.errors import JournalError
 from acphold.hub.annotations import first_line
 from acphold.hub.session import Session
 from acphold.journal.decisions import AskedQuestion
+from acphold.journal.raw_update import members, string
 from acphold.journal.timeline import TurnOutcome
 
 if TYPE_CHECKING:  # only then: an editor waits while such classes are made
@@ -72,13 +76,17 @@ class Alert(Struct, frozen=True):
     outcome: str = ""
 
 
+LookUp = Callable[[], Awaitable[str]]
+"""Gives the words of a question."""
+
+
 class Alerts:
     """The alerts of a hub: `rules` gives those of now, `tell` is called with command and alert."""
 
     def __init__(
         self,
         rules: Callable[[], AlertRules],
-        tell: Callable[[tuple[str, ...], Alert], None],
+        tell: Callable[[tuple[str, ...], Alert, LookUp | None], None],
         clock: Clock | None = None,
     ) -> None:
         self.rules = rules
@@ -90,7 +98,7 @@ class Alerts:
         return self._clock or asyncio.get_running_loop()
 
 
-NO_ALERTS = Alerts(AlertRules, lambda command, alert: None)
+NO_ALERTS = Alerts(AlertRules, lambda command, alert, look_up: None)
 """Nobody is told anything."""
 
 
@@ -105,6 +113,7 @@ class SessionAlerts:
         self._told: set[str] = set()
         self._turn_began: float | None = None
         self._prompt = b"[]"
+        self._before_turn = 0
 
     # -- questions ------------------------------------------------------------------------
 
@@ -133,14 +142,28 @@ class SessionAlerts:
         alert = self._alert(
             "waiting", began, question=question.title, options=tuple(question.option_names)
         )
-        self._alerts.tell(rules.on_waiting, alert)
+        tool = members(members(question.params).get("toolCall", b""))
+        look_up = None
+        if (tool_call_id := string(tool.get("toolCallId"))) and not string(tool.get("title")):
+            look_up = partial(self._title_of, tool_call_id, question.title)
+        self._alerts.tell(rules.on_waiting, alert, look_up)
+
+    async def _title_of(self, tool_call_id: str, otherwise: str) -> str:
+        """What the agent called the tool call before it asked about it."""
+        try:
+            calls = await self._session.open_tools(self._before_turn)
+        except JournalError:
+            return otherwise  # that it waits is what the person needs to know
+        titles = [call.title for call in calls if call.tool_call_id == tool_call_id]
+        return next(filter(None, titles), otherwise)
 
     # -- turns ----------------------------------------------------------------------------
 
-    def turn_began(self, prompt: bytes) -> None:
-        """The agent has this prompt from now on."""
+    def turn_began(self, prompt: bytes, before: int) -> None:
+        """The agent has this prompt from now on; `before` is the last entry before it."""
         self._turn_began = self._alerts.clock.time()
         self._prompt = prompt
+        self._before_turn = before
 
     def turn_ended(self, outcome: TurnOutcome) -> None:
         """It is over; one that never reached the agent has not begun."""
@@ -149,7 +172,8 @@ class SessionAlerts:
             return
         rules = self._alerts.rules()
         if rules.on_turn_end and self._alerts.clock.time() - began >= rules.turn_seconds:
-            self._alerts.tell(rules.on_turn_end, self._alert("turn_end", began, outcome=outcome))
+            alert = self._alert("turn_end", began, outcome=outcome)
+            self._alerts.tell(rules.on_turn_end, alert, None)
 
     def _alert(
         self,

@@ -253,7 +253,7 @@ class Turns:
         assert self._side.id is not None
         turn.left_agent = self._routes.begin_turn(self._side.id)
         turn.stage = Stage.RUNNING
-        self._alerts.turn_began(turn.prompt)
+        self._alerts.turn_began(turn.prompt, turn.began)
         self._last_sent = turn
         self._side.voice = Voice.COUNTS
 

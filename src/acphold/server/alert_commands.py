@@ -13,8 +13,10 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from acphold.errors import AcpholdError
-from acphold.hub.alerts import Alert, AlertRules, Alerts
+from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from acphold.processes.program import Program, launch
 from acphold.schema import encode
 from acphold.transports.child import ChildProcess
@@ -57,12 +59,12 @@ class AlertCommands:
         self._seconds = seconds
         self._running: set[asyncio.Task[None]] = set()
 
-    def run(self, command: tuple[str, ...], alert: Alert) -> None:
+    def run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
         """Start it and return; how it went is in the log."""
         if len(self._running) >= MOST_AT_ONCE:
             log.warning("alert: %d commands run already; %s is left out", MOST_AT_ONCE, alert.event)
             return
-        task = asyncio.create_task(self._run(command, alert), name="alert")
+        task = asyncio.create_task(self._run(command, alert, look_up), name="alert")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -75,9 +77,11 @@ class AlertCommands:
         if self._running:
             await asyncio.wait(self._running)
 
-    async def _run(self, command: tuple[str, ...], alert: Alert) -> None:
+    async def _run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
         name = f"alert {alert.event}: {command[0]}"
         try:
+            if look_up is not None:
+                alert = replace(alert, question=await look_up())
             program = await self._launched(command, {**os.environ, **variables(alert)})
             said, ended = await self._followed(program, stdin_json(alert))
         except TimeoutError:
