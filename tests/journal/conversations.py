@@ -167,12 +167,19 @@ TURN_ENDS = st.sampled_from(
     ]
 )
 
+IDS = st.sampled_from(["q1", "q2"])
+ASKED = st.builds(lambda id_: {"id": id_, "method": "m", "params": {}}, IDS).map(encode)
+ANSWERED = st.builds(lambda id_: {"question": id_, "outcome": "answered"}, IDS).map(encode)
+
 PIECES: st.SearchStrategy[tuple[str, list[bytes]]] = st.one_of(
     st.tuples(st.just("update"), st.lists(UPDATES, min_size=1, max_size=6)),
     st.tuples(st.just("update"), st.lists(UPDATES, min_size=1, max_size=6)),
     st.tuples(st.just("params"), st.lists(UPDATES.map(_params), min_size=1, max_size=2)),
     st.tuples(st.just("prompt"), st.lists(BLOCKS.map(encode), min_size=1, max_size=1)),
     st.tuples(st.just("turn_end"), st.lists(TURN_ENDS, min_size=1, max_size=1)),
+    st.tuples(st.just("question"), st.lists(ASKED, min_size=1, max_size=1)),
+    st.tuples(st.just("answer"), st.lists(ANSWERED, min_size=1, max_size=1)),
+    st.tuples(st.just("author"), st.just([b'{"name":"zed","version":"1"}'])),
     st.tuples(st.just("echo"), st.lists(chunks().map(encode), min_size=1, max_size=2)),
 )
 """A kind of entry, and the raws of one append."""

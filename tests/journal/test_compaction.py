@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from acphold.journal.compaction import compact
 from acphold.journal.entries import Segment
 from acphold.journal.fold import fold
+from acphold.journal.raw_update import update_kind
 from acphold.journal.replay import replay
+from acphold.journal.standing import is_snapshot
 from tests.journal.conversations import (
     CONVERSATIONS,
     PIECES,
@@ -37,6 +39,21 @@ def test_history_compacted_turn_by_turn_folds_to_the_same_state(one: Pieces, two
     second = segments_of(two, first[-1].last_seq + 1 if first else 1)
     compacted = [*compact(first), *compact(second)]
     assert fold(entries_of(compacted)) == fold(entries_of([*first, *second]))
+
+
+@given(CONVERSATIONS, st.integers(0, 60))
+def test_where_nothing_behind_a_place_was_merged_all_of_it_is_as_it_came(
+    pieces: list[tuple[str, list[bytes]]], place: int
+) -> None:
+    before = segments_of(pieces)
+    behind = [segment for segment in compact(before) if segment.last_seq > place]
+    if any(segment.is_merged for segment in behind):
+        return
+    came = {seq: raw for segment in before for seq, raw in segment.raws()}
+    stands = {seq: raw for segment in behind for seq, raw in segment.raws() if seq > place}
+    assert stands.keys() == {seq for seq in came if seq > place}
+    changed = [came[seq] for seq, raw in stands.items() if raw != came[seq]]
+    assert all(is_snapshot(update_kind(raw), raw) for raw in changed)
 
 
 @given(CONVERSATIONS)

@@ -51,6 +51,15 @@ def test_folding_the_replay_gives_the_state_of_the_conversation(pieces: Pieces) 
 
 
 @given(CONVERSATIONS)
+def test_positions_in_a_replay_grow_and_each_is_that_of_an_entry(pieces: Pieces) -> None:
+    for segments in (segments_of(pieces), compact(segments_of(pieces))):
+        ends = {seq for segment in segments for seq, _ in segment.raws()}
+        places = [sent.seq for sent in replay(segments) if sent.seq]
+        assert places == sorted(set(places))
+        assert ends.issuperset(places)
+
+
+@given(CONVERSATIONS)
 def test_a_replay_is_the_same_in_one_read_or_in_many(pieces: Pieces) -> None:
     segments = segments_of(pieces)
     in_parts = [sent for segment in segments for sent in replay([segment])]

@@ -20,7 +20,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from acphold.agents import Asked
-from acphold.errors import AcpholdError, ConnectionLostError
+from acphold.errors import AcpholdError, ConnectionLostError, JournalError
 from acphold.hub.agent_session import AgentSession
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line_of, notice
@@ -139,6 +139,8 @@ class Questions:
             gone = not self._side.agent.alive
             await self._close(question, Reply("interrupted" if gone else "withdrawn"))
             raise
+        except JournalError as exc:  # those who cannot show it could not be told
+            reply = Reply("interrupted", error=exc)
         await self._close(question, reply)
         return _result(reply)
 
