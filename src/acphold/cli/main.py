@@ -41,6 +41,7 @@ COMMANDS = {
     "search": Entry("search_command", "Find what was said and done, newest first."),
     "usage": Entry("usage", "Add up the tokens and the cost that agents reported."),
     "import": Entry("import_command", "Take in the conversations that other agents keep on disk."),
+    "diff": Entry("diff", "Show what a session changed in files, as a patch."),
     "rename": Entry("rename", "Give a session another title."),
     "archive": Entry("archive", "Take sessions out of the list."),
     "unarchive": Entry("unarchive", "Put archived sessions back into the list."),

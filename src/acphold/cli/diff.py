@@ -1,0 +1,137 @@
+"""`acphold diff`: what a session changed in files, as a patch."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Iterable, Sequence
+
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.journals import Place, opened, place
+from acphold.cli.terminal_text import console, counted, on_one_line, visible
+from acphold.journal import history
+from acphold.journal.file_edits import ABSENT, FileText
+from acphold.journal.location import resolved_folder
+from acphold.journal.session_diff import FileDiff, relative, session_diff
+from acphold.journal.turn_spans import TurnSpan, span_at, turn_spans
+
+FILE_BYTES = 16 << 20
+"""Of a longer file on disk nothing is read: no edit of an agent is in one."""
+
+
+def parser() -> Parser:
+    """The arguments of `diff`."""
+    made = Parser(diff, "diff", "[OPTIONS] ID")
+    made.add_argument(
+        "session_id", metavar="ID", help="the session's id, or its beginning; with @SEQ, its turn"
+    )
+    made.add_argument(
+        "--turn",
+        metavar="N",
+        type=int,
+        help="only what this turn changed: 1 is the first, -1 the last [default: all turns]",
+    )
+    add_journal(made)
+    return made
+
+
+def diff(*, session_id: str, turn: int | None, journal: str | None) -> int:
+    """Show what a session changed in files, as a patch.
+
+    The patch is made from the edits that the agent showed, all those of a file in one; paths are
+    relative to the session's folder, where `git apply` takes it, or undoes it with -R. ID@SEQ
+    stands for the turn with that entry.
+
+    Many agents show only the lines around a change. The rest comes from the file as it is now, if
+    the change is still in it, or not yet. Where that is not so, stderr says which file is missing
+    and why, and the exit code is 1. What commands did is in no patch.
+    """
+    found = asyncio.run(_found(journal, session_id, turn))
+    _print("".join(file.patch for file in found))
+    for file in found:
+        if file.gap is not None:
+            print(f"{on_one_line(file.path)}: {file.gap.value}", file=sys.stderr)
+    if not any(file.patch or file.gap for file in found):
+        print("No file was changed, as far as the agent has shown.", file=sys.stderr)
+    return Exit.ERROR if any(file.is_missing for file in found) else Exit.OK
+
+
+async def _found(location: str | None, text: str, turn: int | None) -> list[FileDiff]:
+    async with opened(location) as journal:
+        found = await place(journal, text)
+        spans = await turn_spans(history(journal, found.row.session_id))
+        cwd = found.row.cwd
+        number = _turn(found, spans, turn)
+        return await session_diff(
+            journal, found.row, spans, number, lambda path: on_disk(path, cwd)
+        )
+
+
+def _turn(found: Place, spans: Sequence[TurnSpan], turn: int | None) -> int | None:
+    """The number of the turn that is meant; None for all of them."""
+    if found.seq is not None:
+        if turn is not None:
+            raise UsageError(f"{found} and --turn {turn} are two turns; name one")
+        span = span_at(spans, found.seq)
+        return 0 if span is None else span.number
+    if turn is not None and turn < 0:
+        turn += len(spans) + 1
+    if turn is not None and not 1 <= turn <= len(spans):
+        raise UsageError(f"--turn: this session has {counted(len(spans), 'turn')}")
+    return turn
+
+
+def on_disk(path: str, folder: str) -> FileText | None:
+    """The file at `path` in the session's folder; None for what is no text of ours to look at."""
+    whole = resolved_folder(os.path.join(folder, path))
+    if relative(whole, folder).startswith(("/", "../")):
+        return None  # a link leads out of the folder
+    try:
+        descriptor = os.open(whole, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return ABSENT
+    except (OSError, ValueError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            raw = file.read(FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(raw) > FILE_BYTES or b"\0" in raw:
+        return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _print(patch: str) -> None:
+    """To a program byte for byte; to a person in colour, and with nothing that plays tricks."""
+    if not sys.stdout.isatty():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(patch.encode(errors="replace"))
+        return
+    from rich.text import Text
+
+    terminal = console()
+    for line in _coloured(patch.removesuffix("\n").split("\n") if patch else ()):
+        terminal.print(Text(visible(line[0]), line[1]), soft_wrap=True)
+
+
+def _coloured(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Each line with the style it is shown in; what a header says is no change."""
+    in_hunk = False
+    for line in lines:
+        if line.startswith("diff --git "):
+            in_hunk = False
+        in_hunk = in_hunk or line.startswith("@@")
+        if not in_hunk:
+            yield line, "heading"
+        elif line.startswith("@@"):
+            yield line, "id"
+        else:
+            yield line, {"+": "added", "-": "removed", "\\": "faint"}.get(line[:1], "")
