@@ -116,3 +116,18 @@ async def test_acpx_goes_on_with_a_session_in_whose_turn_all_was_killed(
     assert "ALBATROSS" in model.given_since(so_far)
     await place.family.gone()
     assert place.wrong_lines() == []
+
+
+async def test_acpx_finds_an_agent_that_setup_wrote(place: Place) -> None:
+    env = place.environment(HOME=str(place.home))
+    acphold = [sys.executable, "-m", "acphold"]
+    setup = [*acphold, "setup", "acpx", "--yes", "--as", "demo", "--", *acphold, "demo-agent"]
+    done = await asyncio.to_thread(subprocess.run, setup, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    cli = installed(PACKAGE) / "node_modules" / "acpx" / "dist" / "cli.js"
+    words = ["--cwd", str(place.work), "--approve-all", "demo", "exec", "Greet"]
+    said = await asyncio.to_thread(
+        subprocess.run, [node(), str(cli), *words], env=env, capture_output=True, text=True
+    )
+    assert "Edit hello.py (completed)" in said.stdout, said.stderr
+    await place.family.gone()
