@@ -12,10 +12,11 @@ import msgspec
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, above_zero, add_journal
 from acphold.cli.journals import exists, opened, path_of, place_name, searched
-from acphold.cli.list import BEGIN, short_id
+from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
 from acphold.cli.terminal_text import (
     console,
     counted,
+    cut,
     folder,
     iso,
     on_one_line,
@@ -155,19 +156,18 @@ async def _print(journal: Journal, hits: Sequence[SearchHit]) -> None:
         first, *more = group
         if number:
             page.line()
-        page.line((on_one_line(first.title or "(no title)"), "heading"), (_where(first), "faint"))
+        where = page.where(first)
+        title = page.fitting(on_one_line(first.title or "(no title)"), len(where))
+        page.line((title, "heading"), (where, "faint"))
         short = on_one_line(await short_id(journal, session_id))
         for hit in (first, *more):
             label, style = SPEAKERS[hit.speaker]
             place = place_name(short, hit.seq)
-            told = f"  {on_one_line(hit.tool)}" if hit.tool else ""
             when = f"  {short_age(hit.at, now)}  "
+            told = f"  {on_one_line(hit.tool)}" if hit.tool else ""
+            told = page.fitting(told, 2 + len(place) + len(when) + len(label))
             page.line((place, "id"), (when, "faint"), (label, style), (told, "faint"), indent=2)
             page.line(*marked(hit), indent=4)
-
-
-def _where(hit: SearchHit) -> str:
-    return f"  {on_one_line(hit.agent)} in {folder(hit.cwd)}"
 
 
 Piece = tuple[str, str]
@@ -186,17 +186,30 @@ def marked(hit: SearchHit) -> list[Piece]:
 
 
 class _Plain:
-    """In a pipe or a file: nothing is wrapped."""
+    """In a pipe or a file: nothing is cut or wrapped."""
+
+    def where(self, hit: SearchHit) -> str:
+        return f"  {on_one_line(hit.agent)} in {folder(hit.cwd)}"
+
+    def fitting(self, text: str, beside: int) -> str:
+        return text
 
     def line(self, *pieces: Piece, indent: int = 0) -> None:
         print(" " * indent + "".join(text for text, _ in pieces))
 
 
 class _Coloured:
-    """On a terminal: wrapped beside the indent."""
+    """On a terminal: heads are cut to a line, excerpts are wrapped beside the indent."""
 
     def __init__(self) -> None:
         self._console = console()
+
+    def where(self, hit: SearchHit) -> str:
+        last = folder(hit.cwd).rpartition("/")[2] or "/"
+        return f"  {cut(on_one_line(hit.agent), 20)} in {cut(last, 20)}"
+
+    def fitting(self, text: str, beside: int) -> str:
+        return cut(text, max(LEAST_TITLE, self._console.width - beside))
 
     def line(self, *pieces: Piece, indent: int = 0) -> None:
         from rich.padding import Padding
