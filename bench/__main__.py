@@ -19,6 +19,7 @@ MEASUREMENTS = (
     "replay",
     "listing",
     "search",
+    "imports",
     "memory",
     "disk",
     "library",

@@ -217,6 +217,19 @@ def test_words_in_camel_case_have_parts(word: str, parts: str) -> None:
     assert camel_parts(word) == parts
 
 
+def test_what_a_tool_printed_is_indexed_once() -> None:
+    printed = "a long line of output " * 10
+    told = {
+        "sessionUpdate": "tool_call",
+        "title": "Run",
+        "rawInput": {"command": "Run"},
+        "content": [{"type": "content", "content": {"type": "text", "text": f"```\n{printed}```"}}],
+        "rawOutput": {"stdout": printed, "stderr": ""},
+    }
+    said = document(Entry(1, "update", 0, encode(told))).tools
+    assert said == f"Run\nRun\n```\n{printed}```"
+
+
 # -- queries --------------------------------------------------------------------------------
 
 

@@ -69,8 +69,17 @@ def _update_document(raw: bytes) -> Document:
     )
 
 
+REPEATED_CHARACTERS: Final = 200
+"""From this length on, a text that stands in one before it is left out: what a tool printed is
+often told twice, for people and as it came."""
+
+
 def _joined(texts: Iterator[str]) -> str:
-    found = [text for text in texts if text]
+    found: list[str] = []
+    for text in texts:
+        is_long = len(text) >= REPEATED_CHARACTERS
+        if text and not (is_long and any(text in before for before in found)):
+            found.append(text)
     joined = found[0] if len(found) == 1 else "\n".join(found)
     if "\x1b" in joined:
         joined = _CONTROL.sub("", joined)

@@ -1,0 +1,236 @@
+"""`acphold import` of a home folder full of transcripts, in the forms of Claude Code and Codex.
+
+What tools print is source code of Python's own library, so that texts repeat as real ones do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from resource import RUSAGE_CHILDREN, getrusage
+
+from bench.run import Run
+from bench.table import Figure, Goal
+
+CONVERSATIONS = 2_500
+CONVERSATION_BYTES = 400_000
+DAYS = 400
+"""Over which the conversations are spread; so some 190 are of the last 30 days."""
+
+DAY = 24 * 3600
+RECENT_DAYS = 30
+TURNS = 8
+CALLS = 5
+"""Tool calls in a turn."""
+
+CODEX = 4
+"""One conversation of so many is in the form of Codex."""
+
+POLL_SECONDS = 0.05
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """Until the newest are searchable, all are there, all are searchable; again; memory; size."""
+    home = run.fresh("home")
+    count = run.size(CONVERSATIONS, CONVERSATIONS // 10)
+    size = _fill(home, count)
+    journal = run.fresh("journal.db")
+    taken, peak = _import(home, journal)
+    what = f"import {count:,} conversations, {size / 1e6:,.0f} MB"
+    yield Figure(f"{what}, 30 days searchable", "s", [taken["recent"]], goals=(Goal(10),))
+    yield Figure("  all of them there", "s", [taken["all"]])
+    yield Figure("  all of them searchable", "s", [taken["searchable"]], goals=(Goal(75),))
+    again, _ = _import(home, journal)
+    yield Figure("  again, with nothing new", "s", [again["all"]], goals=(Goal(1),))
+    yield Figure("  memory of the largest process", "MiB", [peak], goals=(Goal(300),))
+    yield Figure(
+        "  journal, for a byte of transcript",
+        "bytes",
+        [_journal_bytes(journal) / size],
+        goals=(Goal(0.6),),
+    )
+
+
+def _import(home: Path, journal: Path) -> tuple[dict[str, float], float]:
+    """Seconds until each point, and the MiB of the largest process."""
+    command = [sys.executable, "-m", "acphold", "import", "--from", str(home)]
+    began = time.perf_counter()
+    taken: dict[str, float] = {}
+    since = (time.time() - RECENT_DAYS * DAY) * 1000
+    recent = sum(path.stat().st_mtime * 1000 >= since for path in home.rglob("*.jsonl"))
+    with subprocess.Popen(
+        [*command, "--journal", str(journal)], stdout=subprocess.DEVNULL
+    ) as process:
+        while "searchable" not in taken:
+            time.sleep(POLL_SECONDS)
+            now = time.perf_counter() - began
+            if process.poll() is not None:
+                taken.setdefault("all", now)
+            there, lagging, old = _progress(journal, since)
+            if there >= recent and lagging == 0:
+                taken.setdefault("recent", now)
+            if "all" in taken and old == 0:
+                taken["searchable"] = now
+    return taken, getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
+def _progress(journal: Path, since: float) -> tuple[int, int, int]:
+    """Recent sessions that are there, how many of them lag behind, and how many of all do."""
+    try:
+        connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
+        row = connection.execute(
+            "SELECT count(*) FILTER (WHERE updated_at >= ?1 AND settled_through > 0),"
+            " count(*) FILTER (WHERE updated_at >= ?1 AND indexed_through < settled_through),"
+            " count(*) FILTER (WHERE indexed_through < settled_through) FROM sessions",
+            (since,),
+        ).fetchone()
+        connection.close()
+    except sqlite3.OperationalError:
+        return 0, 1, 1
+    return int(row[0]), int(row[1]), int(row[2])
+
+
+def _journal_bytes(journal: Path) -> int:
+    connection = sqlite3.connect(journal)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return journal.stat().st_size
+
+
+# -- transcripts ------------------------------------------------------------------------------
+
+
+def _fill(home: Path, count: int) -> int:
+    """Write so many transcripts, the newest of now; their bytes."""
+    random = Random(11)
+    code = _Code(random)
+    now = time.time()
+    size = 0
+    for number in range(count):
+        at = now - number * DAYS * DAY / count - 600
+        session_id = f"{number:08x}-1111-4222-8333-444444444444"
+        if number % CODEX == 0:
+            day = datetime.fromtimestamp(at, UTC)
+            name = f".codex/sessions/{day:%Y/%m/%d}/rollout-{day:%Y-%m-%dT%H-%M-%S}-{session_id}"
+            lines = _codex(session_id, at, random, code)
+        else:
+            name = f".claude/projects/-home-ada-p{number % 20}/{session_id}"
+            lines = _claude(session_id, at, number % 20, random, code)
+        path = home / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        path.write_bytes(body)
+        os.utime(path, (at, at))
+        size += len(body)
+    return size
+
+
+class _Code:
+    """Pieces of source code, as tools print them."""
+
+    def __init__(self, random: Random) -> None:
+        paths = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+        self._lines = [
+            line
+            for path in paths
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+        ]
+        self._random = random
+
+    def lines(self, count: int) -> str:
+        start = self._random.randrange(len(self._lines) - count)
+        return "\n".join(self._lines[start : start + count])
+
+    def words(self, count: int) -> str:
+        return " ".join(self.lines(count // 4).split()[:count])
+
+
+Line = dict[str, object]
+
+
+def _claude(
+    session_id: str, at: float, project: int, random: Random, code: _Code
+) -> Iterator[Line]:
+    parent: str | None = None
+    for number, record in enumerate(_claude_records(random, code)):
+        uuid = f"{number:08x}{session_id[8:]}"
+        yield {
+            "parentUuid": parent,
+            "isSidechain": False,
+            "uuid": uuid,
+            "timestamp": _iso(at - 3600 + number),
+            "cwd": f"/home/ada/p{project}",
+            "sessionId": session_id,
+            "version": "2.1.316",
+            "gitBranch": "main",
+            **record,
+        }
+        parent = uuid
+
+
+def _claude_records(random: Random, code: _Code) -> Iterator[Line]:
+    usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 2}
+    for turn in range(TURNS):
+        yield {"type": "user", "message": {"role": "user", "content": code.words(40)}}
+        for call in range(CALLS):
+            message = {"id": f"m{turn}-{call}", "role": "assistant", "model": "m", "usage": usage}
+            said = {"type": "text", "text": code.words(30)}
+            yield {"type": "assistant", "message": {**message, "content": [said]}}
+            call_id, output = f"t{turn}-{call}", code.lines(random.choice((40, 80, 160)))
+            use = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "cat a"}}
+            yield {"type": "assistant", "message": {**message, "content": [use]}}
+            result = {"type": "tool_result", "tool_use_id": call_id, "content": output}
+            yield {
+                "type": "user",
+                "message": {"role": "user", "content": [result]},
+                "toolUseResult": {"stdout": output, "stderr": "", "interrupted": False},
+            }
+        said = {"type": "text", "text": code.words(120)}
+        message = {"id": f"m{turn}", "role": "assistant", "model": "m", "usage": usage}
+        yield {"type": "assistant", "message": {**message, "content": [said]}}
+
+
+def _codex(session_id: str, at: float, random: Random, code: _Code) -> Iterator[Line]:
+    head = {"id": session_id, "cwd": "/home/ada/p1", "cli_version": "0.137.0", "source": "cli"}
+    yield _record(at - 3600, "session_meta", {**head, "timestamp": _iso(at - 3600)})
+    for number, (kind, payload) in enumerate(_codex_records(random, code)):
+        yield _record(at - 3600 + number, kind, payload)
+
+
+def _record(at: float, kind: str, payload: Line) -> Line:
+    return {"timestamp": _iso(at), "type": kind, "payload": payload}
+
+
+def _codex_records(random: Random, code: _Code) -> Iterator[tuple[str, Line]]:
+    for turn in range(TURNS):
+        yield from _codex_message("user", "user_message", "input_text", code.words(40))
+        for call in range(CALLS):
+            call_id = f"c{turn}-{call}"
+            yield from _codex_message("assistant", "agent_message", "output_text", code.words(30))
+            arguments = json.dumps({"cmd": "cat a"})
+            use = {"type": "function_call", "name": "exec_command", "arguments": arguments}
+            yield "response_item", {**use, "call_id": call_id}
+            output = code.lines(random.choice((80, 160, 320)))
+            result = {"type": "function_call_output", "call_id": call_id, "output": output}
+            yield "response_item", result
+        yield from _codex_message("assistant", "agent_message", "output_text", code.words(120))
+
+
+def _codex_message(role: str, event: str, kind: str, text: str) -> Iterator[tuple[str, Line]]:
+    """Each text stands there twice: for the model, and for the screen."""
+    content = [{"type": kind, "text": text}]
+    yield "response_item", {"type": "message", "role": role, "content": content}
+    yield "event_msg", {"type": event, "message": text}
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[:23] + "Z"
