@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from acphold.conformance import CHECKS, MemorySubject, Report, Settings, Verdict, inspect
+from acphold.conformance.catalogue import Check
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
 from acphold.conformance.faulty_agent import FAULTS
@@ -13,7 +16,13 @@ from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 
 PROCESSES_ONLY = {"stdio.leaves-nothing"}
-"""What only a program can break; `test_check` has them."""
+"""What only a program can break; `test_program_subject` has it."""
+
+IN_MEMORY = [check for check in CHECKS if check.rule.group != "mcp"]
+"""MCP servers are programs and endpoints: `test_tool_servers` has those rules."""
+
+QUICK = [check for check in IN_MEMORY if check.rule.group != "pressure"]
+"""Without thousands of messages, where these are not the subject."""
 
 
 NO_RESULT = ("initialize.answer", "new.answer", "prompt.answer", "list.answer", "delete.answer")
@@ -26,7 +35,9 @@ COMPANIONS = {
 """Rules that cannot be kept by an agent that breaks this one."""
 
 
-def checked(agent: type[Exemplar], settings: Settings) -> Report:
+def checked(
+    agent: type[Exemplar], settings: Settings, checks: Sequence[Check] = IN_MEMORY
+) -> Report:
     """A whole check of an agent in memory."""
     memory = Memory()
 
@@ -34,19 +45,20 @@ def checked(agent: type[Exemplar], settings: Settings) -> Report:
         await agent(transport, memory).serve()
 
     subject = MemorySubject("agent", serve)
-    return play(inspect(subject, CHECKS, settings, shell=PlayedShell))
+    return play(inspect(subject, checks, settings, shell=PlayedShell))
 
 
 def failed(report: Report) -> list[str]:
     return [finding.rule.id for finding in report.of(Verdict.FAIL)]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [it for it in FAULTS if not it.startswith("mcp.")])
 def test_exactly_the_rule_that_is_broken_fails(fault: str) -> None:
     rule = fault.partition(":")[0]
     named = frozenset({rule})
     settings = Settings(named=named, sign_in="key" if rule == "auth.signed-in" else None)
-    report = checked(FAULTS[fault], settings)
+    under_pressure = rule.startswith("pressure.")
+    report = checked(FAULTS[fault], settings, IN_MEMORY if under_pressure else QUICK)
     assert set(failed(report)) - COMPANIONS.get(rule, set()) == {rule}, report.of(Verdict.FAIL)
     assert all(finding.why for finding in report.of(Verdict.FAIL))
 

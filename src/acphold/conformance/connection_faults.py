@@ -8,7 +8,12 @@ import msgspec
 
 from acphold.conformance.exemplar import Exemplar, Faults, RefusedError
 from acphold.conformance.record import Json
-from acphold.errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from acphold.errors import (
+    AUTH_REQUIRED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+)
 
 FAULTS = Faults()
 
@@ -335,3 +340,36 @@ class _EndsAtArray(Exemplar):
         if raw[:1] == b"[":
             await asyncio.sleep(3600)
         await super().take(raw)
+
+
+# -- pressure ---------------------------------------------------------------------------------
+
+
+@FAULTS.breaks("pressure.unread-answers")
+class _ForgetsTheWaiting(Exemplar):
+    """Has room for some hundred answers."""
+
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        if self._transport.buffered < 4096:
+            super().refuse(request, code, message)
+
+
+@FAULTS.breaks("pressure.notifications")
+class _CountsNotifications(Exemplar):
+    heard = 0
+
+    def hear(self, message: Json) -> None:
+        self.heard += 1
+        super().hear(message)
+
+    async def answer(self, request: Json) -> None:
+        if self.heard < 1000:
+            await super().answer(request)
+
+
+@FAULTS.breaks("stdio.stays")
+class _EndsAfterASwitch(Exemplar):
+    async def answer(self, request: Json) -> None:
+        await super().answer(request)
+        if isinstance((request.get("params") or {}).get("value"), bool):
+            await self._transport.aclose()

@@ -100,6 +100,7 @@ class Dialogue:
         self._may_read.set()
         self._answering: set[asyncio.Task[None]] = set()
         self._has_fences = True
+        self._leaving = False
 
     # -- what is said -----------------------------------------------------------------------
 
@@ -210,6 +211,17 @@ class Dialogue:
         """Read again."""
         self._may_read.set()
 
+    async def hang_up(self, seconds: float) -> str | None:
+        """Close the agent's stdin; how it ended within so many seconds, None if it did not."""
+        self._leaving = True
+        await self.running.hang_up()
+        return await self.running.ended(seconds)
+
+    async def kill(self) -> None:
+        """End it as `kill -9` does."""
+        self._leaving = True
+        await self.running.kill()
+
     async def _how(self) -> str:
         how = await self.running.ended(1.0) or "it closed its stdout and runs on"
         words = self.running.last_words()
@@ -237,6 +249,8 @@ class Dialogue:
         finally:
             self.ended = True
             self._news.set()
+            if not self._leaving:
+                self.record.ended = await self._how()
 
     def _take(self, raw: bytes) -> None:
         line = self.record.add(self._now(), "agent", raw)
@@ -261,6 +275,7 @@ class Dialogue:
 
     async def aclose(self) -> None:
         """Stop serving, and end the agent."""
+        self._leaving = True
         for task in [*self._answering]:
             task.cancel()
         if self._answering:

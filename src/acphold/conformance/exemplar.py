@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from acphold.conformance.exemplar_servers import Link, connected, tool_text
 from acphold.conformance.exemplar_turns import Kept, Memory, Script
 from acphold.conformance.record import Json
 from acphold.errors import (
@@ -63,11 +64,14 @@ class Exemplar:
     """See the module. Everything that a fault changes is a method of its own."""
 
     sign_in_wanted = False
+    connect_seconds = 2.0
+    """What an MCP server gets to be ready; then the session goes on without it."""
 
     def __init__(self, transport: Transport, memory: Memory) -> None:
         self.memory = memory
         self.client: Json = {}
         self.turns: dict[str, Turn] = {}
+        self.links: dict[str, list[Link]] = {}
         self._transport = transport
         self._ids = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Json]] = {}
@@ -89,6 +93,7 @@ class Exemplar:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait([*self._tasks])
+            await self.end_servers()
             await self._transport.aclose()
 
     async def take(self, raw: bytes) -> None:
@@ -278,10 +283,19 @@ class Exemplar:
 
     async def connect(self, session_id: str, servers: list[Json]) -> None:
         """Connect the MCP servers of a session."""
+        found = [await connected(server, self.connect_seconds) for server in servers]
+        self.links[session_id] = [link for link in found if link is not None]
 
     async def call_tool(self, session_id: str, tool: str) -> str:
         """What a tool of the session's MCP servers answers."""
-        return f"no tool {tool}"
+        links = self.links.get(session_id)
+        return await tool_text(links[0], tool) if links else f"no tool {tool}"
+
+    async def end_servers(self) -> None:
+        """End the servers of all sessions."""
+        for links in self.links.values():
+            for link in links:
+                await link.aclose()
 
     def settings(self, session_id: str) -> Json:
         return {"modes": self.modes(session_id), "configOptions": self.options(session_id)}

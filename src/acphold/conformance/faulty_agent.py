@@ -10,7 +10,13 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from acphold.conformance import connection_faults, session_faults, tool_faults, turn_faults
+from acphold.conformance import (
+    connection_faults,
+    server_faults,
+    session_faults,
+    tool_faults,
+    turn_faults,
+)
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
 from acphold.transports.stdio import stdio_transport
@@ -20,6 +26,7 @@ FAULTS: dict[str, type[Exemplar]] = {
     **session_faults.FAULTS,
     **turn_faults.FAULTS,
     **tool_faults.FAULTS,
+    **server_faults.FAULTS,
 }
 """By the id of the rule that is broken."""
 

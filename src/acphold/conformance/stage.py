@@ -35,7 +35,8 @@ Scene = Callable[["Stage"], Awaitable[T]]
 
 
 class Settings(Struct, frozen=True):
-    """How a check is made. Seconds: `timeout` for each answer, `quiet` for what must not come.
+    """How a check is made. Seconds: `timeout` for each answer, `quiet` for what must not come,
+    `patience` for an MCP server to be spoken to once its session is there.
 
     `has_model`: a stand-in model answers, so what takes a model is looked at. `sign_in` is the id
     of the method to sign in with. `named` are the ids that were asked for by name.
@@ -43,6 +44,7 @@ class Settings(Struct, frozen=True):
 
     timeout: float = 10.0
     quiet: float = 0.25
+    patience: float = 3.0
     has_model: bool = False
     sign_in: str | None = None
     named: frozenset[str] = frozenset()
@@ -55,6 +57,12 @@ class Session(Struct, frozen=True):
     cwd: str
     opened: NewSessionResponse
     answer: Answer
+
+    @classmethod
+    def of(cls, answer: Answer, cwd: str) -> Session:
+        """The session that `session/new` was answered with; Violation when there is none."""
+        opened = answer.fitting(NewSessionResponse)
+        return cls(opened.session_id, cwd, opened, answer)
 
 
 class Turn(Struct, frozen=True):
@@ -239,10 +247,10 @@ class Stage:
     async def new_session(self, dialogue: Dialogue, **more: object) -> Session:
         """A new session; Violation when there is none, SignInNeeded."""
         params = self.params(**more)
-        answer = await dialogue.ask("session/new", params)
-        opened = answer.fitting(NewSessionResponse)
-        self.made[opened.session_id] = params["cwd"]
-        return Session(opened.session_id, params["cwd"], opened, answer)
+        answer = await dialogue.ask("session/new", params, seconds=2 * dialogue.timeout)
+        session = Session.of(answer, params["cwd"])
+        self.made[session.id] = session.cwd
+        return session
 
     async def prompt(
         self, dialogue: Dialogue, session: Session, *content: Errand | str | Json

@@ -266,3 +266,16 @@ class _AnswersCancelRequests(Exemplar):
         if request_id not in [turn.request["id"] for turn in self.turns.values()]:
             self.send({"id": None, "error": {"code": -32602, "message": "no such request"}})
         super().cancel_request(request_id)
+
+
+class _DropsWords(Script):
+    def say(self, text: str) -> None:
+        if text != "17\n":
+            super().say(text)
+
+
+@FAULTS.breaks("pressure.slow-client")
+class _DropsForTheSlow(Exemplar):
+    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+        made = super().script(turn, blocks)
+        return _DropsWords(self, turn.session_id, made.words, made.is_cancelled)

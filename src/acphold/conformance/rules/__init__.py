@@ -11,9 +11,11 @@ from acphold.conformance.rules import (
     loads,
     messages_fit,
     new_sessions,
+    pressure,
     prompt_turns,
     selections,
     tool_reports,
+    tool_servers,
 )
 
 MODULES = (
@@ -27,8 +29,10 @@ MODULES = (
     listings,
     loads,
     endings,
+    tool_servers,
     messages_fit,
     json_rpc,
+    pressure,
 )
 """In the order in which they are played: the simplest first, what may end the agent last."""
 

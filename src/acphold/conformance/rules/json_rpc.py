@@ -504,8 +504,7 @@ async def left(stage: Stage) -> str | None:
     await stage.given(plain_session)
     dialogue = await stage.meet("leaving")
     await stage.new_session(dialogue)
-    await dialogue.running.hang_up()
-    how = await dialogue.running.ended(LEAVE_SECONDS)
+    how = await dialogue.hang_up(LEAVE_SECONDS)
     if how is not None:
         stage.leftovers = await dialogue.running.leftovers(2.0)
     await stage.leave(dialogue)

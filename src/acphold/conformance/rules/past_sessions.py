@@ -43,8 +43,7 @@ async def past(stage: Stage) -> Past:
     await stage.prompt(dialogue, other, GREET)
     await dialogue.settled()
     told = tuple(dialogue.record.updates(session.id))
-    await dialogue.running.hang_up()
-    await dialogue.running.ended(5.0)  # most write down what they know when their client leaves
+    await dialogue.hang_up(5.0)  # most write down what they know when their client leaves
     await stage.leave(dialogue)
     return Past(session, tuple(turns), other, told)
 

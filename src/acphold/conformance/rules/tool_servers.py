@@ -1,0 +1,267 @@
+"""The MCP servers of a session: whether they are connected, used, and given up when broken."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from acphold.conformance import tool_server
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
+from acphold.conformance.dialogue import Dialogue, Silence
+from acphold.conformance.errands import GREET, Errand
+from acphold.conformance.record import Json
+from acphold.conformance.rules.new_sessions import plain_session
+from acphold.conformance.rules.past_sessions import past
+from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.stage import Session, Stage
+from acphold.conformance.tool_endpoint import Endpoint, served
+from acphold.conformance.verdicts import NotObservable, Signal, Source, Violation
+
+RULES = Rules()
+
+PAGE = "Session Setup"
+STDIO = Source(PAGE, "Stdio Transport")
+HTTP = Source(PAGE, "HTTP Transport")
+SSE = Source(PAGE, "SSE Transport")
+SERVERS = Source(PAGE, "MCP Servers")
+
+KEY = "check-key-93"
+LOOK_SECONDS = 0.05
+"""Pause between two looks at what a server has noted."""
+
+
+class Log:
+    """What a server on stdio notes: each message that it gets."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def entries(self) -> list[Json]:
+        """Every note so far."""
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines]
+
+    def of(self, method: str) -> list[Json]:
+        """The notes of one method."""
+        return [entry for entry in self.entries() if entry["method"] == method]
+
+
+def server(stage: Stage, name: str, *more: str) -> tuple[Log, Json]:
+    """A server on stdio of our own: what it notes, and how a client names it."""
+    log = Log(stage.folder / f"{name}.log")
+    named = {
+        "name": name,
+        "command": sys.executable,
+        "args": ["-I", tool_server.__file__, str(log.path), *more],
+        "env": [{"name": "CHECK_KEY", "value": KEY}],
+    }
+    return log, named
+
+
+async def waited(found: Callable[[], object], seconds: float) -> bool:
+    """Whether this came true within so many seconds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not found():
+        if loop.time() > deadline:
+            return False
+        await asyncio.sleep(LOOK_SECONDS)
+    return True
+
+
+async def _connected(
+    stage: Stage, dialogue: Dialogue, session: Session, found: Callable[[], object]
+) -> bool:
+    """Whether a server is connected: with the session, or with its first prompt."""
+    patience = stage.settings.patience
+    if await waited(found, patience):
+        return True
+    with suppress(Signal):
+        await stage.prompt(dialogue, session, GREET)
+    return await waited(found, patience)
+
+
+async def with_server(stage: Stage) -> tuple[Log, Session, Dialogue]:
+    """A session with a server on stdio, which the agent has connected."""
+    await stage.given(plain_session)
+    dialogue = await stage.meet("tools")
+    log, named = server(stage, "walnuts")
+    session = await stage.new_session(dialogue, mcpServers=[named])
+    if not await _connected(stage, dialogue, session, lambda: log.of("initialize")):
+        why = "was started, and not spoken to" if log.of("start") else "was not started"
+        raise Violation(f"the server {why}", *session.answer.lines)
+    return log, session, dialogue
+
+
+@RULES.case("mcp.stdio", "A server on stdio is started and spoken to.", MUST, STDIO)
+async def stdio(stage: Stage) -> None:
+    await stage.judge(with_server)
+
+
+@RULES.case("mcp.environment", "Such a server gets its arguments and variables.", MUST, STDIO)
+async def environment(stage: Stage) -> None:
+    log, session, _ = await stage.given(with_server)
+    for entry in log.of("start"):
+        if entry["key"] != KEY:
+            raise Violation("its environment lacks CHECK_KEY", *session.answer.lines)
+
+
+@RULES.case("mcp.tools-listed", "The tools of a server are asked for.", SHOULD, SERVERS)
+async def tools_listed(stage: Stage) -> None:
+    log, session, dialogue = await stage.given(with_server)
+    found = await _connected(stage, dialogue, session, lambda: log.of("tools/list"))
+    if not found:
+        raise Violation("nobody asked for its tools", *session.answer.lines)
+
+
+@RULES.case("mcp.tool-used", "The model can call a tool of a server.", EXPECTED, SERVERS)
+async def tool_used(stage: Stage) -> None:
+    await stage.given(plain_turn)
+    log, session, dialogue = await stage.given(with_server)
+    turn = await stage.prompt(dialogue, session, Errand("call", tool_server.TOOL))
+    if not log.of("tools/call"):
+        raise NotObservable("the agent did not call the tool that it was asked to call")
+    if tool_server.SECRET not in str([line.raw for line in turn.updates]):
+        raise Violation("what the tool answered is told nowhere", turn.asked, *turn.updates)
+
+
+@RULES.case("mcp.ended", "When the agent has ended, its servers have as well.", EXPECTED, SERVERS)
+async def ended(stage: Stage) -> None:
+    log, _, dialogue = await stage.given(with_server)
+    pids = {int(entry["pid"]) for entry in log.entries()}
+    if await dialogue.hang_up(5.0) is None:
+        raise NotObservable("the agent did not end by itself")
+    if not await waited(lambda: not any(map(_runs, pids)), 2.0):
+        raise Violation("a server still runs 2 s after the end of the agent")
+    await stage.leave(dialogue)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        if os.path.exists("/proc/self/stat"):
+            return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# -- behind a URL ---------------------------------------------------------------------------
+
+
+async def _behind_url(stage: Stage, kind: str, path: str) -> None:
+    await stage.given(plain_session)
+    with served() as endpoint:
+        dialogue = await stage.meet(f"tools over {kind}")
+        headers = [{"name": "X-Check-Key", "value": KEY}]
+        named = {"type": kind, "name": "walnuts", "url": endpoint.url(path), "headers": headers}
+        session = await stage.new_session(dialogue, mcpServers=[named])
+        came = _came(endpoint, path)
+        connected = await _connected(stage, dialogue, session, came)
+        await stage.leave(dialogue)
+        if not connected:
+            raise Violation("the server was not spoken to", *session.answer.lines)
+        if KEY not in endpoint.came("initialize", path):
+            raise Violation("the header was not sent", *session.answer.lines)
+
+
+def _came(endpoint: Endpoint, path: str) -> Callable[[], object]:
+    return lambda: endpoint.came("initialize", path)
+
+
+@RULES.case("mcp.http", "A server over HTTP is spoken to, with its headers.", MUST, HTTP, "http")
+async def http(stage: Stage) -> None:
+    await _behind_url(stage, "http", "/mcp")
+
+
+@RULES.case("mcp.sse", "A server over SSE is spoken to, with its headers.", MUST, SSE, "sse")
+async def sse(stage: Stage) -> None:
+    await _behind_url(stage, "sse", "/sse")
+
+
+# -- opened again ---------------------------------------------------------------------------
+
+
+async def _opened_again(stage: Stage, method: str) -> None:
+    await stage.given(with_server)
+    session = (await stage.given(past)).session
+    dialogue = await stage.meet(f"tools of {method}")
+    log, named = server(stage, method.replace("/", "-"))
+    params = stage.params(sessionId=session.id, cwd=session.cwd, mcpServers=[named])
+    answer = await dialogue.ask(method, params, seconds=3 * dialogue.timeout)
+    answer.succeeded()
+    connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"))
+    await stage.leave(dialogue)
+    if not connected:
+        raise Violation("the server was not spoken to", *answer.lines)
+
+
+@RULES.case(
+    "mcp.on-load",
+    "A load connects the servers that it names.",
+    MUST,
+    Source(PAGE, "Loading a Session"),
+    "load",
+)
+async def on_load(stage: Stage) -> None:
+    await _opened_again(stage, "session/load")
+
+
+@RULES.case(
+    "mcp.on-resume",
+    "A resume connects the servers that it names.",
+    MUST,
+    Source(PAGE, "Resuming a Session"),
+    "resume",
+)
+async def on_resume(stage: Stage) -> None:
+    await _opened_again(stage, "session/resume")
+
+
+# -- broken ---------------------------------------------------------------------------------
+
+
+async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
+    """A session with a server that is of no use is made, or refused; it is not waited for."""
+    await stage.given(plain_turn)
+    dialogue = await stage.meet(name)
+    try:
+        answer = await dialogue.ask(
+            "session/new", stage.params(mcpServers=[named]), seconds=2 * dialogue.timeout
+        )
+        if answer.error is not None:
+            return  # it says so, and the person knows what to do
+        session = Session.of(answer, str(stage.work))
+        await stage.prompt(dialogue, session, GREET)
+    except Silence as silence:
+        raise Violation(f"with such a server, {silence.why}", *silence.lines) from None
+    finally:
+        await stage.leave(dialogue)
+
+
+@RULES.case(
+    "mcp.missing", "A server that cannot be started does not stop the agent.", EXPECTED, SERVERS
+)
+async def missing(stage: Stage) -> None:
+    named: Json = {"name": "gone", "command": "/no/such/server", "args": [], "env": []}
+    await _in_spite_of(stage, "missing server", named)
+
+
+@RULES.case(
+    "mcp.silent", "A server that answers nothing does not stop the agent.", EXPECTED, SERVERS
+)
+async def silent(stage: Stage) -> None:
+    _, named = server(stage, "silent", "silent")
+    await _in_spite_of(stage, "silent server", named)

@@ -1,0 +1,63 @@
+"""The rules on MCP servers: against real ones, on stdio and behind URLs."""
+
+from __future__ import annotations
+
+import pytest
+
+from acphold.conformance import CHECKS, MemorySubject, Report, Settings, Verdict, chosen, inspect
+from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_turns import Memory
+from acphold.conformance.faulty_agent import FAULTS
+from acphold.transports import MemoryTransport
+from tests.conformance.played_shell import PlayedShell
+
+SERVER_FAULTS = [name for name in FAULTS if name.startswith("mcp.")]
+
+
+async def checked(agent: type[Exemplar], rules: str, settings: Settings) -> Report:
+    memory = Memory()
+
+    async def serve(transport: MemoryTransport) -> None:
+        await agent(transport, memory).serve()
+
+    subject = MemorySubject("agent", serve)
+    return await inspect(subject, chosen(CHECKS, [rules]), settings, shell=PlayedShell)
+
+
+def patient(agent: type[Exemplar]) -> type[Exemplar]:
+    """The same, for a machine that takes its time to start a server."""
+    return type("Patient", (agent,), {"connect_seconds": 30.0})
+
+
+GENEROUS = Settings(timeout=30.0, patience=0.5)
+"""What has to come comes with the answer of the session; only what does not is waited for."""
+
+BRIEF = Settings(timeout=1.5)
+"""For servers that stop the agent: the rest is in memory."""
+
+STOPPING = {"mcp.missing", "mcp.silent"}
+
+
+@pytest.mark.parametrize("rule", [it for it in SERVER_FAULTS if it != "mcp.silent"])
+async def test_an_agent_that_uses_its_servers_keeps_the_rules(rule: str) -> None:
+    (finding,) = (await checked(patient(Exemplar), rule, GENEROUS)).findings
+    assert finding.verdict is Verdict.PASS, finding
+
+
+async def test_a_silent_server_is_given_up() -> None:
+    (finding,) = (await checked(Exemplar, "mcp.silent", Settings(timeout=30.0))).findings
+    assert finding.verdict is Verdict.PASS, finding
+
+
+@pytest.mark.parametrize("rule", SERVER_FAULTS)
+async def test_each_fault_with_servers_is_found(rule: str) -> None:
+    if rule in STOPPING:
+        report = await checked(FAULTS[rule], rule, BRIEF)
+    else:
+        report = await checked(patient(FAULTS[rule]), rule, GENEROUS)
+    (finding,) = report.findings
+    assert finding.verdict is Verdict.FAIL, finding
+
+
+def test_every_rule_on_servers_is_broken_by_a_fault() -> None:
+    assert {check.rule.id for check in chosen(CHECKS, ["mcp"])} == set(SERVER_FAULTS)
