@@ -201,13 +201,14 @@ class Turn:
         os._exit(3)
 
     def _count(self) -> None:
-        self._tool("slow-1", title="Count without end", kind="execute", status="in_progress")
+        call = f"slow-{len(self._session.said) + 1}"
+        self._tool(call, title="Count without end", kind="execute", status="in_progress")
         number = 0
         while not self._session.cancelled.is_set():
             number += 1
             self._say(f"tick {number} ")
             time.sleep(PAUSE)
-        self._change_tool("slow-1", status="failed")
+        self._change_tool(call, status="failed")
 
     def _edit(self) -> None:
         self._chunk("agent_thought_chunk", "The greeting should be friendlier.")
@@ -215,13 +216,14 @@ class Turn:
         for words in ("I will ", "change ", "the greeting. "):
             self._say(words)
             time.sleep(PAUSE)
-        self._tool("edit-1", title="Edit hello.py", kind="edit", status="pending")
-        if not self._permitted("edit-1"):
-            self._change_tool("edit-1", status="failed")
+        call = f"edit-{len(self._session.said) + 1}"
+        self._tool(call, title="Edit hello.py", kind="edit", status="pending")
+        if not self._permitted(call):
+            self._change_tool(call, status="failed")
             self._say("I left it as it was.")
             return
-        self._change_tool("edit-1", status="in_progress")
-        self._change_tool("edit-1", status="completed", content=[DIFF])
+        self._change_tool(call, status="in_progress")
+        self._change_tool(call, status="completed", content=[DIFF])
         self._plan("completed")
         self._say("Done.")
 

@@ -15,6 +15,9 @@ import sys
 from typing import Any
 
 TOOL = "check_walnut"
+KEY_VARIABLE = "CHECK_KEY"
+"""A variable that the client asks the agent to set."""
+
 SECRET = "walnut-5501"
 """What the tool answers."""
 
@@ -68,11 +71,12 @@ def main() -> None:
 
 
 def _note(log: str, method: str) -> None:
+    given = dict(os.environ)
     entry = {
         "method": method,
         "pid": os.getpid(),
         "arguments": sys.argv[2:],
-        "key": os.environ.get("CHECK_KEY"),
+        "key": given.get(KEY_VARIABLE),
     }
     # One write: the file is read while we write.
     with open(log, "a", encoding="utf-8") as file:

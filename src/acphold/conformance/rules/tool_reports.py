@@ -369,6 +369,8 @@ def in_progress(records: Sequence[Record], witness: Witness) -> None:
             call = exchange.request.params.get("toolCall")
             if not isinstance(outcome, dict) or outcome.get("outcome") != "selected":
                 continue
+            if _was_stopped(record, exchange.request):
+                continue
             id = call.get("toolCallId") if isinstance(call, dict) else None
             witness.saw(exchange.request)
             later = record.updates(exchange.request.session_id, since=exchange.request.number)
@@ -379,6 +381,21 @@ def in_progress(records: Sequence[Record], witness: Witness) -> None:
             }
             if not statuses & {"in_progress", "completed", "failed"}:
                 witness.accuse("nothing more was told of it", *exchange.lines)
+
+
+STOPS = ("session/cancel", "session/close", "$/cancel_request")
+
+
+def _was_stopped(record: Record, asked: Line) -> bool:
+    """Whether the turn in which a permission was asked for was stopped before it was over."""
+    later = record.lines[asked.number + 1 :]
+    for line in later:
+        about = line.by == "client" and line.session_id in (None, asked.session_id)
+        if about and line.method in STOPS:
+            return True
+        if about and line.method == "session/prompt":
+            return False
+    return all(line.by == "client" for line in later)  # it was killed
 
 
 @RULES.observer(

@@ -61,7 +61,7 @@ def server(stage: Stage, name: str, *more: str) -> tuple[Log, Json]:
         "name": name,
         "command": sys.executable,
         "args": ["-I", tool_server.__file__, str(log.path), *more],
-        "env": [{"name": "CHECK_KEY", "value": KEY}],
+        "env": [{"name": tool_server.KEY_VARIABLE, "value": KEY}],
     }
     return log, named
 
