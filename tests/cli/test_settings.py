@@ -363,6 +363,13 @@ def test_doctor_starts_an_agent_by_its_name(write: Write, acphold: CommandLine) 
     assert acphold.run("doctor", "yours").code == Exit.USAGE
 
 
+def test_check_takes_a_name(write: Write, acphold: CommandLine) -> None:
+    write(table("mine", scripted_agent()))
+    done = acphold.run("check", "mine", "--only", "no-such-check")
+    assert "no check is called" in done.err
+    assert acphold.run("check", "yours").code == Exit.USAGE
+
+
 def test_names_complete_where_a_command_takes_one(write: Write) -> None:
     write(table("claude", ["x"]) + '[agents."no shell takes this"]\ncommand = ["x"]')
     assert Candidate("claude") in candidates(["wrap", "cl"])

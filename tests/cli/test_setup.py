@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -192,6 +193,8 @@ def test_what_is_pasted_is_lua_and_lisp(person: Person) -> None:
         assert f'"{person.acphold}"' in done.out
         assert "my 'b\\\\\\\"" in done.out
         assert "aste" in done.err
+        code = re.sub(r'"(?:[^"\\]|\\.)*"', "", done.out)
+        assert all(code.count(a) == code.count(b) for a, b in ("()", "[]", "{}"))
     assert "--remove" not in done.err
     assert person.run("emacs", "--remove").code == 2
 

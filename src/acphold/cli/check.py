@@ -23,6 +23,7 @@ from acphold.cli.check_report import (
     print_rules,
 )
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
+from acphold.cli.settings import chosen_agent
 from acphold.cli.terminal_text import console, visible, visible_json
 from acphold.conformance import CHECKS, ProgramSubject, Report, Settings, chosen, inspect
 from acphold.conformance.catalogue import Check
@@ -30,7 +31,8 @@ from acphold.conformance.catalogue import Check
 
 def parser() -> Parser:
     """The arguments of `check`."""
-    made = Parser(check, "check", "[OPTIONS] -- CMD...", runs_program=True)
+    usage = "[OPTIONS] {AGENT | -- CMD...}"
+    made = Parser(check, "check", usage, runs_program=True, takes_agent=True)
     made.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
     made.add_argument("--markdown", action="store_true", help="print Markdown")
     made.add_argument("--junit", metavar="FILE", help="write JUnit XML there as well")
@@ -74,11 +76,13 @@ def check(
     baseline: str | None,
     timeout: float,
     sign_in: str | None,
+    agent: str | None,
     program: tuple[str, ...],
 ) -> int:
     """Check what an agent keeps of the protocol.
 
-    CMD starts the agent as an editor would start it. It is asked all that an editor may ask, in
+    CMD starts the agent as an editor would start it, and so does AGENT, a name of the settings
+    file. It is asked all that an editor may ask, in
     folders that are deleted afterwards, and started anew where that is part of a check. Each check
     names the paragraph that it comes from; what could not be seen never counts as passed.
 
@@ -91,6 +95,7 @@ def check(
     if list:
         _print_list(checks, as_json=as_json, markdown=markdown)
         return Exit.OK
+    program = chosen_agent(agent, program).command
     if not program:
         raise UsageError("no agent command behind `--`, as in `acphold check -- CMD`")
     expected = _baseline(baseline)
