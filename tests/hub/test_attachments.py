@@ -132,7 +132,7 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
 def compact(session: Session) -> None:
     """What is done when a session rests, now and beside everything else."""
     session.wake()
-    session.settle_now()
+    session._rest.settle_now()
 
 
 async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update_once(

@@ -142,8 +142,7 @@ class Drama:
             driver = self.drivers[number % len(self.drivers)]
             self.turns.append(driver.begin_prompt(self.session, f"{driver.connection.info!r}"))
         elif step == "settle":
-            live = self.house.hub.held(self.session).session
-            live.settle_now()
+            self.house.hub.held(self.session).session._rest.settle_now()
         for _ in range(number % 4):
             await asyncio.sleep(0)
 

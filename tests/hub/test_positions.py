@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acphold.agents import Updates
-from acphold.hub import session as session_module
+from acphold.hub import rest
 from acphold.hub.annotations import notice
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
@@ -56,9 +56,9 @@ def settle(house: Shared, session: str) -> asyncio.Task[None]:
     """What is done when a session rests, now."""
     live = house.hub.held(session).session
     live.wake()
-    live.settle_now()
-    assert live._settling is not None
-    return live._settling
+    live._rest.settle_now()
+    assert live._rest._settling is not None
+    return live._rest._settling
 
 
 async def test_each_update_carries_its_position_for_who_asks_and_for_nobody_else(
@@ -223,8 +223,8 @@ async def test_behind_what_was_put_together_nobody_goes_on(journal: Path) -> Non
 async def test_after_a_lost_connection_nothing_is_put_together_until_it_is_back(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "SETTLE_DELAY", 0.0)
-    monkeypatch.setattr(session_module, "UNNOTICED_SECONDS", 0.0)
+    monkeypatch.setattr(rest, "DELAY", 0.0)
+    monkeypatch.setattr(rest, "UNNOTICED_SECONDS", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(**POSITIONS), await house.client()
         session = await one.new()
@@ -266,7 +266,7 @@ async def test_who_closes_the_session_leaves_no_place(journal: Path) -> None:
         await two.load(session)
         await one.call("session/close", {"sessionId": session})
         await two.load(session)
-        assert house.hub.held(session).session._bookmarks.until == 0
+        assert not house.hub.held(session).session._rest.has_bookmarks
 
 
 @settings(max_examples=40)

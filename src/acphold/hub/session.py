@@ -25,7 +25,7 @@ from acphold.errors import (
 from acphold.hub.agent_session import update_in
 from acphold.hub.annotations import milliseconds
 from acphold.hub.attachment import DUE, Attachment, Client
-from acphold.hub.bookmarks import UNNOTICED_SECONDS, Bookmarks
+from acphold.hub.rest import Rest
 from acphold.journal import (
     Journal,
     Lease,
@@ -43,11 +43,8 @@ from acphold.journal.standing import Standing, fold_settings, fold_update
 
 log = logging.getLogger(__name__)
 
-SETTLE_DELAY = 1.0
-"""Seconds of rest after a turn before it is compacted and indexed: not between two quick turns."""
-
 CLOSE_SETTLE = 1.0
-"""Seconds for the same when the session is closed."""
+"""Seconds to compact and index what has come when the session is closed."""
 
 TOUCH_MS = 1000
 """How long a session may stay where it is in the list after a prompt: see `prompt_change`."""
@@ -98,10 +95,7 @@ class Session:
         self._untold: list[tuple[str, bytes]] = []
         self._has_terminals = False
         self._terminal_owners: set[Client] = set()
-        self._bookmarks = Bookmarks()
-        self._resting: asyncio.TimerHandle | None = None
-        self._rests_until: float | None = None
-        self._settling: asyncio.Task[None] | None = None
+        self._rest = Rest(self._settle)
 
     # -- publishing -----------------------------------------------------------------------
 
@@ -190,9 +184,8 @@ class Session:
 
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
         """Committed segments above `after`, at least one; LeaseLostError when they are gone."""
-        if self._settling is not None:
-            # Rows are being rewritten: read before or after it, never some of each.
-            await asyncio.wait({self._settling})
+        # While rows are rewritten: read before or after it, never some of each.
+        await self._rest.settled()
         page = await self._journal.read(self.id, after, limit_bytes)
         if self._lost is not None or not page:
             # Deleted, or taken elsewhere, meanwhile: what the id now means is not this session.
@@ -307,9 +300,7 @@ class Session:
                 known.replaced_by(attachment)
         self.attachments.append(attachment)
         if attachment.positions:
-            self._bookmarks.take()
-            if self._rests_until is not None:
-                self.rest()
+            self._rest.take_bookmark()
         return attachment
 
     def open_to(self, attachment: Attachment) -> None:
@@ -372,15 +363,11 @@ class Session:
     def keep_place(self, attachment: Attachment) -> None:
         """The connection of its client was lost: it may come back to where it was."""
         if attachment.positions:
-            loop = asyncio.get_running_loop()
-            self._bookmarks.leave(loop.time())
-            if self._rests_until is not None:
-                self._rests_until = max(self._rests_until, self._bookmarks.until)
+            self._rest.leave_bookmark()
 
     async def require_exact(self, position: int) -> None:
         """Raise InvalidParamsError unless a client can go on behind this position."""
-        if self._settling is not None:
-            await asyncio.wait({self._settling})
+        await self._rest.settled()
         if position > self.last_seq:
             why = f"the session has no more than {self.last_seq}"
         elif not await self._journal.is_exact(self.id, position):
@@ -396,39 +383,11 @@ class Session:
 
     def rest(self) -> None:
         """Compact and index what has come, unless a turn begins at once."""
-        # One timer for many turns: setting it and taking it back is dear beside a short turn.
-        loop = asyncio.get_running_loop()
-        has_positions = any(attachment.positions for attachment in self.attachments)
-        delay = UNNOTICED_SECONDS if has_positions else SETTLE_DELAY
-        self._rests_until = max(loop.time() + delay, self._bookmarks.until)
-        if self._resting is not None and self._resting.when() > self._rests_until:
-            self._resting.cancel()  # it was to wait for somebody who has come back
-            self._resting = None
-        if self._resting is None:
-            self._resting = loop.call_at(self._rests_until, self._rested)
+        self._rest.begin(positions=any(known.positions for known in self.attachments))
 
     def wake(self) -> None:
         """A turn begins: what waits to settle waits on."""
-        self._rests_until = None
-
-    def _rested(self) -> None:
-        self._resting = None
-        if self._rests_until is None:
-            return  # a turn runs; its end begins the next rest
-        loop = asyncio.get_running_loop()
-        if self._rests_until > loop.time():
-            self._resting = loop.call_at(self._rests_until, self._rested)
-        else:
-            self.settle_now()
-
-    def settle_now(self) -> None:
-        """Compact and index what has come, beside everything else."""
-        if self._settling is None:
-            self._settling = asyncio.create_task(self._settle(), name="settle")
-            self._settling.add_done_callback(self._settled)
-
-    def _settled(self, _: asyncio.Task[None]) -> None:
-        self._settling = None
+        self._rest.end()
 
     async def _settle(self) -> None:
         if any(known.cursor < self.last_seq and known.is_fed for known in self.attachments):
@@ -443,8 +402,7 @@ class Session:
 
     def leave(self) -> None:
         """Send nothing more to anybody."""
-        if self._resting is not None:
-            self._resting.cancel()
+        self._rest.stop()
         for attachment in tuple(self.attachments):
             self.detach(attachment)
 
@@ -453,11 +411,8 @@ class Session:
         self.leave()
         if self._lost is not None:
             return
-        self.settle_now()
-        if (settling := self._settling) is not None:
-            # A long history is compacted another time: who closes it does not wait for that.
-            await asyncio.wait({settling}, timeout=CLOSE_SETTLE)
-            settling.cancel()
+        # A long history is compacted another time: who closes it does not wait for that.
+        await self._rest.aclose(CLOSE_SETTLE)
         await self._journal.release(self._lease)
 
 
