@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import fnmatch
 import sys
@@ -27,6 +28,8 @@ from acphold.cli.settings import chosen_agent
 from acphold.cli.terminal_text import console, visible, visible_json
 from acphold.conformance import CHECKS, ProgramSubject, Report, Settings, chosen, inspect
 from acphold.conformance.catalogue import Check
+from acphold.conformance.model_endpoint import endpoint
+from acphold.conformance.model_errands import answer
 
 
 def parser() -> Parser:
@@ -58,6 +61,13 @@ def parser() -> Parser:
         "[default: 10]",
     )
     made.add_argument(
+        "--model-endpoint",
+        metavar="PORT",
+        type=a_port,
+        help="give the agent a model that obeys, at http://127.0.0.1:PORT/v1 (OpenAI's chat "
+        "completions and responses); 0 takes any free port, for agents that follow OPENAI_BASE_URL",
+    )
+    made.add_argument(
         "--sign-in",
         metavar="METHOD",
         type=a_name,
@@ -75,6 +85,7 @@ def check(
     list: bool,
     baseline: str | None,
     timeout: float,
+    model_endpoint: int | None,
     sign_in: str | None,
     agent: str | None,
     program: tuple[str, ...],
@@ -100,7 +111,8 @@ def check(
         raise UsageError("no agent command behind `--`, as in `acphold check -- CMD`")
     expected = _baseline(baseline)
     settings = Settings(timeout=timeout, sign_in=sign_in, named=frozenset(only))
-    report = _checked(ProgramSubject(program), checks, settings)
+    with _model(model_endpoint) as env:
+        report = _checked(ProgramSubject(program, env), checks, settings)
     outcome = Outcome(report, expected)
     if junit is not None:
         _write(junit, junit_report(outcome))
@@ -110,6 +122,8 @@ def check(
         print(visible(markdown_report(outcome)), end="")
     else:
         print_report(outcome, console())
+        if model_endpoint is None and any(TAKES_MODEL in it.why for it in report.findings):
+            print("A model that obeys shows more: --model-endpoint PORT", file=sys.stderr)
     return Exit.OK if outcome.is_good else Exit.ERROR
 
 
@@ -148,6 +162,35 @@ def _baseline(path: str | None) -> frozenset[str]:
         if not fnmatch.filter(known, id):
             raise UsageError(f"--baseline {path}: no check is called {id!r}")
     return frozenset(ids) - {""}
+
+
+TAKES_MODEL = "the agent did not"
+"""Begins what checks say that ask for something which takes a model."""
+
+
+@contextmanager
+def _model(port: int | None) -> Iterator[dict[str, str]]:
+    """The stand-in model for the block, and what tells an agent where it is."""
+    if port is None:
+        yield {}
+        return
+    try:
+        with endpoint(answer, port) as found:
+            yield {
+                "OPENAI_BASE_URL": found.url,
+                "OPENAI_API_BASE": found.url,
+                "OPENAI_API_KEY": "none",
+                "OPENAI_MODEL": "stand-in",
+            }
+    except OSError as error:
+        raise UsageError(f"--model-endpoint {port}: {error.strerror}") from None
+
+
+def a_port(text: str) -> int:
+    """The type of an option that takes a TCP port."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: a port is required, or 0 for any")
+    return int(text)
 
 
 def _checked(subject: ProgramSubject, checks: Sequence[Check], settings: Settings) -> Report:

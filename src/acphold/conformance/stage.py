@@ -38,14 +38,12 @@ class Settings(Struct, frozen=True):
     """How a check is made. Seconds: `timeout` for each answer, `quiet` for what must not come,
     `patience` for an MCP server to be spoken to once its session is there.
 
-    `has_model`: a stand-in model answers, so what takes a model is looked at. `sign_in` is the id
-    of the method to sign in with. `named` are the ids that were asked for by name.
+    `sign_in` is the id of the method to sign in with, `named` what was asked for by name.
     """
 
     timeout: float = 10.0
     quiet: float = 0.25
     patience: float = 3.0
-    has_model: bool = False
     sign_in: str | None = None
     named: frozenset[str] = frozenset()
 

@@ -1,0 +1,270 @@
+"""A stand-in for a model vendor: OpenAI's chat completions and responses, streamed, offline.
+
+What it answers is somebody else's to say, see `Mind`. `model_errands` is the mind for `check`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TypeAlias
+from uuid import uuid4
+
+from msgspec import Struct
+
+from acphold.conformance.record import Json
+
+ADDED_BY_AGENTS = re.compile(r"<(system-reminder|environment_context)>.*?</\1>", re.DOTALL)
+"""What agents put beside the person's words, for the model alone."""
+
+
+class Asked(Struct, frozen=True):
+    """A request in the words that both interfaces share.
+
+    `user` is what the person said last, `earlier` all that was said before, one text for each
+    message; `tools` are the parameters of each tool that is offered, by name; `tool_said` is what
+    a tool answered just now, None if none did.
+    """
+
+    user: str
+    earlier: tuple[str, ...]
+    tools: dict[str, Json]
+    tool_said: str | None
+
+
+class ToolUse(Struct, frozen=True):
+    """The model calls a tool."""
+
+    tool: str
+    arguments: Json
+
+
+class Words(Struct, frozen=True):
+    """The model says something; `pieces` are streamed as they come."""
+
+    pieces: Iterable[str]
+
+
+class Failure(Struct, frozen=True):
+    """The vendor answers with an HTTP error."""
+
+    status: int
+
+
+Reply: TypeAlias = ToolUse | Words | Failure
+Mind = Callable[[Asked], Reply]
+"""Says what the model answers."""
+
+
+class ModelEndpoint:
+    """`url` is what agents take as the base URL; `requests` are the bodies that came, in order."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.requests: list[str] = []
+
+    def given_since(self, number: int) -> str:
+        """All that the model was given after the first `number` requests."""
+        return "\n".join(self.requests[number:])
+
+
+@contextmanager
+def endpoint(mind: Mind, port: int = 0) -> Iterator[ModelEndpoint]:
+    """An endpoint on this machine for the block; on a free port if none is named.
+
+    Raises OSError when the port is taken.
+    """
+    server = _Server(("127.0.0.1", port), _Handler)
+    server.mind = mind
+    server.endpoint = found = ModelEndpoint(f"http://127.0.0.1:{server.server_port}/v1")
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="model endpoint")
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    endpoint: ModelEndpoint
+    mind: Mind
+    daemon_threads = True
+    block_on_close = False  # who was killed in a slow answer leaves a thread that notices later
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        return None
+
+    def do_GET(self) -> None:
+        self._json({"object": "list", "data": [{"id": "stand-in", "object": "model"}]})
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers["content-length"]))
+        self.server.endpoint.requests.append(raw.decode())
+        body: Json = json.loads(raw)
+        is_chat = self.path.endswith("/chat/completions")
+        asked = _chat_asked(body) if is_chat else _responses_asked(body)
+        reply = self.server.mind(asked)
+        with suppress(BrokenPipeError, ConnectionResetError):  # a killed agent does not wait
+            if isinstance(reply, Failure):
+                error = {"message": f"stand-in error {reply.status}", "type": "error"}
+                self._json({"error": error}, reply.status)
+            elif is_chat:
+                self._chat(body, reply)
+            else:
+                self._responses(reply)
+
+    def _json(self, body: Json, status: int = 200) -> None:
+        raw = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def _begin_stream(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.close_connection = True
+
+    def _event(self, data: Json | str, name: str = "") -> None:
+        text = data if isinstance(data, str) else json.dumps(data)
+        self.wfile.write((f"event: {name}\n" if name else "").encode())
+        self.wfile.write(f"data: {text}\n\n".encode())
+        self.wfile.flush()
+
+    # -- chat completions -----------------------------------------------------------------
+
+    def _chat(self, body: Json, reply: ToolUse | Words) -> None:
+        if not body.get("stream"):
+            self._json(_completion("chat.completion", {"message": _whole(reply)}, _finish(reply)))
+            return
+        self._begin_stream()
+        kind = "chat.completion.chunk"
+        if isinstance(reply, ToolUse):
+            made = {"index": 0, **_tool_call(reply)}
+            self._event(_completion(kind, {"delta": {"tool_calls": [made]}}))
+        else:
+            for piece in reply.pieces:
+                delta = {"role": "assistant", "content": piece}
+                self._event(_completion(kind, {"delta": delta}))
+        self._event(_completion(kind, {"delta": {}}, _finish(reply)))
+        self._event("[DONE]")
+
+    # -- responses ------------------------------------------------------------------------
+
+    def _responses(self, reply: ToolUse | Words) -> None:
+        self._begin_stream()
+        numbers = iter(range(1_000_000))
+
+        def say(kind: str, **fields: object) -> None:
+            self._event({"type": kind, "sequence_number": next(numbers), **fields}, kind)
+
+        response = {"id": _id("resp"), "object": "response", "model": "stand-in", "output": []}
+        say("response.created", response={**response, "status": "in_progress"})
+        item = _function_call(reply, say) if isinstance(reply, ToolUse) else _message(reply, say)
+        say("response.output_item.done", output_index=0, item=item)
+        usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+        done = {**response, "status": "completed", "output": [item], "usage": usage}
+        say("response.completed", response=done)
+
+
+def _function_call(reply: ToolUse, say: Callable[..., None]) -> Json:
+    text = json.dumps(reply.arguments)
+    item = {"type": "function_call", "id": _id("fc"), "call_id": _id("call"), "name": reply.tool}
+    say("response.output_item.added", output_index=0, item={**item, "arguments": ""})
+    at: Json = {"item_id": item["id"], "output_index": 0}
+    say("response.function_call_arguments.delta", **at, delta=text)
+    say("response.function_call_arguments.done", **at, arguments=text)
+    return {**item, "arguments": text, "status": "completed"}
+
+
+def _message(reply: Words, say: Callable[..., None]) -> Json:
+    item: Json = {"type": "message", "id": _id("msg"), "role": "assistant"}
+    say("response.output_item.added", output_index=0, item={**item, "content": []})
+    at = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+    part: Json = {"type": "output_text", "text": "", "annotations": []}
+    say("response.content_part.added", **at, part=part)
+    said = []
+    for piece in reply.pieces:
+        said.append(piece)
+        say("response.output_text.delta", **at, delta=piece)
+    part = {**part, "text": "".join(said)}
+    say("response.output_text.done", **at, text=part["text"])
+    say("response.content_part.done", **at, part=part)
+    return {**item, "content": [part], "status": "completed"}
+
+
+def _whole(reply: ToolUse | Words) -> Json:
+    """A reply as one message."""
+    if isinstance(reply, ToolUse):
+        return {"role": "assistant", "content": None, "tool_calls": [_tool_call(reply)]}
+    return {"role": "assistant", "content": "".join(reply.pieces)}
+
+
+def _tool_call(reply: ToolUse) -> Json:
+    function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
+    return {"id": _id("call"), "type": "function", "function": function}
+
+
+def _finish(reply: ToolUse | Words) -> str:
+    return "tool_calls" if isinstance(reply, ToolUse) else "stop"
+
+
+def _completion(kind: str, choice: Json, finish: str | None = None) -> Json:
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    whole = {"id": "chatcmpl-1", "object": kind, "created": int(time.time()), "model": "stand-in"}
+    choices = [{"index": 0, **choice, "finish_reason": finish}]
+    return {**whole, "choices": choices, **({"usage": usage} if finish else {})}
+
+
+def _id(kind: str) -> str:
+    return f"{kind}_{uuid4().hex[:16]}"
+
+
+# -- what was asked -------------------------------------------------------------------------
+
+
+def _chat_asked(body: Json) -> Asked:
+    messages = body["messages"]
+    functions = [tool["function"] for tool in body.get("tools") or []]
+    last = messages[-1]
+    said = _flat(last.get("content")) if last["role"] == "tool" else None
+    return _asked(messages, functions, said)
+
+
+def _responses_asked(body: Json) -> Asked:
+    items = body["input"]
+    functions = [tool for tool in body.get("tools") or [] if tool.get("type") == "function"]
+    last = items[-1]
+    is_output = last.get("type") == "function_call_output"
+    return _asked(items, functions, _flat(last["output"]) if is_output else None)
+
+
+def _asked(messages: list[Json], functions: list[Json], tool_said: str | None) -> Asked:
+    tools = {function["name"]: function.get("parameters") or {} for function in functions}
+    texts = [(item.get("role") == "user", _flat(item.get("content"))) for item in messages]
+    by_user = [place for place, (is_user, text) in enumerate(texts) if is_user and text]
+    last = by_user[-1] if by_user else len(texts)
+    user = texts[last][1] if by_user else ""
+    return Asked(user, tuple(text for _, text in texts[:last]), tools, tool_said)
+
+
+def _flat(content: object) -> str:
+    """The text of a content value, without what agents add for the model alone."""
+    if isinstance(content, list):
+        content = "\n".join(part.get("text") or "" for part in content)
+    return ADDED_BY_AGENTS.sub("", str(content or "")).strip()

@@ -1,0 +1,109 @@
+"""The mind of the stand-in model: the errands of the checker, done with the agent's own tools."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from acphold.conformance.errands import Errand, Task, errand, errands
+from acphold.conformance.model_endpoint import Asked, Reply, ToolUse, Words
+from acphold.conformance.record import Json
+
+PAUSE_SECONDS = 0.02
+"""Between two numbers that are counted: a turn that can be cancelled."""
+
+TOOLS: dict[Task, tuple[str, ...]] = {
+    "read": ("read_file", "read", "read_text_file", "view"),
+    "write": ("write_file", "write", "create_file", "write_text_file"),
+    "run": ("exec_command", "shell_command", "shell", "bash", "execute", "run_command", "run"),
+    "plan": ("update_plan", "todowrite", "write_todos", "todo_write", "TodoWrite", "plan"),
+}
+"""What agents call the tools that an errand takes; the first that is offered is used."""
+
+
+def answer(asked: Asked) -> Reply:
+    """What the model says to a request; the person's last errand counts."""
+    todo = errand(asked.user) or Errand("greet")
+    if asked.tool_said is not None:
+        return Words((f"It says: {asked.tool_said[:2000]}",))
+    tool = _tool(asked, todo)
+    if tool is not None:
+        return ToolUse(tool, arguments(asked.tools[tool], todo))
+    return Words(_said(asked, todo))
+
+
+def _said(asked: Asked, todo: Errand) -> Iterator[str]:
+    match todo.task:
+        case "count":
+            yield from _counted()
+        case "remember":
+            yield "OK"
+        case "recall":
+            yield recalled(asked) or "You told me none."
+        case "greet":
+            yield "Hello, "
+            yield "nice to meet you."
+        case _:
+            yield "I have no tool for that."
+
+
+def _counted() -> Iterator[str]:
+    for number in range(1, 301):
+        yield f"{number}\n"
+        time.sleep(PAUSE_SECONDS)
+
+
+def recalled(asked: Asked) -> str:
+    """The code word that was told in the conversation; also in one that was handed over."""
+    for text in (asked.user, *reversed(asked.earlier)):
+        for todo in reversed(errands(text)):
+            if todo.task == "remember":
+                return todo.what
+    return ""
+
+
+def _tool(asked: Asked, todo: Errand) -> str | None:
+    """The tool that the agent offers for an errand."""
+    if todo.task == "call":
+        return next((name for name in asked.tools if name.endswith(todo.what)), None)
+    return next((name for name in TOOLS.get(todo.task, ()) if name in asked.tools), None)
+
+
+# -- arguments --------------------------------------------------------------------------------
+
+
+def arguments(schema: Json, todo: Errand) -> Json:
+    """What a tool with these parameters is called with: all that it requires."""
+    properties: Json = schema.get("properties") or {}
+    return {
+        name: _argument(name, properties.get(name) or {}, todo)
+        for name in schema.get("required") or ()
+    }
+
+
+def _argument(name: str, schema: Json, todo: Errand) -> object:
+    lower = name.lower()
+    if lower in ("command", "cmd"):
+        return ["bash", "-lc", todo.what] if schema.get("type") == "array" else todo.what
+    if "path" in lower or lower in ("file", "filename"):
+        return todo.what
+    if todo.text and lower in ("content", "contents", "text", "file_text", "new_text"):
+        return todo.text
+    return _anything(schema, todo)
+
+
+def _anything(schema: Json, todo: Errand) -> object:
+    """A value that a schema allows."""
+    if schema.get("enum"):
+        return schema["enum"][0]
+    match schema.get("type"):
+        case "array":
+            items = schema.get("items") or {}
+            return [_anything(items, Errand(todo.task, step)) for step in ("Knead", "Wait", "Bake")]
+        case "object":
+            return arguments(schema, todo)
+        case "boolean":
+            return False
+        case "integer" | "number":
+            return 1
+    return todo.what or "as it was asked for"

@@ -1,0 +1,93 @@
+"""The stand-in model does the errands of the checker, over both of OpenAI's interfaces."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from acphold.conformance.errands import RECALL, Errand
+from acphold.conformance.model_endpoint import Asked, ModelEndpoint, ToolUse, Words, endpoint
+from acphold.conformance.model_errands import answer
+
+READ = {"read_file": {"properties": {"path": {"type": "string"}}, "required": ["path"]}}
+TODOS = {
+    "write_todos": {
+        "required": ["todos"],
+        "properties": {
+            "todos": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["content", "status"],
+                    "properties": {
+                        "content": {"type": "string"},
+                        "status": {"type": "string", "enum": ["pending", "completed"]},
+                    },
+                },
+            }
+        },
+    }
+}
+
+
+def asked(user: str, tools: dict[str, Any], *earlier: str, said: str | None = None) -> Asked:
+    return Asked(user, earlier, tools, said)
+
+
+def test_a_tool_of_the_agent_is_called_with_what_it_requires() -> None:
+    reply = answer(asked(Errand("read", "/a/b.txt").words, READ))
+    assert reply == ToolUse("read_file", {"path": "/a/b.txt"})
+    shell = {"shell": {"properties": {"command": {"type": "array"}}, "required": ["command"]}}
+    reply = answer(asked(Errand("run", "echo x").words, shell))
+    assert reply == ToolUse("shell", {"command": ["bash", "-lc", "echo x"]})
+
+
+def test_a_plan_is_made_in_whatever_shape_the_tool_wants() -> None:
+    reply = answer(asked(Errand("plan").words, TODOS))
+    assert isinstance(reply, ToolUse)
+    steps = [{"content": step, "status": "pending"} for step in ("Knead", "Wait", "Bake")]
+    assert reply.arguments == {"todos": steps}
+
+
+def test_a_tool_of_an_mcp_server_is_found_under_any_prefix() -> None:
+    reply = answer(asked(Errand("call", "check_walnut").words, {"mcp__walnuts__check_walnut": {}}))
+    assert reply == ToolUse("mcp__walnuts__check_walnut", {})
+
+
+def test_what_a_tool_said_is_repeated_and_a_code_word_recalled() -> None:
+    told = answer(asked(Errand("read", "/a").words, READ, said="walnut"))
+    assert isinstance(told, Words)
+    assert "walnut" in "".join(told.pieces)
+    known = answer(asked(RECALL.words, {}, Errand("remember", "heron").words, "OK"))
+    assert isinstance(known, Words)
+    assert list(known.pieces) == ["heron"]
+
+
+@pytest.fixture
+def served() -> Iterator[ModelEndpoint]:
+    with endpoint(answer) as found:
+        yield found
+
+
+def post(url: str, body: dict[str, Any]) -> str:
+    request = urllib.request.Request(url, json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=30) as response:
+        raw: bytes = response.read()
+    return raw.decode()
+
+
+def test_both_interfaces_stream_it(served: ModelEndpoint) -> None:
+    message = {"role": "user", "content": Errand("remember", "heron").words}
+    chat = post(f"{served.url}/chat/completions", {"stream": True, "messages": [message]})
+    assert '"content": "OK"' in chat
+    assert chat.rstrip().endswith("data: [DONE]")
+    tools = [{"type": "function", "name": "read_file", "parameters": READ["read_file"]}]
+    said = [{"role": "user", "content": Errand("read", "/a").words}]
+    responses = post(f"{served.url}/responses", {"input": said, "tools": tools})
+    assert "event: response.function_call_arguments.done" in responses
+    assert "response.completed" in responses
+    assert len(served.requests) == 2
