@@ -174,6 +174,9 @@ class Soak:
 
     async def check(self, number: int, victim: str) -> None:
         for visitor in list(self.visitors):
+            if victim == "owner" and visitor.kind == "background":
+                await visitor.client.ended()
+                await visitor.client.process.wait()
             if visitor.client.process.returncode is not None or visitor.killed:
                 visitor.killed = True
                 await self.is_beginning(visitor, number, victim)
@@ -290,10 +293,6 @@ async def soak(seed: int) -> AsyncIterator[Soak]:
     made = Soak(folder, seed)
     try:
         yield made
-    except BaseException:
-        for log in folder.glob("state/acphold/*.log"):
-            print(log.read_text(), file=sys.stderr)
-        raise
     finally:
         for visitor in made.visitors:
             await visitor.leave.aclose()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import sqlite3
 import stat
+import struct
+import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -512,3 +515,94 @@ async def test_a_log_that_was_copied_before_it_went_is_no_loss(path: Path) -> No
     assert again.log_cut_at is None
     assert (await read_all(again))[-1] == last
     await again.aclose()
+
+
+HOLDER = """
+import asyncio, sys
+from acphold.journal import SqliteJournal
+async def main():
+    journal = SqliteJournal.open(sys.argv[1])
+    await journal.session("s1")
+    print("open", flush=True)
+    sys.stdin.readline()
+    await journal.append(await journal.acquire("s1", "holder"), "update", [b'{"said":1}'])
+    print((await journal.session("s1")).last_seq, flush=True)
+    sys.stdin.readline()
+    await journal.aclose()
+asyncio.run(main())
+"""
+"""A process that has the journal open until it is told to append, and then to leave."""
+
+
+@contextmanager
+def holder(path: Path) -> Iterator[Callable[[], str]]:
+    """Another process with the journal open; calling it makes it append: the number of entries."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    assert stdout.readline() == "open\n"
+
+    def append() -> str:
+        print(file=stdin, flush=True)
+        return stdout.readline().strip()
+
+    try:
+        yield append
+    finally:
+        process.communicate("\n\n")
+        assert process.returncode == 0
+
+
+IN_USE = 128
+"""The byte that all who use a log keep locked; source: sqlite.org, WAL-mode File Format, 2.4."""
+
+
+def is_locked(path: Path, byte: int) -> bool:
+    """Whether another process has this byte of a file locked (Linux: struct flock of 64 bits)."""
+    with path.open("rb") as file:
+        asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+        told = fcntl.fcntl(file, fcntl.F_GETLK, asked)
+    return bool(struct.unpack_from("h", told)[0] != fcntl.F_UNLCK)
+
+
+async def test_a_process_that_opens_a_journal_in_use_keeps_its_hold_when_the_others_leave(
+    path: Path,
+) -> None:
+    await written(path, 20)
+    with holder(path) as first, holder(path) as append:
+        assert first() == "41"
+        first()  # it leaves
+        assert is_locked(path.with_name("journal.db-shm"), IN_USE)
+        assert append() == "42"
+    assert (await looked_at(path)) == 42
+
+
+async def looked_at(path: Path) -> int:
+    journal = SqliteJournal.open(path)
+    try:
+        return (await journal.session("s1")).last_seq
+    finally:
+        await journal.aclose()
+
+
+async def test_of_two_openings_in_one_process_the_first_keeps_its_hold_when_the_second_ends(
+    path: Path,
+) -> None:
+    await written(path, 20)
+    first = SqliteJournal.open(path)
+    await first.session("s1")
+    await looked_at(path)
+    with holder(path) as append:
+        assert append() == "41"
+    # It left as the only one, if the first had lost its hold.
+    assert path.with_name("journal.db-wal").exists()
+    lease = await first.acquire("s1", "me")
+    await first.append(lease, "update", [RAW])
+    await first.aclose()
+    assert await looked_at(path) == 42

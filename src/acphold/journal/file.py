@@ -5,6 +5,7 @@ A file that is not a journal of this release is refused before SQLite may write 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
@@ -22,6 +23,7 @@ from acphold.errors import (
     JournalUnavailableError,
     NotAJournalError,
 )
+from acphold.journal import raw_bytes
 from acphold.journal.migrations import migrate, refuse_newer
 
 APPLICATION_ID: Final = 0x61637068
@@ -57,6 +59,15 @@ class JournalFile:
         JournalUnavailableError, NotAJournalError and NewerJournalError; then the file is as it
         was, but for its mode.
         """
+        raw_bytes.hold(path)
+        try:
+            return cls._open(path, create=create, busy_seconds=busy_seconds)
+        except BaseException:
+            raw_bytes.let_go(path)
+            raise
+
+    @classmethod
+    def _open(cls, path: str, *, create: bool, busy_seconds: float) -> JournalFile:
         fresh = _inspect(path, create=create)
         was_open = _made_private(path)
         index = _LogIndex.of(path)
@@ -92,6 +103,7 @@ class JournalFile:
     def close(self) -> None:
         """Let go of the file, and leave alone what has taken its place."""
         close(self.connection, ours=_identity(self.path) == self._identity)
+        raw_bytes.let_go(self.path)
 
 
 def close(connection: sqlite3.Connection, *, ours: bool) -> None:
@@ -151,8 +163,7 @@ def _inspect(path: str, *, create: bool) -> bool:
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
             raise NotAJournalError(f"{path} is no file; name another with --journal")
         logged = _has_log(path)
-        with open(path, "rb") as file:
-            header = file.read(_HEADER_BYTES)
+        header = raw_bytes.read(path, _HEADER_BYTES)
         size = os.stat(path).st_size
     except FileNotFoundError as error:
         missing = "it is made with the first session"
@@ -186,8 +197,13 @@ def _has_log(path: str) -> bool:
 
 def _make(path: str) -> None:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    # SQLite gives the files it keeps beside this one the same mode. A pipe is not waited for.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+    # SQLite gives the files it keeps beside this one the same mode. One that is there is not
+    # opened: see raw_bytes.
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 
 def _made_private(path: str) -> bool:
@@ -264,8 +280,7 @@ class _LogIndex(NamedTuple):
     @classmethod
     def of(cls, path: str) -> _LogIndex | None:
         try:
-            with open(f"{path}-shm", "rb") as file:
-                raw = file.read(100)
+            raw = raw_bytes.read(path, 100, "-shm")
         except OSError:
             return None
         if len(raw) < 100:

@@ -213,7 +213,8 @@ class Listener:
             watching = asyncio.create_task(_gone(connection, transport), name="watch pipe")
             try:
                 await self._attended(transport)
-                connection.send(ENDED_WELL)
+                with suppress(OSError):  # killed meanwhile
+                    connection.send(ENDED_WELL)
             finally:
                 watching.cancel()
                 await asyncio.wait([watching])
