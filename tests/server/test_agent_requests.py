@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Talker, received
+from tests.editor import DEADLINE, Talker, received
+from tests.editor import wrapped as wrapped_process
 from tests.served import wrapped
 
 ALL: dict[str, Any] = {
@@ -30,6 +31,8 @@ PERMISSION = {
     "_meta": {"deep": {"a": 1.50}},
     "vendor": True,
 }
+
+KINDS = ("allow_always", "allow_once", "reject_always", "reject_once")
 
 REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("session/request_permission", PERMISSION),
@@ -213,3 +216,45 @@ async def test_an_agent_that_dies_with_a_question_open_takes_it_back(journal: Pa
         with pytest.raises(Exception, match="exit status 3"):
             await turn
         await client.until(lambda: [m for m in client.messages if m.get("method", "")[:1] == "$"])
+
+
+async def test_a_question_that_a_kill_cut_off_is_closed_and_the_next_client_is_told(
+    journal: Path,
+) -> None:
+    asked = asyncio.Event()
+
+    async def never(_: dict[str, Any]) -> None:
+        asked.set()
+        await asyncio.get_running_loop().create_future()
+
+    tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Do it"}
+    async with wrapped_process(journal) as client:
+        client.answers["session/request_permission"] = never
+        session = await client.new()
+        ask = {"ask": ["session/request_permission", PERMISSION]}
+        client.begin_prompt(session, {"update": tool}, ask)
+        await asyncio.wait_for(asked.wait(), DEADLINE)
+        await client.kill()
+    async with wrapped_process(journal, client={"session": {"notices": {}}}) as client:
+        await client.load(session)
+        [notice] = [u for u in client.updates() if u["sessionUpdate"] == "notice"]
+        assert "Do it" in notice["description"]
+        [closed] = [u for u in client.updates() if u.get("status") == "failed"]
+        assert "interrupted" in closed["_meta"]["acphold/failed"]
+        assert "session/request_permission" not in [m.get("method") for m in client.messages]
+        assert await client.prompt(session, {"say": "a"}) == {"stopReason": "end_turn"}
+
+
+async def test_a_question_that_nobody_answers_in_time_is_rejected_never_allowed(
+    journal: Path,
+) -> None:
+    async def never(_: dict[str, Any]) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    options = [{"optionId": kind, "name": kind, "kind": kind} for kind in KINDS]
+    async with wrapped_process(journal, "--answer-timeout", "0.05") as client:
+        client.answers["session/request_permission"] = never
+        session = await client.new()
+        ask = ["session/request_permission", {**PERMISSION, "options": options}]
+        await client.prompt(session, {"ask": ask})
+        assert answer_to(client) == {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
