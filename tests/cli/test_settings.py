@@ -356,6 +356,19 @@ def test_doctor_says_what_is_wrong_with_the_file(write: Write, acphold: CommandL
         assert "".join(words.split()) in found, words
 
 
+@pytest.mark.parametrize(("mode", "lines"), [(0o644, 1), (0o600, 0)])
+def test_doctor_says_that_others_can_read_variables(
+    write: Write, acphold: CommandLine, mode: int, lines: int
+) -> None:
+    write(table("mine", ["true"], "env = { KEY = 'hush-hush' }")).chmod(mode)
+    done = acphold.run("doctor")
+    assert (done.code, done.out.count("others can read it, with the variables of mine")) == (
+        Exit.OK,
+        lines,
+    )
+    assert "hush" not in done.out
+
+
 def test_doctor_starts_an_agent_by_its_name(write: Write, acphold: CommandLine) -> None:
     write(table("mine", scripted_agent()))
     done = acphold.run("doctor", "mine")

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import sqlite3
+import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -170,6 +171,7 @@ def checked_settings() -> list[Finding]:
         *(Finding(sentence, _MEND) for sentence in unknown_tables(settings, path)),
         *(_named(agent, reading) for agent in agents),
         *_alerts(settings, path),
+        *_open_variables(agents, path),
     ]
 
 
@@ -186,6 +188,17 @@ def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Finding:
         return Finding(str(error), _MEND)
     path = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
     return _command(agent.name, agent.command, path)
+
+
+def _open_variables(agents: Sequence[NamedAgent | SettingsError], path: str) -> list[Finding]:
+    """Whether others can read what may be secrets."""
+    names = [agent.name for agent in agents if isinstance(agent, NamedAgent) and agent.env]
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if not names or not mode & 0o077:
+        return []
+    whose = on_one_line(", ".join(names))
+    text = f"others can read it, with the variables of {whose}: chmod 600 it if they are secret"
+    return [Finding(text, is_past=True)]
 
 
 def _alerts(settings: Mapping[str, object], path: str) -> list[Finding]:
