@@ -237,6 +237,7 @@ class Shared:
         self.hub = hub
         self.agent = agent
         self.journal = journal
+        self.unstable = False  # what clients that come are offered
         self._tasks: list[asyncio.Task[None]] = []
 
     async def client(self, *, name: str | None = None, **capabilities: Any) -> Onlooker:
@@ -245,7 +246,7 @@ class Shared:
         While its `reads` is cleared it takes nothing.
         """
         near, far = memory_pair()
-        connection = Connection(self.hub, far)
+        connection = Connection(self.hub, far, unstable=self.unstable)
         client = Onlooker(near, connection)
         self._tasks.append(asyncio.create_task(self._serve(client)))
         self._tasks.append(asyncio.create_task(client.read()))

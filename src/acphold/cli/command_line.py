@@ -209,6 +209,12 @@ def add_serving(parser: Parser) -> None:
         "when it is loaded and prompted",
     )
     parser.add_argument(
+        "--unstable",
+        action="store_true",
+        help="offer methods that are no part of the protocol yet: session/fork, set_title, archive "
+        "and unarchive, and the list's filter",
+    )
+    parser.add_argument(
         "--max-message",
         metavar="BYTES",
         type=_size,

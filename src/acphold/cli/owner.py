@@ -65,6 +65,7 @@ async def _serve(
             questions=QuestionRules(settings.when_detached, settings.answer_timeout),
             alerts=alerts,
             all_agents=settings.all_agents,
+            unstable=settings.unstable,
             limit=settings.max_message,
         )
 

@@ -8,6 +8,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import on_one_line
 from acphold.hub.given_titles import given_title
+from acphold.server.row_changes import tell_owner
 
 
 def parser() -> Parser:
@@ -23,8 +24,7 @@ def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
     """Give a session another title.
 
     Your title stays, whatever the agent calls the session later. ID may be any prefix of a
-    session's id that fits only one. A session that is open keeps going; who has it open is told
-    within seconds.
+    session's id that fits only one. A session that is open keeps going; who has it open is told.
     """
     title = given_title(" ".join(words))
     if title is None:
@@ -39,4 +39,5 @@ async def _rename(location: str | None, session_id: str, title: str) -> str | No
     async with opened(location) as journal:
         row = await journal.resolve(session_id)
         await journal.set_title(row.session_id, title)
+        await tell_owner(journal, row.session_id)
         return row.title

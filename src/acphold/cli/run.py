@@ -38,6 +38,7 @@ def run(
     when_detached: Literal["wait", "reject"],
     answer_timeout: float | None,
     all_agents: bool,
+    unstable: bool,
     max_message: int,
     log_level: str,
     log_file: str | None,
@@ -78,6 +79,7 @@ def run(
         when_detached=when_detached,
         answer_timeout=answer_timeout,
         all_agents=all_agents,
+        unstable=unstable,
         max_message=max_message,
     )
     return Exit.OK

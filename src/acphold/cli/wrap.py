@@ -49,6 +49,7 @@ class WrapSettings(Struct, frozen=True):
     when_detached: Literal["wait", "reject"]
     answer_timeout: float | None
     all_agents: bool
+    unstable: bool
     max_message: int
     log_level: str
     log_file: str | None
@@ -239,6 +240,7 @@ async def _serve(
             questions=QuestionRules(settings.when_detached, settings.answer_timeout),
             alerts=alerts,
             all_agents=settings.all_agents,
+            unstable=settings.unstable,
             limit=settings.max_message,
             give_up=give_up,
         )

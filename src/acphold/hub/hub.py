@@ -33,6 +33,7 @@ from acphold.hub.router import Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.session_list import SessionList, check_folder
+from acphold.hub.shelf import Shelf
 from acphold.hub.turns import CANCEL_GRACE
 from acphold.journal import LEASE_SECONDS, Journal, Lease, NewSession
 from acphold.schema import (
@@ -90,6 +91,7 @@ class Hub:
         self._adoption = Adoption(
             journal, self.agent, self.sessions, owner, self._enter, self._forget
         )
+        self.shelf = Shelf(journal, owner, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._waking = asyncio.Lock()
@@ -400,6 +402,18 @@ class Hub:
         async with self._waking:
             # It was adopted as whoever came first has asked; the others may ask for something else.
             return await self._wake(session_id, setup, dead)
+
+    async def _keep(self, session_id: str) -> None:
+        """Have a session in the journal, also one that only the agent has: UnknownSessionError."""
+        if await self._adoption.is_known(session_id):
+            return
+        listed = await self.sessions.look_up(session_id)
+        if listed is None:
+            raise UnknownSessionError(session_id)
+        cwd = listed.info.cwd
+        params = encode({"sessionId": session_id, "cwd": cwd, "mcpServers": []})
+        await self._opened(session_id, Setup(cwd, (), params), None)
+        await self.close(session_id)
 
     def _adopted(self, session_id: str, task: asyncio.Task[Conversation]) -> None:
         del self._adopting[session_id]

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from acphold.agents import Agent, ask
 from acphold.errors import AcpholdError, InvalidParamsError
 from acphold.hub.annotations import iso_time, milliseconds
-from acphold.journal import Journal, ListFilter, ListKey, SessionRow
+from acphold.journal import Archived, Journal, ListFilter, ListKey, SessionRow
 from acphold.journal import cursor as cursors
 from acphold.journal.location import is_same_folder, resolved_folder
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
@@ -75,10 +75,19 @@ class SessionList:
         self._agents_own: dict[str | None, dict[str, Line]] = {}
         self._asked = 0.0
 
-    async def page(self, cwd: str | None, cursor: str | None, held: frozenset[str]) -> bytes:
-        """One page, newest first: the result of `session/list`. Raises CursorError."""
+    async def page(
+        self,
+        cwd: str | None,
+        cursor: str | None,
+        held: frozenset[str],
+        archived: Archived | None = None,
+    ) -> bytes:
+        """One page, newest first: the result of `session/list`. Raises CursorError.
+
+        With `archived` each session says whether it is; without it, those that are stay out.
+        """
         agent = None if self._all_agents else self._agent.key
-        filter = ListFilter(agent=agent, cwd=cwd, held=held)
+        filter = ListFilter(agent=agent, cwd=cwd, held=held, archived=archived or "exclude")
         after = None
         if cursor is not None:
             after = cursors.decode(cursor, filter, self._journal.cursor_secret)
@@ -87,12 +96,15 @@ class SessionList:
             await self._take_times(cwd)
         rows = await self._journal.page(filter, after, PAGE_SIZE + 1)
         lines = [await self._ours(row) for row in rows]
-        lines += [
-            line for line in await self._strangers(cwd, held) if after is None or after < line.key
-        ]
+        strangers = [] if archived == "only" else await self._strangers(cwd, held)
+        lines += [line for line in strangers if after is None or after < line.key]
+        put_away = {row.session_id for row in rows if row.archived}
         lines.sort(key=lambda line: (-line.key.updated_at, _backwards(line.key.session_id)))
         shown, more = lines[:PAGE_SIZE], len(lines) > PAGE_SIZE
-        page = {"sessions": array([line.raw for line in shown])}
+        raws = [line.raw for line in shown]
+        if archived is not None:
+            raws = [_marked(line, line.info.session_id in put_away) for line in shown]
+        page = {"sessions": array(raws)}
         if more:
             next_cursor = cursors.encode(shown[-1].key, filter, self._journal.cursor_secret)
             page["nextCursor"] = encode(next_cursor)
@@ -210,6 +222,11 @@ def _line(row: SessionRow, meta: dict[str, object]) -> Line:
         },
     )
     return Line(row.key, info, encode(info))
+
+
+def _marked(line: Line, is_archived: bool) -> bytes:
+    """A session that says whether it is archived (unstable, `SessionInfo.archived`)."""
+    return splice(line.raw, {"archived": b"true" if is_archived else b"false"})
 
 
 def check_folder(known: str, asked: str) -> None:

@@ -71,6 +71,7 @@ class ServeOptions(TypedDict, total=False):
     when_detached: Literal["wait", "reject"]
     answer_timeout: float | None
     all_agents: bool
+    unstable: bool
     max_message: int
 
 
@@ -285,6 +286,7 @@ class Agent:
         when_detached: Literal["wait", "reject"] = "wait",
         answer_timeout: float | None = None,
         all_agents: bool = False,
+        unstable: bool = False,
         max_message: int = MAX_MESSAGE,
     ) -> None:
         """Serve on stdin and stdout until the client leaves or a signal comes.
@@ -295,7 +297,8 @@ class Agent:
         question to the person waits for who comes next while nobody is there, or is rejected, as
         `when_detached` says, and is rejected after `answer_timeout` seconds; None is never. With
         `all_agents` the sessions of other agents are listed too, and go over to this one when they
-        are prompted here. What is printed from now on goes to stderr: stdout belongs to the
+        are prompted here; with `unstable` clients get methods that are no part of the protocol yet
+        (see docs/protocol.md). What is printed from now on goes to stderr: stdout belongs to the
         protocol. Raises DeclarationError when there is no prompt coroutine.
         """
         definition_of(self)
@@ -310,6 +313,7 @@ class Agent:
             when_detached=when_detached,
             answer_timeout=answer_timeout,
             all_agents=all_agents,
+            unstable=unstable,
             max_message=max_message,
         )
 
@@ -324,6 +328,7 @@ class Agent:
         when_detached: Literal["wait", "reject"] = "wait",
         answer_timeout: float | None = None,
         all_agents: bool = False,
+        unstable: bool = False,
         max_message: int = MAX_MESSAGE,
     ) -> None:
         """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
@@ -339,6 +344,7 @@ class Agent:
             cancel_grace=cancel_grace,
             questions=QuestionRules(when_detached, answer_timeout),
             all_agents=all_agents,
+            unstable=unstable,
             alerts=self._alerts,
             limit=max_message,
         )

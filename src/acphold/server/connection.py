@@ -56,7 +56,9 @@ from acphold.server.initialization import with_ours
 from acphold.server.owner_line import OwnerLine
 from acphold.server.positions import position_in, wants_positions, without_position
 from acphold.server.presence import PRESENCE, LiveSession
+from acphold.server.row_changes import CHANGED
 from acphold.server.session_setup import OpenRequest, checked_setup
+from acphold.server.unstable import UnstableMethods, archive_filter
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +70,9 @@ class Connection:
     else it returns the result.
     """
 
-    def __init__(self, hub: Hub, transport: Transport, *, limit: int = MAX_MESSAGE) -> None:
+    def __init__(
+        self, hub: Hub, transport: Transport, *, limit: int = MAX_MESSAGE, unstable: bool = False
+    ) -> None:
         self.capabilities = ClientCapabilities()
         self.info = b""
         self.wants_positions = False
@@ -88,6 +92,11 @@ class Connection:
             SET_SESSION_MODE.name: self._set_mode,
             SET_SESSION_CONFIG_OPTION.name: self._set_config_option,
         }
+        self._unstable = unstable
+        if unstable:
+            setup = partial(self._setup, ResumeSessionRequest)
+            methods = UnstableMethods(hub, self, self._elsewhere, setup, self._shown)
+            self._handlers |= methods.handlers
 
     # -- as the hub sees it ---------------------------------------------------------------
 
@@ -114,6 +123,9 @@ class Connection:
             return await self._initialize(request.params)
         if request.method == PRESENCE:
             return self._presence()
+        if request.method == CHANGED:
+            await self._hub.look_at(_session_id(request.params))
+            return b"{}"
         if not self._initialized:
             raise InvalidRequestError(f"{request.method} before initialize; initialize first")
         handler = self._handlers.get(request.method)
@@ -148,7 +160,7 @@ class Connection:
             self._initialized = True
             self._elsewhere.introduction = params
             self._hub.router.clients.append(self)
-        return with_ours(answer)
+        return with_ours(answer, unstable=self._unstable)
 
     def _presence(self) -> bytes:
         live = [
@@ -300,7 +312,8 @@ class Connection:
         asked = decode(ListSessionsRequest, request.params).value
         if asked.cwd is not None and not asked.cwd.startswith("/"):
             raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
-        return await self._hub.sessions.page(asked.cwd, asked.cursor, self._hub.held_ids)
+        archived = archive_filter(request.params) if self._unstable else None
+        return await self._hub.sessions.page(asked.cwd, asked.cursor, self._hub.held_ids, archived)
 
     async def _close(self, request: Request) -> bytes | None:
         session_id = decode(CloseSessionRequest, request.params).value.session_id

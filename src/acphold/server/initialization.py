@@ -9,11 +9,13 @@ from acphold.schema.splice import members, splice
 ADDED = ("list", "resume", "close", "delete")
 """Session capabilities that every wrapped agent has; loadSession stands beside them."""
 
-WITHHELD = ("fork",)
-"""Session capabilities that make sessions the journal would not know: not passed on, unstable."""
+UNSTABLE = ("fork", "title", "archive")
+"""Session capabilities that are no part of the protocol yet: ours, with `--unstable`, or nobody's.
+
+An agent's own are not passed on: the journal would not know what they do."""
 
 
-def with_ours(answer: bytes) -> bytes:
+def with_ours(answer: bytes, *, unstable: bool = False) -> bytes:
     """An `initialize` result with what acphold adds to the capabilities; the rest as it came."""
     capabilities = _object(members(answer), "agentCapabilities")
     sessions = _object(members(capabilities), "sessionCapabilities")
@@ -21,7 +23,7 @@ def with_ours(answer: bytes) -> bytes:
     changes: dict[str, bytes | None] = {
         name: b"{}" for name in ADDED if mine.get(name, b"null") == b"null"
     }
-    changes |= dict.fromkeys(WITHHELD)
+    changes |= dict.fromkeys(UNSTABLE, b"{}" if unstable else None)
     capabilities = splice(
         capabilities,
         {

@@ -55,6 +55,7 @@ async def serve(
     questions: QuestionRules = NO_RULES,
     alerts: Alerts = NO_ALERTS,
     all_agents: bool = False,
+    unstable: bool = False,
     limit: int = MAX_MESSAGE,
     give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
@@ -63,7 +64,8 @@ async def serve(
     Other clients of this user may attach to the sessions meanwhile, over a socket. Without a
     journal every request is refused with the reason, and `give_up` is awaited, which ends an agent
     that was started already; while another program holds it, what needs it is refused. With
-    `all_agents` the sessions of other agents are listed too. `limit` is bytes in one message.
+    `all_agents` the sessions of other agents are listed too; with `unstable` clients get the
+    methods of `server.unstable`. `limit` is bytes in one message.
     """
     try:
         journal = open_journal(location)
@@ -83,7 +85,7 @@ async def serve(
             all_agents=all_agents,
         )
         async with hub.open(), _reachable(hub, path, limit):
-            await attend(hub, transport, limit, stop)
+            await attend(hub, transport, limit, stop, unstable=unstable)
     finally:
         await journal.aclose()
 
@@ -100,6 +102,7 @@ async def serve_background(
     questions: QuestionRules = NO_RULES,
     alerts: Alerts = NO_ALERTS,
     all_agents: bool = False,
+    unstable: bool = False,
     limit: int = MAX_MESSAGE,
 ) -> None:
     """Serve whoever connects to the socket at `path`; nobody's leaving ends anything.
@@ -124,7 +127,7 @@ async def serve_background(
             nonlocal clients
             clients += 1
             try:
-                await attend(hub, transport, limit)
+                await attend(hub, transport, limit, unstable=unstable)
             finally:
                 clients -= 1
 
@@ -159,10 +162,15 @@ def open_journal(location: str) -> SqliteJournal:
 
 
 async def attend(
-    hub: Hub, transport: Transport, limit: int, stop: asyncio.Event | None = None
+    hub: Hub,
+    transport: Transport,
+    limit: int,
+    stop: asyncio.Event | None = None,
+    *,
+    unstable: bool = False,
 ) -> None:
     """Serve one client until it leaves, or `stop` is set; what it asked last is answered."""
-    connection = Connection(hub, transport, limit=limit)
+    connection = Connection(hub, transport, limit=limit, unstable=unstable)
     try:
         async with connected(connection.peer) as pump:
             await _first(pump, stop)

@@ -1,0 +1,77 @@
+"""What a client may do with any session of the list: name it, archive it, fork it.
+
+None of it takes the session over. A session that only the agent has is adopted first: what a person
+does with it is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from acphold.errors import InvalidParamsError
+from acphold.hub.agent_session import Setup
+from acphold.hub.attachment import Client
+from acphold.hub.forks import fork
+from acphold.hub.given_titles import given_title
+from acphold.hub.owners import reachable_at
+from acphold.journal import Journal
+
+
+class Shelf:
+    """See the module. `keep` has a session in the journal, `close` frees one that is live here,
+    `look_at` tells a live one that its row has changed."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        owner: str,
+        keep: Callable[[str], Awaitable[None]],
+        close: Callable[[str, Client], Awaitable[None]],
+        look_at: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._journal = journal
+        self._owner = owner
+        self._keep = keep
+        self._close = close
+        self._look_at = look_at
+
+    async def rename(self, session_id: str, title: str) -> str:
+        """Give it a title; the title that it has now. InvalidParamsError for one without a word."""
+        kept = given_title(title)
+        if kept is None:
+            raise InvalidParamsError("title: a letter or a digit at least is required", "title")
+        await self._keep(session_id)
+        await self._journal.set_title(session_id, kept)
+        await self._look_at(session_id)
+        return kept
+
+    async def archive(self, session_id: str, client: Client) -> None:
+        """Take it out of the lists; `client` has it open no longer, nor has anybody else if that
+        was the last one."""
+        await self._keep(session_id)
+        await self._close(session_id, client)
+        await self._journal.set_archived(session_id, True)
+
+    async def unarchive(self, session_id: str) -> None:
+        """Put it back into the lists."""
+        await self._keep(session_id)
+        await self._journal.set_archived(session_id, False)
+
+    async def fork(self, session_id: str, setup: Setup, at: int | None) -> str:
+        """A new session of its turns up to that with entry `at`, in the folders of `setup`; its id.
+
+        Raises NothingSaidError.
+        """
+        await self._keep(session_id)
+        row = await self._journal.session(session_id)
+        folders = setup.additional_directories
+        made = await fork(
+            self._journal, row, self._owner, at=at, cwd=setup.cwd, additional_directories=folders
+        )
+        return made.session_id
+
+    async def owner_elsewhere(self, session_id: str) -> str:
+        """The socket of another process in which it is live; "" when it is in none, or no more."""
+        holder = await self._journal.holder(session_id)
+        path = "" if holder.is_released else reachable_at(holder.owner)
+        return "" if path == reachable_at(self._owner) else path

@@ -1,0 +1,155 @@
+"""The methods that are no part of the protocol yet, for who asks for them with `--unstable`.
+
+Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
+`ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`; RFD session fork.
+Without the option none of it is on the wire: strict clients drop an answer with members they do not
+know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from acphold.errors import InvalidParamsError
+from acphold.hub import Attachment, Client, Conversation, Hub, Setup
+from acphold.hub.forks import FORK_SESSION
+from acphold.journal import Archived
+from acphold.rpc.peer import Answer, Request
+from acphold.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
+from acphold.schema.shapes import Extensible
+from acphold.schema.splice import splice
+from acphold.server.elsewhere import Elsewhere
+from acphold.server.row_changes import tell_process
+
+SET_TITLE = "session/set_title"
+ARCHIVE = "session/archive"
+UNARCHIVE = "session/unarchive"
+
+CAPABILITIES = ("fork", "title", "archive")
+"""The session capabilities that stand for these methods, and for the list's filter."""
+
+AT = "acphold/at"
+"""The `_meta` key of ours in a fork: the number of an entry, to whose turn it goes."""
+
+
+FILTERS: tuple[Archived, ...] = ("exclude", "include", "only")
+
+
+class SetSessionTitleRequest(Extensible, frozen=True):
+    """`session/set_title`."""
+
+    session_id: str
+    title: str
+
+
+class ArchiveSessionRequest(Extensible, frozen=True):
+    """`session/archive` and `session/unarchive`."""
+
+    session_id: str
+
+
+class ForkSessionRequest(ResumeSessionRequest, frozen=True):
+    """`session/fork`: as `session/resume`, of the session that is forked."""
+
+
+class ArchiveFilter(Extensible, frozen=True):
+    """What `session/list` asks for besides `cwd` and `cursor`."""
+
+    archived: str | None = None
+
+
+def archive_filter(params: bytes) -> Archived:
+    """Which sessions `session/list` asks for; InvalidParamsError for what we do not know."""
+    asked = decode(ArchiveFilter, params).value.archived or "exclude"
+    for known in FILTERS:
+        if asked == known:
+            return known
+    raise InvalidParamsError(f"archived: {asked!r} is none of {', '.join(FILTERS)}", "archived")
+
+
+class UnstableMethods:
+    """What one client asks by these methods.
+
+    `setup` checks what opens a session, `shown` makes a result fit for this client.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        client: Client,
+        elsewhere: Elsewhere,
+        setup: Callable[[bytes], Setup],
+        shown: Callable[[bytes], bytes],
+    ) -> None:
+        self._hub = hub
+        self._client = client
+        self._elsewhere = elsewhere
+        self._setup = setup
+        self._shown = shown
+        self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
+            FORK_SESSION: self._fork,
+            SET_TITLE: self._set_title,
+            ARCHIVE: self._archive,
+            UNARCHIVE: self._unarchive,
+        }
+
+    async def _set_title(self, request: Request) -> bytes:
+        asked = decode(SetSessionTitleRequest, request.params).value
+        title = await self._hub.shelf.rename(asked.session_id, asked.title)
+        if path := await self._hub.shelf.owner_elsewhere(asked.session_id):
+            await tell_process(path, asked.session_id)
+        return encode({"title": title})
+
+    async def _archive(self, request: Request) -> bytes:
+        session_id = decode(ArchiveSessionRequest, request.params).value.session_id
+        await self._leave_elsewhere(session_id)
+        await self._hub.shelf.archive(session_id, self._client)
+        return b"{}"
+
+    async def _leave_elsewhere(self, session_id: str) -> None:
+        """Close it at the process where the client has it open; raises as that one does."""
+        line = self._elsewhere.line(session_id)
+        if line is None:
+            return
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def take(answer: Answer) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        line.ask(CLOSE_SESSION.name, encode({"sessionId": session_id}), take)
+        if not isinstance(answer := await answered, bytes):
+            raise answer
+        self._elsewhere.left(line, session_id)
+
+    async def _unarchive(self, request: Request) -> bytes:
+        await self._hub.shelf.unarchive(
+            decode(ArchiveSessionRequest, request.params).value.session_id
+        )
+        return b"{}"
+
+    async def _fork(self, request: Request) -> None:
+        asked = decode(ForkSessionRequest, request.params).value
+        setup = self._setup(request.params)
+        made = await self._hub.shelf.fork(asked.session_id, setup, _place(asked))
+        conversation, attachment = await self._opened(made, setup)
+        named = {"sessionId": encode(made)}
+        request.answer(self._shown(splice(conversation.opened_result, named)))
+        conversation.open_to(attachment)
+
+    async def _opened(self, made: str, setup: Setup) -> tuple[Conversation, Attachment]:
+        """The fork, open to the client without a replay; nothing is left of it if that fails."""
+        try:
+            return await self._hub.resume(self._client, made, setup)
+        except BaseException:
+            await self._hub.delete(made, self._client)
+            raise
+
+
+def _place(asked: ForkSessionRequest) -> int | None:
+    """The entry to whose turn a fork goes; InvalidParamsError for what is no number of one."""
+    at = (asked.meta or {}).get(AT)
+    if at is None or (isinstance(at, int) and not isinstance(at, bool) and at > 0):
+        return at
+    raise InvalidParamsError(f"{AT}: {at!r} is not the number of an entry", field=f"_meta.{AT}")

@@ -1,0 +1,268 @@
+"""The methods that are no part of the protocol yet: offered only to who asks for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from acphold.errors import RemoteError
+from tests.editor import wrapped as program
+from tests.hub.shared import Onlooker, Shared, shared
+from tests.npm import installed
+
+PACKAGE = "@agentclientprotocol/sdk@2.4.0"
+
+THEIRS = {
+    "sessionId": "theirs",
+    "cwd": "/w",
+    "title": "Theirs",
+    "updatedAt": "2026-01-31T12:00:00Z",
+}
+
+
+@cache
+def official() -> dict[str, Any]:
+    """The schema with its unstable parts, as its authors publish it."""
+    folder = installed(PACKAGE) / "node_modules" / "@agentclientprotocol" / "sdk"
+    schema: dict[str, Any] = json.loads((folder / "schema/v1/schema.unstable.json").read_bytes())
+    return schema
+
+
+def valid(kind: str, value: Any) -> Any:
+    """`value`, which is what the official schema calls so."""
+    schema = {"$ref": f"#/$defs/{kind}", "$defs": official()["$defs"]}
+    Draft202012Validator(schema).validate(value)
+    return value
+
+
+@asynccontextmanager
+async def offering(journal: Path, **how: Any) -> AsyncIterator[tuple[Shared, Onlooker]]:
+    """A hub that offers them, and a client of it."""
+    async with shared(journal, **how) as house:
+        house.unstable = True
+        yield house, await house.client()
+
+
+async def turn(house: Shared, client: Onlooker, session: str, own: str, text: str) -> None:
+    running = client.begin_prompt(session, text)
+    await house.agent.prompted(own)
+    await house.agent.say(own, text.upper())
+    await house.agent.end(own)
+    await running
+
+
+async def listed(client: Onlooker, **asked: Any) -> dict[str, dict[str, Any]]:
+    found = await client.sessions(**asked)
+    for info in found:
+        valid("SessionInfo", info)
+    return {info["sessionId"]: info for info in found}
+
+
+def titles(client: Onlooker) -> list[str]:
+    return [u["title"] for u in client.updates() if u["sessionUpdate"] == "session_info_update"]
+
+
+# -- offered or not --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [(), ("--unstable",)])
+async def test_only_with_the_option_the_methods_are_offered(
+    journal: Path, options: tuple[str, ...]
+) -> None:
+    agents_own: dict[str, Any] = {"sessionCapabilities": {"fork": {}, "archive": {}, "title": {}}}
+    async with program(journal, *options, capabilities=agents_own) as client:
+        answer = next(m["result"] for m in client.messages if m.get("id") == 1)
+        told = valid("InitializeResponse", answer)["agentCapabilities"]["sessionCapabilities"]
+        unstable = {"fork", "archive", "title"}
+        assert told.keys() & unstable == (unstable if options else set())
+        session = await client.new()
+        await client.prompt(session, "Hello")
+        [info] = await client.sessions()
+        assert ("archived" in info) == bool(options)
+        if not options:
+            error = await client.refused("session/archive", {"sessionId": session})
+            assert error.code == -32601
+
+
+# -- titles ----------------------------------------------------------------------------------------
+
+
+async def test_a_title_is_set_told_to_all_who_have_the_session_and_listed(journal: Path) -> None:
+    async with offering(journal) as (house, client):
+        other = await house.client()
+        session = await client.new()
+        await turn(house, client, session, session, "one")
+        await other.load(session)
+        asked = valid("SetSessionTitleRequest", {"sessionId": session, "title": "  My\nown "})
+        answer = await client.call("session/set_title", asked)
+        assert valid("SetSessionTitleResponse", answer) == {"title": "My own"}
+        await client.until(lambda: titles(client)[-1:] == ["My own"])
+        await other.until(lambda: titles(other)[-1:] == ["My own"])
+        assert (await listed(client))[session]["title"] == "My own"
+
+
+@pytest.mark.parametrize("title", ["", " \n ", "…", None, 7])
+async def test_a_title_without_a_word_is_refused(journal: Path, title: Any) -> None:
+    async with offering(journal) as (_, client):
+        session = await client.new()
+        error = await client.refused("session/set_title", {"sessionId": session, "title": title})
+        assert error.code == -32602
+        assert "title" in error.message
+
+
+async def test_a_session_that_only_the_agent_has_is_kept_here_with_its_new_title(
+    journal: Path,
+) -> None:
+    async with offering(journal) as (house, client):
+        house.agent.can("load", "list")
+        house.agent.lists = [dict(THEIRS)]
+        house.agent.results["session/load"] = b"{}"
+        assert (await listed(client))["theirs"]["title"] == "Theirs"
+        await client.call("session/set_title", {"sessionId": "theirs", "title": "Mine"})
+        found = await listed(client)
+        assert {key: info["title"] for key, info in found.items()} == {"theirs": "Mine"}
+
+
+# -- archive ---------------------------------------------------------------------------------------
+
+
+async def test_an_archived_session_is_closed_and_listed_only_by_the_filter(journal: Path) -> None:
+    async with offering(journal) as (house, client):
+        house.agent.can("list")
+        house.agent.lists = [dict(THEIRS)]
+        session, kept = await client.new(), await client.new()
+        await turn(house, client, session, session, "one")
+        await turn(house, client, kept, kept, "two")
+        asked = valid("ArchiveSessionRequest", {"sessionId": session})
+        assert valid("ArchiveSessionResponse", await client.call("session/archive", asked)) == {}
+        assert (await client.refused("session/prompt", {"sessionId": session, "prompt": []})).code
+        filters: dict[str, dict[str, Any]] = {
+            "default": {},
+            "exclude": {"archived": "exclude"},
+            "null": {"archived": None},
+            "only": {"archived": "only"},
+            "include": {"archived": "include"},
+        }
+        states = {
+            name: {key: info["archived"] for key, info in (await listed(client, **chosen)).items()}
+            for name, chosen in filters.items()
+        }
+        shown = {kept: False, "theirs": False}
+        assert states["default"] == states["exclude"] == states["null"] == shown
+        assert states["only"] == {session: True}
+        assert states["include"] == {**shown, session: True}
+        for _ in range(2):  # what is archived, or is not, stays so without an error
+            await client.call("session/unarchive", asked)
+        assert (await listed(client)).keys() == {session, kept, "theirs"}
+        await client.load(session)  # with the same id and its history
+        assert "ONE" in client.text(session_id=session)
+
+
+async def test_a_running_turn_is_cancelled_by_the_archive(journal: Path) -> None:
+    async with offering(journal) as (house, client):
+        session = await client.new()
+        running = client.begin_prompt(session, "one")
+        await house.agent.prompted(session)
+        await client.call("session/archive", {"sessionId": session})
+        assert await running == {"stopReason": "cancelled"}
+
+
+async def test_a_filter_that_is_not_known_is_refused(journal: Path) -> None:
+    async with offering(journal) as (_, client):
+        error = await client.refused("session/list", {"archived": "some"})
+        assert error.code == -32602
+        assert "exclude, include, only" in error.message
+
+
+@pytest.mark.parametrize(
+    "method", ["session/fork", "session/set_title", "session/archive", "session/unarchive"]
+)
+async def test_a_session_that_does_not_exist_is_refused_as_that(journal: Path, method: str) -> None:
+    async with offering(journal) as (_, client):
+        params = {"sessionId": "nobody", "title": "T", "cwd": "/", "mcpServers": []}
+        assert (await client.refused(method, params)).code == -32002
+
+
+# -- fork ------------------------------------------------------------------------------------------
+
+
+async def test_a_fork_is_open_and_goes_on_by_itself(journal: Path) -> None:
+    async with offering(journal) as (house, client):
+        session = await client.new()
+        await turn(house, client, session, session, "one")
+        asked = valid("ForkSessionRequest", {"sessionId": session, "cwd": "/", "mcpServers": []})
+        answer = valid("ForkSessionResponse", await client.call("session/fork", asked))
+        made = answer["sessionId"]
+        assert made != session
+        assert client.text(session_id=made) == ""  # nothing is replayed
+        await turn(house, client, made, "s1", "two")
+        assert client.text(session_id=made).endswith("TWO")
+        [_, context] = [p for m, p in house.agent.asked if m == "session/prompt"][-1]["prompt"]
+        assert "User: one" in context["text"]
+        assert (await listed(client)).keys() == {session, made}
+
+
+async def test_a_fork_goes_to_the_place_that_is_named_and_lives_in_the_folder_that_is_named(
+    journal: Path,
+) -> None:
+    async with offering(journal) as (house, client):
+        session = await client.new()
+        for text in ("one", "two"):
+            await turn(house, client, session, session, text)
+        params = {"sessionId": session, "cwd": "/tmp", "_meta": {"acphold/at": 3}}
+        made = (await client.call("session/fork", params))["sessionId"]
+        state = await house.journal.state(made)
+        assert "two" not in str(state.timeline)
+        info = (await listed(client))[made]
+        assert info["cwd"] == "/tmp"
+        assert info["_meta"]["acphold/origins"][0]["sessionId"] == session
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cwd": "relative"},
+        {"cwd": None},
+        {"_meta": {"acphold/at": "x"}},
+        {"_meta": {"acphold/at": 0}},
+        {"_meta": {"acphold/at": True}},
+        {"sessionId": 1},
+    ],
+)
+async def test_what_is_no_fork_is_refused_and_leaves_nothing(
+    journal: Path, changed: dict[str, Any]
+) -> None:
+    async with offering(journal) as (house, client):
+        session = await client.new()
+        await turn(house, client, session, session, "one")
+        params = {"sessionId": session, "cwd": "/", **changed}
+        assert (await client.refused("session/fork", params)).code == -32602
+        assert (await listed(client)).keys() == {session}
+
+
+async def test_a_session_without_a_turn_has_no_fork(journal: Path) -> None:
+    async with offering(journal) as (_, client):
+        session = await client.new()
+        error = await client.refused("session/fork", {"sessionId": session, "cwd": "/"})
+        assert error.code == -32602
+        assert "nothing to copy" in error.message
+
+
+async def test_nothing_is_left_of_a_fork_for_which_the_person_has_to_sign_in(
+    journal: Path,
+) -> None:
+    async with offering(journal) as (house, client):
+        session = await client.new()
+        await turn(house, client, session, session, "one")
+        house.agent.can_fork = True
+        house.agent.results["session/fork"] = RemoteError(-32000, "sign in first")
+        error = await client.refused("session/fork", {"sessionId": session, "cwd": "/"})
+        assert error.code == -32000
+        assert (await listed(client, archived="include")).keys() == {session}
