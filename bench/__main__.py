@@ -22,6 +22,7 @@ MEASUREMENTS = (
     "imports",
     "memory",
     "disk",
+    "export",
     "library",
     "mcp_servers",
     "background",

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
+import zstandard
+
+from acphold.imports import Home, Intake, reader
 from acphold.journal import SqliteJournal
+from acphold.journal.packed_rows import LEVEL, packed, plain
 from bench.conversation import keep, turns
+from bench.homes import fill
 from bench.run import Run
 from bench.table import Figure, Goal
 
 BURST = 50
+
+DICTIONARY_BYTES = 112 << 10
+"""What zstd's own program makes of samples."""
 
 
 def figures(run: Run) -> Iterator[Figure]:
@@ -29,6 +39,57 @@ def figures(run: Run) -> Iterator[Figure]:
                 [1.0],
                 (Goal(1.25),),
             )
+    yield from _imported(run)
+
+
+def _imported(run: Run) -> Iterator[Figure]:
+    """Homes of other agents, imported and searchable; and what packing old rows is worth."""
+    home = run.fresh("home")
+    fill(home, run.size(64 << 20, 8 << 20))
+    transcripts = sum(path.stat().st_size for path in home.rglob("*.jsonl"))
+    journal = run.fresh("journal.db")
+    asyncio.run(_import(home, journal))
+    yield Figure(
+        "journal of imported homes, searchable",
+        "bytes a byte",
+        [os.stat(journal).st_size / transcripts],
+        "the transcripts",
+        [1.0],
+        (Goal(0.6),),
+    )
+    rows = list(_rows(journal))
+    yield Figure(
+        "its old rows, each packed by itself",
+        "bytes a byte",
+        [sum(map(len, map(packed, rows))) / sum(map(len, rows))],
+        "with a dictionary made of them",
+        [_with_dictionary(rows)],
+    )
+
+
+async def _import(home: Path, path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    intake = Intake(journal)
+    for name in ("claude", "codex"):
+        for source in reader(name).find(Home(home)):
+            await intake.take(source, reader(name))
+    while await journal.catch_up(60.0):
+        pass
+    await journal.aclose()
+
+
+def _rows(path: Path) -> Iterator[bytes]:
+    with closing(sqlite3.connect(path)) as file:
+        for (raw,) in file.execute("SELECT raw FROM segments"):
+            yield plain(raw)
+
+
+def _with_dictionary(rows: Sequence[bytes]) -> float:
+    """The share of their size that rows keep with a dictionary that was made of some of them."""
+    some = [raw[:16_384] for raw in rows[:: max(1, len(rows) // 3000)]]
+    dictionary = zstandard.train_dictionary(DICTIONARY_BYTES, some)
+    pack = zstandard.ZstdCompressor(LEVEL, dict_data=dictionary).compress
+    return sum(min(len(pack(raw)), len(raw)) for raw in rows) / sum(map(len, rows))
 
 
 async def _grown(path: Path, conversation: list[list[bytes]], at_once: int, settle: bool) -> int:

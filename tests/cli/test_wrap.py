@@ -28,6 +28,7 @@ HEAVY = {
     "psycopg",
     "pydantic",
     "rich",
+    "zstandard",
     "starlette",
     "uvicorn",
     "websockets",

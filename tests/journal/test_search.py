@@ -405,6 +405,8 @@ def as_it_was(path: Path) -> None:
     """Take the journal back to version 2."""
     database = sqlite3.connect(path)
     for statement in (
+        "DROP INDEX unpacked",
+        "ALTER TABLE sessions DROP COLUMN packed_through",
         "DROP TABLE usage",
         "DROP INDEX unindexed",
         "ALTER TABLE sessions DROP COLUMN indexed_through",

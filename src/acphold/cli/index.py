@@ -31,7 +31,8 @@ def index(*, journal: str | None) -> int:
 
     Turns are searchable a moment after they are over, and imported conversations of the last 30
     days at once. The others follow while acphold is used; `import` starts this command in the
-    background for them. Call it yourself to wait for the end of it.
+    background for them. Call it yourself to wait for the end of it. Old turns are packed then,
+    too, so that they take less room.
     """
     asyncio.run(_index(journal))
     print("Everything is searchable.")
@@ -41,9 +42,10 @@ def index(*, journal: str | None) -> int:
 async def _index(location: str | None) -> None:
     on_terminal = sys.stderr.isatty()
     async with opened(location) as journal:
-        while left := await journal.catch_up(STEP_SECONDS):
-            if on_terminal:
-                print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
+        for work in (journal.catch_up, journal.pack):
+            while left := await work(STEP_SECONDS):
+                if on_terminal:
+                    print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
     if on_terminal:
         print("\r\x1b[K", end="", file=sys.stderr)
 

@@ -370,6 +370,12 @@ class Journal(Protocol):
         The newest first; none that was last active before `since` (ms since the epoch).
         """
 
+    async def pack(self, seconds: float) -> int:
+        """Make old turns take less room, for about so long; how many sessions are left.
+
+        One piece at least; the newest first of those that nobody went on with for a day.
+        """
+
     # -- the agent's own ids --------------------------------------------------------------
 
     async def downstream(self, session_id: str) -> str | None:

@@ -140,7 +140,20 @@ _USAGE: Final = (
     "UPDATE sessions SET indexed_through = 0",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _ORDER, _SEARCH_BY_TIME, _USAGE)
+_PACKED: Final = (
+    # How far the old rows of a session are packed: see journal.packed_rows. An older release would
+    # take them for what was said, so it must not open the file any more.
+    "ALTER TABLE sessions ADD COLUMN packed_through INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX unpacked ON sessions (updated_at) WHERE packed_through < settled_through",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    _TABLES,
+    _ORDER,
+    _SEARCH_BY_TIME,
+    _USAGE,
+    _PACKED,
+)
 
 VERSION: Final = len(MIGRATIONS)
 """The version of the journals that this release writes."""

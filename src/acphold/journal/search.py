@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from acphold.journal.entries import PARAMS, PROMPT, Entry, Segment
 from acphold.journal.journal import SearchHit, Sought, Speaker
 from acphold.journal.location import resolved_folder
+from acphold.journal.packed_rows import plain
 from acphold.journal.raw_update import ROLES, members, storable, string, update_kind
 from acphold.journal.search_index import TIME_BITS
 from acphold.journal.segments import NAMES
@@ -154,7 +155,7 @@ def _hit(
     if row is None:
         return None  # deleted, and not swept yet
     session_id, agent, cwd, title, last, first, at, kind, raw = row
-    segment = Segment(first, last, NAMES.get(kind, kind), at, raw)
+    segment = Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
     seq = entry & 0xFFFFFFFF
     (this,) = (this for this in segment.entries() if this.seq == seq)
     excerpts = [(text.speaker, _excerpt(text.text, patterns)) for text in _texts(this, part)]

@@ -12,6 +12,7 @@ from typing import Final
 from acphold.journal.entries import KINDS, Segment
 from acphold.journal.journal import READ_BYTES
 from acphold.journal.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.packed_rows import plain
 
 CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 """How a kind stands in its row: an update, which nearly every row is, as 0 takes no byte at all."""
@@ -39,8 +40,8 @@ def read(
     rows = connection.execute(f"{_SELECT} ORDER BY key", (first_key, session << SEQ_BITS | through))
     segments: list[Segment] = []
     for last, first, at, kind, raw in rows:
-        segments.append(Segment(first, last, NAMES.get(kind, kind), at, raw))
-        limit_bytes -= len(raw)
+        segments.append(Segment(first, last, NAMES.get(kind, kind), at, plain(raw)))
+        limit_bytes -= len(segments[-1].raw)
         if limit_bytes <= 0:
             break
     # A statement left in the middle would keep the write-ahead log from starting over.
@@ -64,13 +65,13 @@ def read_back(
         (session << SEQ_BITS, session << SEQ_BITS | through, limit),
     ).fetchall()
     return [
-        Segment(first, last, NAMES.get(kind, kind), at, raw)
+        Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
         for last, first, at, kind, raw in reversed(rows)
     ]
 
 
 def size(connection: sqlite3.Connection, session: int, after: int) -> int:
-    """Bytes in the segments that end above `after`."""
+    """Bytes that the segments take that end above `after`."""
     (found,) = connection.execute(
         "SELECT coalesce(sum(length(raw)), 0) FROM segments WHERE key BETWEEN ? AND ?",
         (session << SEQ_BITS | after + 1, session << SEQ_BITS | SEQ_MASK),
@@ -95,7 +96,7 @@ def empty(connection: sqlite3.Connection, session: int, seq: int) -> None:
     (key, first_seq, raw) = connection.execute(
         "SELECT key, first_seq, raw FROM segments WHERE key >= ? ORDER BY key LIMIT 1", (first_key,)
     ).fetchone()
-    raws = raw.split(b"\n")
+    raws = plain(raw).split(b"\n")
     # A raw that stands for more numbers than one is alone in its row.
     raws[seq - first_seq if len(raws) > 1 else 0] = b""
     connection.execute("UPDATE segments SET raw = ? WHERE key = ?", (b"\n".join(raws), key))

@@ -14,6 +14,7 @@ from acphold.errors import JournalBusyError, JournalError
 from acphold.journal import (
     leases,
     list_page,
+    packed_rows,
     search,
     search_index,
     segments,
@@ -255,6 +256,9 @@ class SqliteJournal:
             pass
         # One piece of what lags behind: by and by all of it is caught up with.
         await self.catch_up(0)
+        old = now_ms() - packed_rows.OLD_MS
+        await self.attend(lambda db, alone: packed_rows.pack_piece(db, lease.number, alone, old))
+        await self.pack(0)
         await self._background.run(lambda db: upkeep.sweep(db, self._writing))
 
     async def abandon(self, lease: Lease) -> bool:
@@ -316,6 +320,20 @@ class SqliteJournal:
         some = await self._background.run(piece)
         self._has_grown(search_index.PIECE_BYTES)
         return some
+
+    async def pack(self, seconds: float) -> int:
+        deadline = time.monotonic() + seconds
+        before = now_ms() - packed_rows.OLD_MS
+
+        def piece(db: sqlite3.Connection) -> bool:
+            session = packed_rows.newest_unpacked(db, before)
+            return session is not None and packed_rows.pack_piece(db, session, self._writing)
+
+        while await self._background.run(piece):
+            self._has_grown(packed_rows.PIECE_BYTES)
+            if time.monotonic() >= deadline:
+                break
+        return self._look(lambda db: packed_rows.unpacked_sessions(db, before))
 
     async def damage(self) -> list[str]:
         """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""

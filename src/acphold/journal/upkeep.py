@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
-from acphold.journal import leases, search_index, segments, session_rows, token_usage
+from acphold.journal import leases, packed_rows, search_index, segments, session_rows, token_usage
 from acphold.journal.compaction import compact, snapshots
 from acphold.journal.entries import PastEntry, Segment, in_segments
 from acphold.journal.file import writing
@@ -192,7 +192,8 @@ def take_in(
     """
     found = list(in_segments(past, lease.next_seq))
     before = _before(connection, lease, lease.next_seq - 1)
-    piece = _Piece(found, before, stored=False) if found else None
+    old_before = session_rows.now_ms() - packed_rows.OLD_MS
+    piece = _Piece(found, before, stored=False, old_before=old_before) if found else None
     with alone, writing(connection):
         leases.require(connection, lease)
         if piece is not None:
@@ -215,7 +216,9 @@ def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> Sessi
 class _Piece:
     """A run of segments and what becomes of them."""
 
-    def __init__(self, found: list[Segment], before: SessionState, *, stored: bool) -> None:
+    def __init__(
+        self, found: list[Segment], before: SessionState, *, stored: bool, old_before: int = 0
+    ) -> None:
         compacted = compact(found)
         kept = {*found} & {*compacted} if stored else set()
         self._gone = [segment for segment in found if segment not in kept] if stored else []
@@ -227,6 +230,9 @@ class _Piece:
         # Before compaction makes some of them void.
         self._usage = token_usage.reports(found)
         self._last_seq = found[-1].last_seq
+        # What happened long ago is packed at once.
+        self._new = [packed_rows.as_kept(segment, old_before) for segment in self._new]
+        self._is_packed = all(segment.at < old_before for segment in found)
 
     def write(self, connection: sqlite3.Connection, number: int) -> None:
         segments.remove(connection, number, self._gone)
@@ -238,9 +244,10 @@ class _Piece:
         settled = Settled(self._summary, earlier | self._snapshots)
         keep_settled_state(connection, number, settled)
         connection.execute(
-            "UPDATE sessions SET settled_through = ?, message_count = message_count + ?"
-            " WHERE number = ?",
-            (self._last_seq, self._messages, number),
+            "UPDATE sessions SET settled_through = ?1, message_count = message_count + ?2,"
+            " packed_through = iif(?3 AND packed_through = settled_through, ?1, packed_through)"
+            " WHERE number = ?4",
+            (self._last_seq, self._messages, self._is_packed, number),
         )
 
 
@@ -376,9 +383,11 @@ def damage(connection: sqlite3.Connection) -> list[str]:
         if pages != ["ok"]:
             return pages
         rows = connection.execute(_GAPS).fetchall()
+        unreadable = packed_rows.damaged_rows(connection)
     except sqlite3.DatabaseError as error:
         return [str(error)]
-    return [
+    gaps = [
         f"session {session_id!r}: entry {first_seq} follows {before}"
         for session_id, before, first_seq in rows
     ]
+    return gaps + unreadable
