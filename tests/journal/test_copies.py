@@ -113,6 +113,7 @@ async def test_its_row_says_where_it_came_from_and_it_is_listed_and_found(
     assert (row.title, row.cwd, row.renamed, row.archived) == ("Copy", "/v", True, False)
     assert row.message_count == (await journal.session("s1")).message_count
     assert [row.session_id for row in await journal.page(ListFilter())] == ["s2", "s1"]
+    await journal.catch_up(9)  # what is copied goes into the index by and by
     assert {hit.session_id for hit in await journal.search("Hello")} >= {"s2"}
     assert (await journal.holder("s2")).expires_at == 0
     await copy(journal, row, NewSession("s3", "b", "/v"), 5, "me")
