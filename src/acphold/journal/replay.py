@@ -62,7 +62,7 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
     session began with stands in the answer to the client: neither is sent.
     """
     run: Run | None = None
-    end = 0  # of the run
+    end = 0  # of the segment before
     author = NOBODY
     for segment in segments:
         if segment.kind != UPDATE:
@@ -72,7 +72,9 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
             yield from _replay_other(segment, author)
             author = segment if segment.kind == AUTHOR else NOBODY
             continue
-        for seq, raw in segment.raws():
+        raws = segment.raw.split(b"\n")
+        first = segment.last_seq + 1 - len(raws)
+        for seq, raw in enumerate(raws, first):
             if may_be_chunk(raw):
                 try:
                     chunk = decode_plain_chunk(raw)
@@ -82,15 +84,15 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
                     if run is None:
                         run = Run(chunk, raw)
                     elif not run.take(chunk, raw):
-                        yield Replayed(run.joined(), seq=end)
+                        yield Replayed(run.joined(), seq=seq - 1 if seq > first else end)
                         run = Run(chunk, raw)
-                    end = seq
                     continue
             if run is not None:
-                yield Replayed(run.joined(), seq=end)
+                yield Replayed(run.joined(), seq=seq - 1 if seq > first else end)
                 run = None
             if raw and not _is_notice(raw):
                 yield Replayed(terminals_gone(raw), seq=seq)
+        end = segment.last_seq
     if run is not None:
         yield Replayed(run.joined(), seq=end)
 
