@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.journal import NewSession, PastEntry, Sought, SqliteJournal, search_index
+from acphold.journal import (
+    NewSession,
+    PastEntry,
+    Sought,
+    SqliteJournal,
+    search_index,
+    segments,
+    session_rows,
+)
+from acphold.journal.compaction import compact
 from acphold.journal.entries import Entry
 from acphold.journal.migrations import MIGRATIONS
 from acphold.journal.search import Term, search, terms
 from acphold.journal.words import TEXT_CHARACTERS, Document, camel_parts, document
-from tests.journal.conversations import chunk, encode
+from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
 
 
 async def said(
@@ -416,6 +426,31 @@ def as_it_was(path: Path) -> None:
     ):
         database.execute(statement)
     database.commit()
+    database.close()
+
+
+@given(pieces=CONVERSATIONS)
+def test_of_what_is_taken_out_no_word_is_left(pieces: list[tuple[str, list[bytes]]]) -> None:
+    database = sqlite3.connect(":memory:", isolation_level=None)
+    for step in MIGRATIONS:
+        for statement in step:
+            database.execute(statement)
+    database.execute("CREATE VIRTUAL TABLE vocabulary USING fts5vocab (words, row)")
+    session = session_rows.create(database, NewSession("s", "a", "/w"))
+    found = compact(segments_of(pieces))
+    segments.insert(database, session, found)
+    last = found[-1].last_seq if found else 0
+    database.execute("UPDATE sessions SET settled_through = ?", (last,))
+    while search_index.index_piece(database, session, threading.Lock()):
+        pass
+    for said in search_index.documents(found):
+        for word in said.document.messages.split()[:3]:
+            assert not terms(word) or search(database, Sought(word, limit=1))
+    search_index.unindex(database, session, search_index.documents(found))
+    while search_index.purge(database):
+        pass
+    assert database.execute("SELECT term FROM vocabulary").fetchall() == []
+    assert database.execute("SELECT * FROM documents").fetchall() == []
     database.close()
 
 
