@@ -2,8 +2,8 @@
 
 It answers `ECHO: ` and the last line of what the user said. Words on that line steer it:
 
-- `USE_TOOL:read|shell|write`: first a call of whichever offered tool fits, with `FILE=…` as its
-  path and `CMD=…` as its command; then what the tool said.
+- `USE_TOOL:read|shell|write|recall`: first a call of whichever offered tool fits, with `FILE=…` as
+  its path, `CMD=…` as its command and `QUERY=…` as its query; then what the tool said.
 - `SLOW`: 200 words, one every 50 ms.
 - `BADREQ`: HTTP 400, which agents do not try again; `FAIL`: HTTP 500, which they do, for minutes.
 """
@@ -38,6 +38,7 @@ TOOLS = {
     "read": ("read_file", "read"),
     "shell": ("exec_command", "shell_command", "shell", "bash", "execute"),
     "write": ("write_file", "write"),
+    "recall": ("acphold_search", "mcp__acphold::search"),
 }
 """What agents call the tools that a word asks for."""
 
@@ -92,6 +93,8 @@ def _argument(name: str, schema: Json, order: str) -> object:
     if name in ("command", "cmd"):
         command = found[1] if (found := re.search(r"CMD=(\S+)", order)) else "pwd"
         return ["bash", "-lc", command] if schema.get("type") == "array" else command
+    if name == "query" and (found := re.search(r"QUERY=(\S+)", order)):
+        return found[1]
     if "path" in name.lower() and (found := re.search(r"FILE=(\S+)", order)):
         return found[1]
     return {"string": "written by the model\n", "boolean": False}.get(schema.get("type", ""), 1)

@@ -23,6 +23,10 @@ ADDED_BY_AGENTS = re.compile(r"<(system-reminder|environment_context)>.*?</\1>",
 """What agents put beside the person's words, for the model alone."""
 
 
+NAMESPACE = "::"
+"""Between the namespace of a tool, which agents give to those of an MCP server, and its name."""
+
+
 class Asked(Struct, frozen=True):
     """A request in the words that both interfaces share.
 
@@ -184,7 +188,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _function_call(reply: ToolUse, say: Callable[..., None]) -> Json:
     text = json.dumps(reply.arguments)
-    item = {"type": "function_call", "id": _id("fc"), "call_id": _id("call"), "name": reply.tool}
+    namespace, _, name = reply.tool.rpartition(NAMESPACE)
+    item = {"type": "function_call", "id": _id("fc"), "call_id": _id("call"), "name": name}
+    if namespace:
+        item["namespace"] = namespace
     say("response.output_item.added", output_index=0, item={**item, "arguments": ""})
     at: Json = {"item_id": item["id"], "output_index": 0}
     say("response.function_call_arguments.delta", **at, delta=text)
@@ -248,10 +255,19 @@ def _chat_asked(body: Json) -> Asked:
 
 def _responses_asked(body: Json) -> Asked:
     items = body["input"]
-    functions = [tool for tool in body.get("tools") or [] if tool.get("type") == "function"]
     last = items[-1]
     is_output = last.get("type") == "function_call_output"
+    functions = [*_functions(body.get("tools") or [])]
     return _asked(items, functions, _flat(last["output"]) if is_output else None)
+
+
+def _functions(tools: list[Json], namespace: str = "") -> Iterator[Json]:
+    """Those that are functions, also of namespaces: these have `NAMESPACE::` before their names."""
+    for tool in tools:
+        if tool.get("type") == "function":
+            yield {**tool, "name": namespace + tool["name"]}
+        elif tool.get("type") == "namespace":
+            yield from _functions(tool["tools"], tool["name"] + NAMESPACE)
 
 
 def _asked(messages: list[Json], functions: list[Json], tool_said: str | None) -> Asked:
