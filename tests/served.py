@@ -28,12 +28,15 @@ class Guest(Talker):
         self._transport = transport
         self._serving = serving
         self._unread = b""
+        self.reads = asyncio.Event()
+        self.reads.set()
 
     def send_line(self, line: bytes) -> None:
         self._transport.send(line + b"\n")
 
     async def read_line(self) -> bytes:
         while b"\n" not in self._unread:
+            await self.reads.wait()
             chunk = await self._transport.receive()
             if not chunk:
                 return b""

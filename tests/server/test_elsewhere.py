@@ -235,6 +235,35 @@ async def test_when_the_owner_is_killed_the_turn_there_is_answered_and_the_next_
         await other.until_text("whole")
 
 
+async def test_what_the_owner_had_kept_and_not_told_reaches_the_client_there_once(
+    journal: Path,
+) -> None:
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize()
+        async with program(journal) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello "})
+            await other.load(session)
+            with stopped_reading(other):
+                turn = one.begin_prompt(session, {"flood": [500, 5000]}, {"until": "cancel"})
+                await one.until(lambda: len(one.updates(session)) > 500)
+                await one.kill()
+            turn.exception() if turn.done() else turn.cancel()
+        await other.until(lambda: "00000499" in other.text())
+        assert [word for word in other.text().split("x") if word] == [
+            "hello 00000000",
+            *(f"{number:08}" for number in range(1, 500)),
+        ]
+
+
+@contextmanager
+def stopped_reading(client: Guest) -> Iterator[None]:
+    """It takes nothing meanwhile."""
+    client.reads.clear()
+    yield
+    client.reads.set()
+
+
 async def test_two_clients_of_a_dead_owner_meet_again_at_one_of_them(journal: Path) -> None:
     async with two(journal) as (left, right):
         async with program(journal) as one:

@@ -53,7 +53,7 @@ from acphold.schema.splice import items, members
 from acphold.server import presence
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.initialization import with_ours
-from acphold.server.owner_line import OwnerLine
+from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import position_in, wants_positions, without_position
 from acphold.server.presence import PRESENCE, LiveSession
 from acphold.server.row_changes import CHANGED
@@ -207,15 +207,17 @@ class Connection:
         with self._waiting_for(session_id):
             await self._elsewhere.open(here, there)
 
-    async def _reopen(self, session_id: str, setup: Setup) -> None:
+    async def _reopen(self, session_id: str, opened: Opened) -> None:
         """A session whose owner has ended: the client has it open, and is asked nothing."""
 
         async def here(dead: int | None) -> None:
-            conversation, attachment = await self._hub.resume(self, session_id, setup, dead)
+            conversation, attachment = await self._hub.resume(
+                self, session_id, opened.setup, dead, after=opened.told
+            )
             conversation.open_to(attachment)
 
         async def there(line: OwnerLine) -> None:
-            await self._elsewhere.resume(line, session_id, setup)
+            await self._elsewhere.resume(line, session_id, opened)
 
         with self._waiting_for(session_id):
             await self._elsewhere.open(here, there)

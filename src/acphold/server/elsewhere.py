@@ -11,13 +11,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from acphold.errors import AcpholdError, ConnectionLostError, HeldElsewhereError
+from acphold.errors import (
+    INVALID_PARAMS,
+    AcpholdError,
+    ConnectionLostError,
+    HeldElsewhereError,
+)
 from acphold.hub import Client, Setup
 from acphold.hub.owners import reachable_at
 from acphold.rpc.peer import Answer, Request
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
-from acphold.server.owner_line import OwnerLine, line_to
+from acphold.server.owner_line import Opened, OwnerLine, line_to
+from acphold.server.positions import behind
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +44,7 @@ class Elsewhere:
         self,
         client: Client,
         limit: int,
-        reopen: Callable[[str, Setup], Awaitable[None]],
+        reopen: Callable[[str, Opened], Awaitable[None]],
     ) -> None:
         self.introduction = b"{}"
         self._client = client
@@ -89,23 +95,39 @@ class Elsewhere:
     ) -> None:
         """Hand on the request that opens a session there."""
 
+        # Before the answer comes the replay, which has positions already.
+        before = line.opened.get(session_id)
+        line.opened[session_id] = opening = Opened(setup)
+
         def opened() -> None:
-            line.opened[session_id] = setup
+            opening.is_open = True
 
-        await line.forward(request, opened)
+        try:
+            await line.forward(request, opened)
+        finally:
+            if not opening.is_open and line.opened.get(session_id) is opening:
+                self._put_back(line, session_id, before)
 
-    async def resume(self, line: OwnerLine, session_id: str, setup: Setup) -> None:
+    @staticmethod
+    def _put_back(line: OwnerLine, session_id: str, before: Opened | None) -> None:
+        """It could not be opened: what the client had open there, it has still."""
+        if before is None:
+            del line.opened[session_id]
+        else:
+            line.opened[session_id] = before
+
+    async def resume(self, line: OwnerLine, session_id: str, opened: Opened) -> None:
         """Open a session there that the client has open already; raises as the owner does."""
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def take(answer: Answer) -> None:
             if isinstance(answer, bytes):
-                line.opened[session_id] = setup
+                line.opened[session_id] = opened
             if not answered.done():
                 answered.set_result(answer)
 
-        params = splice(setup.params, {"sessionId": encode(session_id)})
-        line.ask(RESUME_SESSION.name, params, take)
+        params = splice(opened.setup.params, {"sessionId": encode(session_id)})
+        line.ask(RESUME_SESSION.name, behind(params, opened.told), take)
         if not isinstance(answer := await answered, bytes):
             raise answer
 
@@ -119,17 +141,27 @@ class Elsewhere:
         for path, known in tuple(self._lines.items()):
             if known is line:
                 del self._lines[path]
-        for session_id, setup in line.opened.items():
-            task = asyncio.create_task(self._take_back(session_id, setup), name="reopen session")
+        for session_id, opened in line.opened.items():
+            if not opened.is_open:
+                continue  # its client has been told that it has to ask again
+            task = asyncio.create_task(self._take_back(session_id, opened), name="reopen session")
             self._reopening.add(task)
             task.add_done_callback(self._reopening.discard)
         ending = asyncio.create_task(line.peer.aclose(), name="end line")
         self._reopening.add(ending)
         ending.add_done_callback(self._reopening.discard)
 
-    async def _take_back(self, session_id: str, setup: Setup) -> None:
+    async def _take_back(self, session_id: str, opened: Opened) -> None:
         try:
-            await self._reopen(session_id, setup)
+            try:
+                await self._reopen(session_id, opened)
+            except AcpholdError as exc:
+                if exc.code != INVALID_PARAMS or opened.told is None:
+                    raise
+                # The position is not exact any more: what came since is in the journal alone.
+                log.warning("session %s: %s", session_id, exc)
+                opened.told = None
+                await self._reopen(session_id, opened)
         except AcpholdError as exc:  # the next request is refused, and says what to do
             log.warning("session %s is not open any more: %s", session_id, exc)
 

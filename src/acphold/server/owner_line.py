@@ -12,6 +12,9 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+from msgspec import Struct
+
 from acphold.errors import (
     ConnectionLostError,
     OwnerLostError,
@@ -21,6 +24,7 @@ from acphold.hub.attachment import LAG
 from acphold.rpc import NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer, Request
 from acphold.schema import INITIALIZE
+from acphold.server.positions import told_position, with_wish
 from acphold.transports.unix import connect
 
 log = logging.getLogger(__name__)
@@ -30,6 +34,21 @@ REACH_SECONDS = 10.0
 loses its sessions; long enough for a machine under heavy load."""
 
 Reply = Callable[[Answer], None]
+
+
+class Opened:
+    """A session as the client has asked for it there.
+
+    `told` is the position of the last update that it got; None before the first. `is_open` once
+    the client has the answer.
+    """
+
+    __slots__ = ("is_open", "setup", "told")
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.told: int | None = None
+        self.is_open = False
 
 
 class OwnerLine:
@@ -42,7 +61,7 @@ class OwnerLine:
         limit: int,
         on_lost: Callable[[OwnerLine], None],
     ) -> None:
-        self.opened: dict[str, Setup] = {}
+        self.opened: dict[str, Opened] = {}
         self.peer = Peer(transport, self, name="owner", limit=limit)
         self._client = client
         self._on_lost = on_lost
@@ -53,7 +72,7 @@ class OwnerLine:
         self._pump = asyncio.create_task(self._run(), name="owner pump")
         try:
             async with asyncio.timeout(REACH_SECONDS):
-                await self.peer.call_raw(INITIALIZE.name, introduction)
+                await self.peer.call_raw(INITIALIZE.name, with_wish(introduction))
         except TimeoutError:
             raise ConnectionLostError("the process that has the session does not answer") from None
 
@@ -104,6 +123,10 @@ class OwnerLine:
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
             self._client.tell(notification.method, notification.params)
+            if (position := told_position(notification.params)) is not None:
+                opened = self.opened.get(_session_id(notification.params))
+                if opened is not None:
+                    opened.told = position
         if self._client.buffered > LAG:
             # While we do not read, the owner feeds this client from the journal.
             with suppress(ConnectionLostError):
@@ -120,6 +143,17 @@ class OwnerLine:
 
 def _ignore(_: OwnerLine) -> None:
     """We have left by ourselves."""
+
+
+class _Params(Struct):
+    sessionId: str = ""
+
+
+def _session_id(params: bytes) -> str:
+    try:
+        return msgspec.json.decode(params, type=_Params).sessionId
+    except msgspec.MsgspecError:
+        return ""
 
 
 async def line_to(

@@ -6,9 +6,12 @@ Both stand in `_meta`, where the protocol has room for it (spec v1, extensibilit
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from acphold.errors import InvalidParamsError
+from acphold.hub.frames import POSITION
 from acphold.schema import ClientCapabilities
 from acphold.schema.splice import members, splice
 
@@ -42,4 +45,34 @@ def position_in(params: bytes) -> int | None:
 def without_position(params: bytes) -> bytes:
     """The params as the agent may get them: it knows no positions of ours."""
     meta = splice(members(params)["_meta"], {AFTER: None})
+    return splice(params, {"_meta": meta if members(meta) else None})
+
+
+_TOLD = re.compile(rb'"_meta":\{"%b":(\d+)\}\}$' % POSITION.encode())
+"""How the params of an update end that carries its position."""
+
+
+def with_wish(introduction: bytes) -> bytes:
+    """The params of `initialize`, asking for positions."""
+    parts = members(introduction)
+    can = parts.get("clientCapabilities", b"{}")
+    can = can if can.startswith(b"{") else b"{}"
+    meta = members(can).get("_meta", b"{}")
+    meta = splice(meta if meta.startswith(b"{") else b"{}", {WANTED: b"true"})
+    return splice(introduction, {"clientCapabilities": splice(can, {"_meta": meta})})
+
+
+def told_position(params: bytes) -> int | None:
+    """The position in the params of an update; None where there is none."""
+    found = _TOLD.search(params, max(0, len(params) - 64))
+    return None if found is None else int(found[1])
+
+
+def behind(params: bytes, position: int | None) -> bytes:
+    """The params of `session/resume`, going on behind a position, or wherever the session is."""
+    meta = members(params).get("_meta", b"{}")
+    meta = splice(
+        meta if meta.startswith(b"{") else b"{}",
+        {AFTER: None if position is None else b"%d" % position},
+    )
     return splice(params, {"_meta": meta if members(meta) else None})
