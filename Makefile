@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src tests bench examples docs
 
-.PHONY: demo test format lint types docs check interop bench clean
+.PHONY: demo test format lint types docs check interop soak bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
@@ -36,6 +36,11 @@ check: lint types test
 # Real agents and clients of others: some hundred megabytes of downloads, kept in .interop.
 interop: $(VENV)/.installed
 	$(BIN)/python -m pytest -m interop $(PYTEST)
+
+# kill -9 at random in a session that many share; `make soak ROUNDS=1000` takes twenty minutes.
+soak: ROUNDS ?= 1000
+soak: $(VENV)/.installed
+	$(BIN)/python -m tests.failures.soak $(ROUNDS) $(SEED)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(BENCH)
