@@ -57,9 +57,8 @@ NOBODY = Segment(0, -1, AUTHOR, 0, b"")
 def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
     """What to send for these segments, in order.
 
-    Plain text in a row is joined, everything else passes byte for byte, but for terminals: they
-    are gone. A turn that was not completed is marked. Notices were for the moment, and what a
-    session began with stands in the answer to the client: neither is sent.
+    Plain text in a row is joined, all else passes byte for byte, but for terminals: they are gone.
+    A turn that was not completed is marked. Notices, and what a session began with, are left out.
     """
     run: Run | None = None
     end = 0  # of the segment before
