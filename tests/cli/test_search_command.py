@@ -75,10 +75,18 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "agent": "other",
         "cwd": "/srv/api",
         "title": "Tests",
+        "archived": False,
         "tool": None,
         "excerpt": "Done: it is the retry.",
         "marks": [[16, 21]],
     }
+
+
+@pytest.mark.usefixtures("talked")
+def test_what_is_archived_is_found_and_marked_so(acphold: CommandLine) -> None:
+    acphold.run("archive", "bbbbbb")
+    assert acphold.run("search", "retry").out.startswith("(archived) Tests  ")
+    assert json.loads(acphold.run("search", "--json", "retry").out)["archived"]
 
 
 @pytest.mark.usefixtures("talked")

@@ -96,7 +96,7 @@ def search(
     What stands before a hit is its place: `acphold show ID@SEQ` shows what is around it.
 
     With --json each line is an object with sessionId, seq, place, at (ISO 8601, UTC), speaker,
-    agent, cwd, title, tool, excerpt and marks.
+    agent, cwd, title, archived, tool, excerpt and marks.
     """
     sought = Sought(
         " ".join(words),
@@ -141,6 +141,7 @@ def json_line(hit: SearchHit) -> str:
         "agent": hit.agent,
         "cwd": hit.cwd,
         "title": hit.title,
+        "archived": hit.archived,
         "tool": hit.tool,
         "excerpt": hit.excerpt,
         "marks": hit.marks,
@@ -157,7 +158,8 @@ async def _print(journal: Journal, hits: Sequence[SearchHit]) -> None:
         if number:
             page.line()
         where = page.where(first)
-        title = page.fitting(on_one_line(first.title or "(no title)"), len(where))
+        mark = "(archived) " if first.archived else ""
+        title = page.fitting(mark + on_one_line(first.title or "(no title)"), len(where))
         page.line((title, "heading"), (where, "faint"))
         short = on_one_line(await short_id(journal, session_id))
         for hit in (first, *more):

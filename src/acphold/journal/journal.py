@@ -191,6 +191,7 @@ class SearchHit(Struct, frozen=True):
     cwd: str
     title: str | None
     tool: str | None
+    archived: bool = False
 
 
 class Tokens(Struct, frozen=True):

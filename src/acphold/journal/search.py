@@ -54,7 +54,7 @@ _BEST: Final = f"""
 """
 
 _HIT: Final = """
-    SELECT session_id, agent, cwd, title, key & 4294967295, first_seq, at, kind, raw
+    SELECT session_id, agent, cwd, title, archived, key & 4294967295, first_seq, at, kind, raw
     FROM sessions CROSS JOIN segments ON key = (
         SELECT key FROM segments WHERE key >= ?1 ORDER BY key LIMIT 1
     )
@@ -154,7 +154,7 @@ def _hit(
     row = connection.execute(_HIT, (entry,)).fetchone()
     if row is None:
         return None  # deleted, and not swept yet
-    session_id, agent, cwd, title, last, first, at, kind, raw = row
+    session_id, agent, cwd, title, archived, last, first, at, kind, raw = row
     segment = Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
     seq = entry & 0xFFFFFFFF
     (this,) = (this for this in segment.entries() if this.seq == seq)
@@ -166,6 +166,7 @@ def _hit(
         agent=agent,
         cwd=cwd,
         title=title,
+        archived=bool(archived),
         tool=tool,
     )
 
