@@ -33,6 +33,7 @@ class Lives:
     name = "far"
     cwd: str | None = "/tmp"
     is_repeatable = True
+    is_acphold = False
 
     def __init__(self, *agents: FarAgent | None) -> None:
         self._left = list(agents)

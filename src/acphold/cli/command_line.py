@@ -26,6 +26,11 @@ class Exit(IntEnum):
     NO_SESSION = 3
     JOURNAL = 4
     AGENT = 5
+    REFUSED = 6
+    LIMITED = 7
+    CANCELLED = 8
+    SIGN_IN = 9
+    TIMEOUT = 124
     INTERRUPTED = 130
 
 
@@ -35,7 +40,12 @@ MEANINGS = {
     Exit.USAGE: "a command line or a settings file that cannot be used",
     Exit.NO_SESSION: "no session has that id, or several do",
     Exit.JOURNAL: "the journal cannot be opened, read or written",
-    Exit.AGENT: "the agent cannot be started, or ended while it was needed",
+    Exit.AGENT: "the agent cannot be started, ended while needed, or gave an error",
+    Exit.REFUSED: "the agent refused the prompt",
+    Exit.LIMITED: "the turn ended at a limit: of tokens, or of requests to the model",
+    Exit.CANCELLED: "the turn was cancelled",
+    Exit.SIGN_IN: "the agent wants a person to sign in first",
+    Exit.TIMEOUT: "not done within --timeout",
     Exit.INTERRUPTED: "interrupted from the keyboard",
 }
 """What the help says of each."""

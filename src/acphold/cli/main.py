@@ -19,7 +19,9 @@ from acphold.errors import (
     AcpholdError,
     AgentError,
     AmbiguousIdError,
+    AuthRequiredError,
     JournalError,
+    RemoteError,
     SettingsError,
     UnknownSessionError,
 )
@@ -51,6 +53,7 @@ COMMANDS = {
     "stop": Entry("stop", "End what keeps sessions in the background."),
     "handover": Entry("handover_command", "Give a conversation to another agent."),
     "delete": Entry("delete", "Delete sessions for good."),
+    "ask": Entry("ask", "Ask an agent one thing, without an editor."),
     "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
     "prune": Entry("prune", "Delete old sessions for good."),
     "backup": Entry("backup", "Copy the journal, safely while sessions run."),
@@ -165,8 +168,10 @@ def exit_code(error: AcpholdError) -> Exit:
             return Exit.NO_SESSION
         case JournalError():
             return Exit.JOURNAL
-        case AgentError():
+        case AgentError() | RemoteError():
             return Exit.AGENT
+        case AuthRequiredError():
+            return Exit.SIGN_IN
         case SettingsError():
             return Exit.USAGE
     return Exit.ERROR

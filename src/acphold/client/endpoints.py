@@ -43,6 +43,7 @@ class ProgramEndpoint:
     """A program that we start and end."""
 
     is_repeatable = True
+    is_acphold = False
 
     def __init__(self, program: ProgramStart) -> None:
         self.name = program.command[0]
@@ -85,6 +86,7 @@ class TransportEndpoint:
     """A transport that is open already."""
 
     is_repeatable = False
+    is_acphold = False
 
     def __init__(self, transport: Transport) -> None:
         self.name = "the agent"

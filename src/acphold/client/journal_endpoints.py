@@ -14,7 +14,7 @@ from acphold.hub.owners import reachable_at
 from acphold.journal import SqliteJournal, default_location
 from acphold.journal.location import journal_path
 from acphold.rpc import MAX_MESSAGE, Transport
-from acphold.server.service import serve
+from acphold.server.service import open_journal, serve
 from acphold.transports.memory import memory_pair
 from acphold.transports.unix import connect
 
@@ -39,6 +39,7 @@ class DurableEndpoint:
     `launched` is the program where it was started already.
     """
 
+    is_acphold = True
     is_repeatable = False  # the hub starts the agent again by itself
 
     def __init__(
@@ -65,6 +66,7 @@ class DurableEndpoint:
         self._serving: asyncio.Task[None] | None = None
 
     async def open(self) -> Transport:
+        await open_journal(self._location).aclose()  # raises what is wrong with it
         here, there = memory_pair()
         serving = serve(
             there,
@@ -126,6 +128,7 @@ class DurableEndpoint:
 class OwnerEndpoint:
     """The process in which session `session_id` of a journal is live."""
 
+    is_acphold = True
     is_repeatable = True  # another process may own it then
 
     def __init__(self, session_id: str, journal: str | os.PathLike[str] | None) -> None:

@@ -104,6 +104,9 @@ class Endpoint(Protocol):
     cwd: str | None
     """Where its sessions are, if nothing else is said; known once it was opened."""
 
+    is_acphold: bool
+    """Whether acphold answers there, for an agent: its errors say what is to be said."""
+
     is_repeatable: bool
     """Whether it can be opened again once it is lost."""
 
@@ -210,7 +213,8 @@ class Uplink:
             end = await self._endpoint.how_it_ended()
             error = AgentStartError(f"{self.name} went before it answered `initialize`: {end}")
         except RemoteError as refusal:
-            error = AgentStartError(f"{self.name} refused `initialize`: {refusal}")
+            refused = f"{self.name} refused `initialize`: " if not self._endpoint.is_acphold else ""
+            error = AgentStartError(f"{refused}{refusal}")
         except BaseException:
             await self._drop()
             raise

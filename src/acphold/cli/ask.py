@@ -1,0 +1,115 @@
+"""`acphold ask PROMPT -- CMD`: its arguments, and the agent, which is started before the rest."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from acphold.cli.command_line import (
+    MEANINGS,
+    Exit,
+    Parser,
+    UsageError,
+    a_name,
+    add_journal,
+    seconds_above_zero,
+)
+from acphold.cli.settings import NamedAgent, chosen_agent
+from acphold.processes.program import launch
+
+
+def parser() -> Parser:
+    """The arguments of `ask`."""
+    made = Parser(ask, "ask", "[OPTIONS] PROMPT [AGENT | -- CMD...]", runs_program=True)
+    made.add_argument("prompt", metavar="PROMPT", help="what to say; `-` for all of stdin")
+    made.add_agent()
+    made.add_argument(
+        "--file",
+        "-f",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a file to send with it; may be repeated",
+    )
+    made.add_argument("--session", metavar="ID", help="go on with this session")
+    made.add_argument(
+        "--continue",
+        dest="newest",
+        action="store_true",
+        help="go on with the newest session of the folder",
+    )
+    made.add_argument("--cwd", metavar="DIR", default=".", help="the session's folder [default: .]")
+    made.add_argument(
+        "--permission",
+        metavar="ANSWER",
+        choices=("allow", "reject", "ask"),
+        help="what to answer when the agent asks for permission: allow, reject or ask [default: "
+        "ask where there is a terminal, else reject]",
+    )
+    made.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds_above_zero,
+        help="cancel the turn after so long",
+    )
+    made.add_argument(
+        "--json", action="store_true", help="one JSON object for each update, and for the end"
+    )
+    made.add_argument(
+        "--name", metavar="NAME", type=a_name, help="keep the session under this name"
+    )
+    made.add_argument(
+        "--start-timeout",
+        metavar="SECONDS",
+        type=seconds_above_zero,
+        help="for the agent to answer `initialize` [default: 60]",
+    )
+    add_journal(made)
+    return made
+
+
+def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> int:
+    """Ask an agent one thing, without an editor.
+
+    What it says is on stdout.
+
+      acphold ask "What does this project do?" -- gemini --acp
+      git diff | acphold ask "Review this" claude
+      acphold ask "And now the tests" --continue claude
+
+    CMD starts the agent, or AGENT names it in the settings file. What comes on stdin is sent
+    behind the prompt. The conversation is kept like any other: `acphold list` has it. Nobody is
+    waited for who cannot answer. The exit code says how the turn ended.
+
+    With --session, a session that is live in another process needs neither CMD nor AGENT.
+    """
+    started = time.monotonic()
+    chosen = chosen_agent(agent, program)
+    _refuse_what_makes_no_sense(chosen, arguments)
+    launched = launch(chosen.command) if chosen.command else None
+    # Imported while the agent starts.
+    from acphold.transports.late_tls import load_asyncio
+
+    load_asyncio()
+    from acphold.cli.ask_turn import asked, question_of
+
+    try:
+        question = question_of(chosen, arguments, started)
+    except BaseException as error:
+        if launched is not None:
+            launched.abandon()
+        if isinstance(error, TimeoutError):
+            print(f"acphold ask: {MEANINGS[Exit.TIMEOUT]}: stdin is still open", file=sys.stderr)
+            return Exit.TIMEOUT
+        raise
+    return asked(question, launched)
+
+
+def _refuse_what_makes_no_sense(agent: NamedAgent, arguments: dict[str, object]) -> None:
+    if not agent.command and arguments["session"] is None:
+        raise UsageError('no agent: name one, or `-- CMD`, as in `acphold ask "…" -- CMD`')
+    if arguments["session"] is not None and arguments["newest"]:
+        raise UsageError("--session and --continue each name a session; use one of them")
+    if not os.path.isdir(str(arguments["cwd"])):
+        raise UsageError(f"--cwd: there is no folder {arguments['cwd']!r}")

@@ -1,0 +1,167 @@
+"""What `acphold ask` prints: the agent's words, or JSON lines; besides, on stderr, what it does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from acphold.cli.terminal_text import on_one_line, visible, visible_json
+from acphold.client.policy import chosen
+from acphold.client.turn_feed import typed
+from acphold.journal.raw_update import content_text, encode_object, encode_text, members
+from acphold.schema import AgentMessageChunk, TextContent, ToolCall
+from acphold.schema.updates import Notice
+
+if TYPE_CHECKING:
+    from acphold.cli.command_line import Exit
+    from acphold.client import PermissionQuestion, RemoteSession
+    from acphold.errors import AcpholdError
+    from acphold.schema import PermissionOption, Update
+
+
+class Output(Protocol):
+    """Where a question and its answer are shown."""
+
+    def begins(self, agent: str, session: RemoteSession) -> None:
+        """The session is open."""
+
+    def updates(self, raws: Sequence[bytes]) -> None:
+        """What the agent has said and done."""
+
+    def decided(
+        self, question: PermissionQuestion, answer: PermissionOption | bool, *, by_person: bool
+    ) -> None:
+        """A permission request was answered, by a person or as the arguments say."""
+
+    def ended(self, stop_reason: str | None, code: Exit) -> None:
+        """The turn is over."""
+
+    def failed(self, error: AcpholdError) -> None:
+        """It has not come to its end."""
+
+
+class Text:
+    """What the agent says, as it comes. Tool calls are named on stderr where that is a terminal."""
+
+    def __init__(self) -> None:
+        # A file gets what the agent wrote, also what a terminal would obey.
+        self._tame = visible if sys.stdout.isatty() else _whole
+        self._last = "\n"
+        self._message: str | None = None
+        self._half = ""
+
+    def begins(self, agent: str, session: RemoteSession) -> None:
+        return None
+
+    def updates(self, raws: Sequence[bytes]) -> None:
+        for raw in raws:
+            self._show(typed(raw), raw)
+        sys.stdout.flush()
+
+    def _show(self, update: Update, raw: bytes) -> None:
+        match update:
+            case AgentMessageChunk(content=TextContent(text=text), message_id=message):
+                if message != self._message:
+                    self._end_line()
+                self._message = message
+                self._print(_with_halves(raw, text) if "\ufffd" in text else text)
+            case ToolCall(title=title, kind=kind):
+                self._end_line()
+                if sys.stderr.isatty():
+                    print(on_one_line(f"[{kind}] {title}"), file=sys.stderr)
+            case Notice(title=title, description=more):
+                told = on_one_line(". ".join(filter(None, (title, more))))
+                print(f"acphold ask: {told}", file=sys.stderr)
+
+    def _print(self, text: str) -> None:
+        """Text; half of a surrogate pair waits for the other one."""
+        text, self._half = self._half + text, ""
+        if "\ud800" <= text[-1:] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        if text:
+            print(self._tame(text), end="")
+            self._last = text[-1]
+
+    def _end_line(self) -> None:
+        """What comes next does not belong to the message so far."""
+        if self._last != "\n":
+            print()
+            self._last = "\n"
+
+    def decided(
+        self, question: PermissionQuestion, answer: PermissionOption | bool, *, by_person: bool
+    ) -> None:
+        if answer is False and not by_person:  # the person has just seen it
+            what = on_one_line(question.tool_call.title or "a tool call")
+            print(f"acphold ask: not permitted: {what} (see --permission)", file=sys.stderr)
+
+    def ended(self, stop_reason: str | None, code: Exit) -> None:
+        self._end_line()
+        sys.stdout.flush()
+        if code:
+            how = f"({stop_reason})" if stop_reason else "before the turn had ended"
+            print(visible(f"acphold ask: {_meaning(code)} {how}"), file=sys.stderr)
+
+    def failed(self, error: AcpholdError) -> None:
+        self._end_line()
+
+
+class JsonLines:
+    """One JSON object a line, as things happen."""
+
+    def __init__(self) -> None:
+        self._tame = visible_json if sys.stdout.isatty() else str
+
+    def begins(self, agent: str, session: RemoteSession) -> None:
+        self._say("session", sessionId=session.id, agent=agent, cwd=session.cwd)
+
+    def updates(self, raws: Sequence[bytes]) -> None:
+        for raw in raws:
+            # As the agent wrote it; a laid-out one is put on one line.
+            said = {"type": b'"update"', "update": raw.replace(b"\n", b" ")}
+            print(self._tame(encode_object(said).decode(errors="replace")))
+        sys.stdout.flush()
+
+    def decided(
+        self, question: PermissionQuestion, answer: PermissionOption | bool, *, by_person: bool
+    ) -> None:
+        tool, option = question.tool_call, chosen(answer, question.options)
+        self._say(
+            "permission",
+            toolCallId=tool.tool_call_id,
+            title=tool.title,
+            optionId=None if option is None else option.option_id,
+            byPerson=by_person,
+        )
+
+    def ended(self, stop_reason: str | None, code: Exit) -> None:
+        self._say("end", stopReason=stop_reason, exitCode=int(code))
+
+    def failed(self, error: AcpholdError) -> None:
+        from acphold.cli.main import exit_code
+
+        code = int(exit_code(error))
+        self._say("error", message=str(error), code=error.code, exitCode=code)
+
+    def _say(self, kind: str, **members: object) -> None:
+        said = {name: msgspec.json.encode(value) for name, value in members.items()}
+        print(self._tame(encode_object({"type": encode_text(kind), **said}).decode()), flush=True)
+
+
+def _with_halves(raw: bytes, text: str) -> str:
+    """The text of a chunk, with halves of surrogate pairs as they came; else `text`."""
+    return content_text(members(raw).get("content", b"")) or text
+
+
+def _whole(text: str) -> str:
+    """Text without what UTF-8 cannot hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _meaning(code: Exit) -> str:
+    from acphold.cli.command_line import MEANINGS
+
+    return MEANINGS[code]

@@ -1,0 +1,256 @@
+"""The turn of `acphold ask`: a session opened, a prompt, what comes of it, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct, convert
+
+from acphold import __version__
+from acphold.cli.ask_input import Person, person_here, prompt_and_stdin
+from acphold.cli.ask_output import JsonLines, Output, Text
+from acphold.cli.command_line import Exit, UsageError
+from acphold.cli.journals import opened
+from acphold.cli.settings import NamedAgent, wrap_arguments
+from acphold.client import RemoteAgent, RemoteSession, connected_to
+from acphold.client.endpoints import ProgramStart
+from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
+from acphold.client.policy import rule_for
+from acphold.errors import AcpholdError, UnknownSessionError
+from acphold.rpc import MAX_MESSAGE
+from acphold.schema import Implementation
+
+if TYPE_CHECKING:
+    from acphold.client import PermissionQuestion
+    from acphold.client.policy import PermissionAnswer
+    from acphold.journal import SessionRow
+    from acphold.processes.program import Program
+    from acphold.schema import PermissionOption
+
+CANCEL_GRACE: Final = 5.0
+"""Seconds that the agent gets to end a turn that was cancelled: somebody waits for our end."""
+
+ENDS: Final = {
+    "end_turn": Exit.OK,
+    "refusal": Exit.REFUSED,
+    "max_tokens": Exit.LIMITED,
+    "max_turn_requests": Exit.LIMITED,
+    "cancelled": Exit.CANCELLED,
+}
+"""The exit code for each stop reason of the protocol; for a newer one, that of the first."""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What is asked, of whom, and how; times in seconds, `deadline` by the monotonic clock.
+
+    `person` is whoever can be asked; None when nobody is, or needs to be.
+    """
+
+    agent: tuple[str, ...]
+    content: tuple[str | Path, ...]
+    json: bool
+    session: str | None
+    newest: bool
+    cwd: str
+    permission: Literal["allow", "reject", "ask"]
+    person: Person | None
+    deadline: float | None
+    name: str | None
+    journal: str | None
+    start_timeout: float
+    max_message: int
+
+
+class _Arguments(Struct):
+    prompt: str
+    file: list[str]
+    json: bool
+    session: str | None
+    newest: bool
+    cwd: str
+    permission: Literal["allow", "reject", "ask"] | None
+    timeout: float | None
+    name: str | None
+    start_timeout: float | None
+    journal: str | None
+
+
+class _OfAgent(Struct):
+    """What counts for us of what the settings file says of an agent."""
+
+    name: str | None = None
+    journal: str | None = None
+    start_timeout: float = 60.0
+    max_message: int = MAX_MESSAGE
+
+
+def question_of(agent: NamedAgent, arguments: Mapping[str, object], started: float) -> Question:
+    """What the arguments mean; reads stdin. Raises UsageError, SettingsError, TimeoutError."""
+    given = convert(arguments, _Arguments)
+    deadline = None if given.timeout is None else started + given.timeout
+    own = _of_agent(agent)
+    person = None if given.permission in ("allow", "reject") else person_here()
+    if given.permission == "ask" and person is None:
+        raise UsageError("--permission ask: there is no terminal to ask on; allow or reject")
+    files = [Path(path) for path in given.file]
+    if missing := [path for path in files if not path.exists()]:
+        raise UsageError(f"--file: there is no {str(missing[0])!r}")
+    return Question(
+        agent=agent.command,
+        content=(*prompt_and_stdin(given.prompt, deadline), *files),
+        json=given.json,
+        session=given.session,
+        newest=given.newest,
+        cwd=os.path.abspath(given.cwd),
+        permission=given.permission or ("reject" if person is None else "ask"),
+        person=person,
+        deadline=deadline,
+        name=given.name or own.name,
+        journal=given.journal or own.journal,
+        start_timeout=given.start_timeout or own.start_timeout,
+        max_message=own.max_message,
+    )
+
+
+def _of_agent(agent: NamedAgent) -> _OfAgent:
+    if not agent.name:
+        return _OfAgent()
+    from acphold.cli.wrap import parser
+
+    wrap = parser()
+    return convert(wrap.read([*wrap_arguments(agent, wrap), "--", *agent.command]), _OfAgent)
+
+
+def asked(question: Question, launched: Program | None) -> int:
+    """Ask it; the exit code. Raises AcpholdError for what kept the turn from its end."""
+    output: Output = JsonLines() if question.json else Text()
+    log = logging.getLogger("acphold")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # what a server logs is told here as the error that it is
+    try:
+        return asyncio.run(Asking(question, launched, output).run())
+    except AcpholdError as error:
+        output.failed(error)
+        raise
+    finally:
+        log.setLevel(level)
+
+
+class Asking:
+    """One question on its way; a signal, or the deadline, cancels its turn."""
+
+    def __init__(self, question: Question, launched: Program | None, output: Output) -> None:
+        self._question = question
+        self._launched = launched
+        self._output = output
+        self._session: RemoteSession | None = None
+        self._stopped: Exit | None = None  # why we have cancelled it
+        self._task: asyncio.Task[None] | None = None
+        self._end: Exit | None = None
+
+    async def run(self) -> Exit:
+        """All of it."""
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._talk())
+        loop.add_signal_handler(signal.SIGINT, self.stop, Exit.INTERRUPTED)
+        if self._question.deadline is not None:
+            loop.call_at(self._question.deadline, self.stop, Exit.TIMEOUT)
+        try:
+            await asyncio.wait([self._task])
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+        if not self._task.cancelled():
+            await self._task  # raises what went wrong
+        if self._end is None:  # there was no turn yet, or nobody waits for its end any more
+            self._end = self._stopped or Exit.ERROR
+            self._output.ended(None, self._end)
+        return self._end
+
+    def stop(self, why: Exit) -> None:
+        """Cancel the turn; before there is one, and the second time, leave at once."""
+        again = self._stopped is not None
+        self._stopped = self._stopped or why
+        if self._session is not None and self._session.in_turn and not again:
+            self._session.cancel()
+        elif self._task is not None:
+            self._task.cancel()
+
+    async def _talk(self) -> None:
+        async with self._connected() as (agent, row):
+            session = self._session = await self._opened(agent, row)
+            self._output.begins(agent.name, session)
+            turn = session.prompt(*self._question.content)
+            while raws := await turn.take_all():
+                self._output.updates(raws)
+            self._end = self._stopped or ENDS.get(turn.stop_reason or "", Exit.OK)
+            self._output.ended(turn.stop_reason, self._end)
+
+    # -- the agent and the session --------------------------------------------------------
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[tuple[RemoteAgent, SessionRow | None]]:
+        question, durable = self._question, self._far_end()
+        try:
+            row = await self._row()
+            async with connected_to(
+                durable or OwnerEndpoint("" if row is None else row.session_id, question.journal),
+                on_permission=self._decide,
+                client_info=Implementation(name="acphold-ask", version=__version__),
+                start_timeout=question.start_timeout,
+                cancel_grace=2 * CANCEL_GRACE,  # the hub's own comes first
+                max_message=question.max_message,
+            ) as agent:
+                yield agent, row
+        finally:
+            if durable is not None:
+                await durable.aclose()  # also where there was no connection: it has the program
+
+    def _far_end(self) -> DurableEndpoint | None:
+        question = self._question
+        if not question.agent:
+            return None
+        return DurableEndpoint(
+            ProgramStart(command=question.agent),
+            question.journal,
+            name=question.name,
+            launched=self._launched,
+            start_timeout=question.start_timeout,
+            cancel_grace=CANCEL_GRACE,
+            limit=question.max_message,
+        )
+
+    async def _row(self) -> SessionRow | None:
+        """The session that `--session` names; UnknownSessionError, AmbiguousIdError."""
+        if self._question.session is None:
+            return None
+        async with opened(self._question.journal) as journal:
+            return await journal.resolve(self._question.session)
+
+    async def _opened(self, agent: RemoteAgent, row: SessionRow | None) -> RemoteSession:
+        question = self._question
+        if row is not None:
+            return await agent.resume_session(row.session_id, row.cwd)
+        if question.newest:
+            async for info in agent.sessions(question.cwd):
+                return await agent.resume_session(info.session_id, info.cwd)
+            raise UnknownSessionError(
+                "", reason=f"{agent.name} has no session in {question.cwd} to go on with"
+            )
+        return await agent.new_session(question.cwd)
+
+    async def _decide(self, asked: PermissionQuestion) -> PermissionAnswer:
+        person = self._question.person
+        rule = rule_for(self._question.permission, asked.tool_call.kind)
+        if rule == "ask" and person is not None:
+            answer: PermissionOption | bool = await person.decide(asked)
+        else:
+            answer = rule == "allow"
+        self._output.decided(asked, answer, by_person=rule == "ask")
+        return answer

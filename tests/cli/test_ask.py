@@ -1,0 +1,440 @@
+"""`acphold ask`: one turn, its text on stdout, its end in the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.cli import ask_input, ask_turn
+from acphold.cli.ask_output import Text
+from acphold.cli.ask_turn import Asking, Question
+from acphold.cli.command_line import Exit
+from acphold.rpc import MAX_MESSAGE
+from acphold.sync import connect
+from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
+from tests.editor import scripted_agent
+
+PERMISSION = [
+    "session/request_permission",
+    {
+        "toolCall": {"toolCallId": "t", "title": "Run \x1b[2J it", "kind": "execute"},
+        "options": [
+            {"optionId": "y", "name": "Yes", "kind": "allow_once"},
+            {"optionId": "n", "name": "No", "kind": "reject_once"},
+        ],
+    },
+]
+
+
+def steps(*wanted: dict[str, Any]) -> str:
+    """The prompt that makes the scripted agent do this."""
+    return json.dumps(wanted)
+
+
+def ask(acphold: CommandLine, prompt: str, *options: str, **agent: Any) -> Finished:
+    """Run `ask` in this process, without a terminal and with nothing on stdin."""
+    return acphold.run("ask", prompt, *options, "--", *scripted_agent(**agent))
+
+
+def ask_with(
+    acphold: CommandLine, stdin: bytes, prompt: str, *options: str, **agent: Any
+) -> Finished:
+    """Run it as a process that reads this."""
+    done = subprocess.run(
+        [*ACPHOLD, "ask", prompt, *options, "--", *scripted_agent(**agent)],
+        input=stdin,
+        capture_output=True,
+        env=acphold.environment,
+        timeout=SECONDS,
+        check=False,
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def prompted(log: Path) -> list[dict[str, Any]]:
+    """The content blocks of the last prompt that an agent with this log got."""
+    messages = [json.loads(line) for line in log.read_text().splitlines()]
+    prompts = [it["params"]["prompt"] for it in messages if it.get("method") == "session/prompt"]
+    found: list[dict[str, Any]] = prompts[-1]
+    return found
+
+
+# -- the answer -----------------------------------------------------------------------------
+
+
+def test_what_the_agent_says_is_on_stdout_and_the_session_in_the_list(acphold: CommandLine) -> None:
+    prompt = steps({"think": "hm"}, {"say": "hello "}, {"say": "you"})
+    done = ask(acphold, prompt)
+    assert (done.code, done.out, done.err) == (0, "hello you\n", "")
+    [listed] = acphold.run("list", "--json").out.splitlines()
+    assert json.loads(listed)["cwd"] == os.path.abspath(".")
+
+
+def test_messages_stand_apart_and_halves_of_characters_are_put_together(
+    acphold: CommandLine,
+) -> None:
+    def chunk(text: str, message: str) -> dict[str, Any]:
+        content = {"type": "text", "text": text}
+        update = {"sessionUpdate": "agent_message_chunk", "messageId": message, "content": content}
+        return {"update": update}
+
+    tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Look"}
+    prompt = steps(
+        chunk("one", "a"), chunk("two\n", "b"), chunk("three", "c"), {"update": tool},
+        chunk("\ud83d", "d"), chunk("\ude00", "d"),
+    )  # fmt: skip
+    assert ask(acphold, prompt).out == "one\ntwo\nthree\n\U0001f600\n"
+
+
+def test_a_file_gets_the_text_as_it_is_and_a_terminal_nothing_that_it_obeys(
+    acphold: CommandLine,
+) -> None:
+    prompt = steps({"say": "a\x1b[2Jb\tc"})
+    assert ask(acphold, prompt).out == "a\x1b[2Jb\tc\n"
+    shown = acphold.on_terminal("ask", prompt, "--", *scripted_agent())
+    assert "a\\x1b[2Jb" in shown.out
+    assert "\x1b" not in shown.out
+
+
+def test_json_has_each_update_as_it_came_and_the_end(acphold: CommandLine) -> None:
+    plan = {"sessionUpdate": "plan", "entries": [], "_meta": {"x": [1]}}
+    done = ask(acphold, steps({"say": "hi"}, {"update": plan}), "--json")
+    first, *updates, last = [json.loads(line) for line in done.out.splitlines()]
+    assert first.keys() == {"type", "sessionId", "agent", "cwd"}
+    assert first["type"] == "session"
+    assert [it["update"] for it in updates if it["type"] == "update"][:2] == [
+        {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}},
+        plan,
+    ]
+    assert last == {"type": "end", "stopReason": "end_turn", "exitCode": 0}
+
+
+# -- how it ends ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("refusal", Exit.REFUSED),
+        ("max_tokens", Exit.LIMITED),
+        ("max_turn_requests", Exit.LIMITED),
+        ("cancelled", Exit.CANCELLED),
+    ],
+)
+def test_the_exit_code_says_how_the_turn_ended(
+    acphold: CommandLine, reason: str, code: Exit
+) -> None:
+    done = ask(acphold, steps({"say": "so far"}, {"stop": reason}))
+    assert (done.code, done.out) == (code, "so far\n")
+    assert f"({reason})" in done.err
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "said"),
+    [
+        ({"error": {"code": -32603, "message": "overloaded"}}, Exit.AGENT, "overloaded"),
+        ({"error": {"code": -32000, "message": "no key"}}, Exit.SIGN_IN, "sign in: no key"),
+        ({"exit": 3}, Exit.AGENT, "exit status 3"),
+    ],
+)
+def test_what_keeps_a_turn_from_its_end_is_told_after_what_was_said(
+    acphold: CommandLine, step: dict[str, Any], code: Exit, said: str
+) -> None:
+    done = ask(acphold, steps({"say": "so far"}, step))
+    assert (done.code, done.out) == (code, "so far\n")
+    assert said in done.err
+    assert len(done.err.splitlines()) == 1
+    lines = ask(acphold, steps({"say": "so far"}, step), "--json").out.splitlines()
+    error = json.loads(lines[-1])
+    assert (error["type"], error["exitCode"]) == ("error", code)
+    assert said in error["message"]
+
+
+def test_an_agent_that_does_not_start_is_told_once(acphold: CommandLine) -> None:
+    done = acphold.run("ask", "hi", "--", "no-such-agent")
+    assert (done.code, len(done.err.splitlines())) == (Exit.AGENT, 1)
+    done = ask(acphold, "hi", initialize="exit")
+    assert (done.code, len(done.err.splitlines())) == (Exit.AGENT, 1)
+    assert "ended before it answered `initialize`" in done.err
+
+
+def test_a_journal_that_cannot_be_used_is_told_by_its_own_code(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "no.db").write_text("no journal, but a text")
+    done = ask(acphold, "hi", "--journal", str(tmp_path / "no.db"))
+    assert done.code == Exit.JOURNAL
+    assert "not an acphold journal" in done.err
+
+
+async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
+    journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = Question(
+        agent=tuple(scripted_agent()),
+        content=(steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"}),),
+        json=False,
+        session=None,
+        newest=False,
+        cwd="/tmp",
+        permission="reject",
+        person=None,
+        deadline=None,
+        name=None,
+        journal=str(journal),
+        start_timeout=SECONDS,
+        max_message=MAX_MESSAGE,
+    )
+    asking = Asking(question, None, stopping := Stopping())
+    stopping.asking = asking
+    async with asyncio.timeout(2 * SECONDS):
+        assert await asking.run() == Exit.TIMEOUT
+    told = capsys.readouterr()
+    assert told.out == "so far and no further\n"
+    assert "not done within --timeout (cancelled)" in told.err
+
+
+class Stopping(Text):
+    """Prints, and stops the turn when something was said."""
+
+    asking: Asking
+    has_stopped = False
+
+    def updates(self, raws: Sequence[bytes]) -> None:
+        super().updates(raws)
+        if not self.has_stopped:
+            self.has_stopped = True
+            self.asking.stop(Exit.TIMEOUT)
+
+
+def test_an_agent_that_ignores_the_cancel_is_not_waited_for(
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask_turn, "CANCEL_GRACE", 0.1)
+    prompt = steps({"say": "so far"}, {"until": "cancel ignored"})
+    done = ask(acphold, prompt, "--timeout", "0.5")
+    assert done.code == Exit.TIMEOUT
+
+
+def test_the_timeout_counts_before_the_turn_too(acphold: CommandLine) -> None:
+    done = ask(acphold, "hi", "--timeout", "0.5", initialize="never")
+    assert (done.code, done.out) == (Exit.TIMEOUT, "")
+    assert "before the turn had ended" in done.err
+
+
+def test_ctrl_c_cancels_the_turn(acphold: CommandLine) -> None:
+    prompt = steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"})
+    shown = acphold.on_terminal("ask", prompt, "--", *scripted_agent(), interrupted_at=b"so far")
+    assert shown.code == Exit.INTERRUPTED
+    assert "so far and no further" in shown.out
+
+
+# -- permission -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "option"), [(("--permission", "allow"), "y"), (("--permission", "reject"), "n")]
+)
+def test_permission_is_answered_as_the_arguments_say(
+    acphold: CommandLine, options: tuple[str, ...], option: str
+) -> None:
+    done = ask(acphold, steps({"ask": PERMISSION}), *options)
+    assert f'"optionId": "{option}"' in done.out
+    lines = ask(acphold, steps({"ask": PERMISSION}), *options, "--json").out.splitlines()
+    [told] = [it for it in map(json.loads, lines) if it["type"] == "permission"]
+    assert told == {
+        "type": "permission",
+        "toolCallId": "t",
+        "title": "Run \x1b[2J it",
+        "optionId": option,
+        "byPerson": False,
+    }
+
+
+def test_without_a_terminal_permission_is_rejected_and_nobody_is_waited_for(
+    acphold: CommandLine,
+) -> None:
+    done = ask_alone(acphold, steps({"ask": PERMISSION}))
+    assert (done.code, '"optionId": "n"' in done.out) == (0, True)
+    assert done.err == "acphold ask: not permitted: Run \\x1b[2J it (see --permission)\n"
+    done = ask_alone(acphold, "hi", "--permission", "ask")
+    assert done.code == Exit.USAGE
+    assert "there is no terminal to ask on" in done.err
+
+
+def ask_alone(acphold: CommandLine, prompt: str, *options: str) -> Finished:
+    """Run it in a session of its own, where there is no /dev/tty either."""
+    done = subprocess.run(
+        [*ACPHOLD, "ask", prompt, *options, "--", *scripted_agent()],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=acphold.environment,
+        timeout=SECONDS,
+        check=False,
+        start_new_session=True,
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(("typed", "option"), [(b"\n", "n"), (b"7\nyes\n1\n", "y")])
+def test_on_a_terminal_the_person_is_asked(acphold: CommandLine, typed: bytes, option: str) -> None:
+    shown = acphold.on_terminal(
+        "ask", steps({"ask": PERMISSION}), "--", *scripted_agent(), typed=typed
+    )
+    assert "The agent asks for permission: Run \\x1b[2J it (execute)" in shown.out
+    assert "  1  Yes\n  2  No\n" in shown.out
+    assert f'"optionId": "{option}"' in shown.out
+
+
+def test_forms_files_and_terminals_are_not_offered(acphold: CommandLine, tmp_path: Path) -> None:
+    form = {"mode": "form", "message": "Who?", "requestedSchema": {"properties": {}}}
+    asked = (
+        {"ask": ["elicitation/create", form]},
+        {"ask": ["fs/read_text_file", {"path": "/etc/hosts"}]},
+        {"ask": ["terminal/create", {"command": "true"}]},
+    )
+    done = ask(acphold, steps(*asked), log=str(tmp_path / "log"))
+    assert done.code == 0
+    first = json.loads((tmp_path / "log").read_text().splitlines()[0])
+    offered = first["params"]["clientCapabilities"]
+    assert "elicitation" not in offered
+    assert "terminal" not in offered
+    assert not any(offered["fs"].values())
+
+
+# -- sessions -------------------------------------------------------------------------------
+
+
+def test_continue_goes_on_with_the_newest_session_of_the_folder(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    none = ask(acphold, "hi", "--continue", "--cwd", str(here))
+    assert none.code == Exit.NO_SESSION
+    assert f"no session in {here}" in none.err
+    for folder in (here, there):
+        assert ask(acphold, steps({"say": folder.name}), "--cwd", str(folder)).code == 0
+    again = ask(acphold, steps({"say": "again"}), "--continue", "--cwd", str(here))
+    assert (again.code, again.out) == (0, "again\n")
+    counts = {
+        json.loads(line)["cwd"]: json.loads(line)["messageCount"]
+        for line in acphold.run("list", "--json").out.splitlines()
+    }
+    assert counts == {str(here): 4, str(there): 2}
+
+
+def test_a_session_is_named_by_any_prefix_of_its_id(acphold: CommandLine) -> None:
+    said = ask(acphold, steps({"say": "one"}), "--json").out.splitlines()
+    session = json.loads(said[0])["sessionId"]
+    again = ask(acphold, steps({"say": "two"}), "--session", session[:8], "--json")
+    assert json.loads(again.out.splitlines()[0])["sessionId"] == session
+    unknown = ask(acphold, "hi", "--session", "nothing-like-it")
+    assert unknown.code == Exit.NO_SESSION
+
+
+def test_a_session_that_is_live_elsewhere_needs_no_command(acphold: CommandLine) -> None:
+    with connect(*scripted_agent(), durable=True, journal=acphold.journal) as agent:
+        session = agent.new_session()
+        session.prompt(steps({"say": "first"})).wait()
+        done = acphold.run("ask", steps({"say": "me too"}), "--session", session.id[:10])
+        assert (done.code, done.out, done.err) == (0, "me too\n", "")
+        assert session.prompt(steps({"say": "still here"})).wait().text == "still here"
+    assert session.id in acphold.run("list", "--json").out
+
+
+def test_a_session_that_is_live_nowhere_needs_the_command(acphold: CommandLine) -> None:
+    session = json.loads(ask(acphold, steps({"say": "x"}), "--json").out.splitlines()[0])
+    done = acphold.run("ask", "hi", "--session", session["sessionId"])
+    assert done.code == Exit.ERROR
+    assert "connect with the command of its agent" in done.err
+
+
+# -- what is asked --------------------------------------------------------------------------
+
+
+def test_stdin_is_sent_behind_the_prompt(acphold: CommandLine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = ask_with(acphold, b"the \xff log\n", steps({"say": "seen"}), log=str(log))
+    assert (done.code, done.out, done.err) == (0, "seen\n", "")
+    assert [block["text"] for block in prompted(log)][1:] == ["the \ufffd log\n"]
+    done = ask_with(acphold, steps({"say": "all of it"}).encode(), "-", log=str(log))
+    assert done.out == "all of it\n"
+    assert len(prompted(log)) == 1
+
+
+@pytest.mark.parametrize(("stdin", "prompt"), [(b"", "-"), (b" \n", " "), (b"a\0b", "what is it")])
+def test_what_cannot_be_said_is_a_usage_error(
+    acphold: CommandLine, stdin: bytes, prompt: str
+) -> None:
+    assert ask_with(acphold, stdin, prompt).code == Exit.USAGE
+
+
+def test_a_pipe_on_which_nothing_comes_is_not_waited_for(
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask_input, "FIRST_BYTE_SECONDS", 0.1)
+    reads, writes = os.pipe()
+    with open(reads) as stdin, open(writes, "w"):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert ask_input.prompt_and_stdin("hi", None) == ["hi"]
+        with pytest.raises(TimeoutError):
+            ask_input.prompt_and_stdin("-", 0.0)
+
+
+def test_files_are_sent_with_it(acphold: CommandLine, tmp_path: Path) -> None:
+    log, note = tmp_path / "log", tmp_path / "note.txt"
+    note.write_text("remember")
+    prompt = steps({"say": "seen"})
+    ask(acphold, prompt, "--file", str(note), log=str(log))
+    assert prompted(log)[1]["type"] == "resource_link"
+    takes = {"promptCapabilities": {"embeddedContext": True}}
+    ask(acphold, prompt, "-f", str(note), "-f", str(tmp_path), log=str(log), capabilities=takes)
+    text, folder = prompted(log)[1:]
+    assert text["resource"]["text"] == "remember"
+    assert folder["uri"] == tmp_path.as_uri()
+    missing = ask(acphold, prompt, "--file", str(tmp_path / "gone"))
+    assert (missing.code, "there is no" in missing.err) == (Exit.USAGE, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("hi",),
+        (),
+        ("hi", "--session", "x", "--continue", "--", "true"),
+        ("hi", "--cwd", "/nowhere", "--", "true"),
+        ("hi", "--timeout", "0", "--", "true"),
+        ("hi", "--permission", "maybe", "--", "true"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_a_usage_error(
+    acphold: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    assert acphold.run("ask", *arguments).code == Exit.USAGE
+
+
+def test_a_named_agent_is_asked_as_the_settings_file_has_it(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings.toml"
+    kept = tmp_path / "kept.db"
+    settings.write_text(
+        f"[agents.mine]\ncommand = {json.dumps(scripted_agent())}\nname = 'kept-as'\n"
+        f"journal = {json.dumps(str(kept))}\n"
+    )
+    done = acphold.run_as_process(
+        "ask", steps({"say": "by name"}), "mine", ACPHOLD_SETTINGS=str(settings)
+    )
+    assert (done.code, done.out) == (0, "by name\n")
+    [line] = acphold.run("list", "--json", "--journal", str(kept)).out.splitlines()
+    assert json.loads(line)["agent"] == "kept-as"
