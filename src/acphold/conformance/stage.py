@@ -7,9 +7,10 @@ cannot be looked at. So an agent that hangs costs its time once.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +21,9 @@ from acphold.conformance.dialogue import Answer, Call, Dialogue, listening, unob
 from acphold.conformance.errands import Errand
 from acphold.conformance.host import BARE, EQUIPPED, Host, RealShell, Shell
 from acphold.conformance.record import Json, Line, Record
-from acphold.conformance.subject import Subject
+from acphold.conformance.subject import Running, Subject
 from acphold.conformance.verdicts import NotAdvertised, Signal, Violation
+from acphold.errors import AgentStartError
 from acphold.schema import (
     AgentCapabilities,
     InitializeResponse,
@@ -110,6 +112,7 @@ class Stage:
         """How many processes an agent left behind when its client left; None: unknown."""
         self._shell = shell or (lambda: RealShell(self.work))
         self._running: dict[Dialogue, AsyncExitStack] = {}
+        self._spare: asyncio.Task[Running] | None = None
         self._shared: dict[str, Dialogue] = {}
         self._played: dict[Any, tuple[Any, Signal | None]] = {}
 
@@ -137,11 +140,17 @@ class Stage:
 
     # -- connections ------------------------------------------------------------------------
 
-    async def connect(self, name: str, offers: Json = BARE) -> Dialogue:
-        """A new process of the agent, to which nothing has been said."""
+    async def connect(
+        self, name: str, offers: Json = BARE, *, is_restart: bool = False
+    ) -> Dialogue:
+        """A new process of the agent, to which nothing has been said.
+
+        One is always started ahead, for many agents take seconds for that. With `is_restart` it
+        is started now.
+        """
         record = Record(name, offers)
         stack = AsyncExitStack()
-        running = await self.subject.start()
+        running = await (self.subject.start() if is_restart else self._ahead())
         dialogue = Dialogue(
             running,
             Host(offers, self._shell),
@@ -154,9 +163,16 @@ class Stage:
         self._running[dialogue] = stack
         return dialogue
 
-    async def meet(self, name: str, offers: Json = BARE) -> Dialogue:
+    async def _ahead(self) -> Running:
+        """The process that was started ahead; the next one is started."""
+        spare, self._spare = self._spare, None
+        running = await (self.subject.start() if spare is None else spare)
+        self._spare = asyncio.create_task(self.subject.start(), name="start ahead")
+        return running
+
+    async def meet(self, name: str, offers: Json = BARE, *, is_restart: bool = False) -> Dialogue:
         """A new process that has been introduced; Violation when that fails."""
-        dialogue = await self.connect(name, offers)
+        dialogue = await self.connect(name, offers, is_restart=is_restart)
         answer = await introduce(dialogue, offers)
         answer.succeeded()
         if self.settings.sign_in is not None:
@@ -198,6 +214,9 @@ class Stage:
         """End all processes."""
         while self._running:
             await self.leave(next(iter(self._running)))
+        if self._spare is not None:
+            with suppress(AgentStartError):
+                await (await self._spare).aclose()
 
     # -- what most cases do -----------------------------------------------------------------
 

@@ -112,7 +112,7 @@ async def gone(stage: Stage) -> None:
     if answer.error is not None:
         raise NotObservable("the session was not deleted", *answer.lines)
     other = (await stage.given(past)).other
-    dialogue = await stage.meet("after a delete")
+    dialogue = await stage.meet("after a delete", is_restart=True)
     for where in (await stage.given(restarted), dialogue):
         found = await pages(where, cwd=other.cwd)
         if other.id in entries(found):

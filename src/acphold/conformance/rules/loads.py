@@ -145,7 +145,7 @@ async def replay_first(stage: Stage) -> None:
 @RULES.case("load.again", "A second load replays the same.", EXPECTED, LOADING, "load")
 async def again(stage: Stage) -> None:
     first = await stage.given(loaded_after_restart)
-    dialogue = await stage.meet("second load")
+    dialogue = await stage.meet("second load", is_restart=True)
     second = await load(stage, dialogue, (await stage.given(past)).session)
     await stage.leave(dialogue)
     for kind in ("user_message_chunk", "agent_message_chunk"):
@@ -234,7 +234,7 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
         list(dialogue.record.updates(session.id, since=call.asked.number)), "agent_message_chunk"
     )
     await stage.leave(dialogue)
-    other = await stage.meet("after the kill")
+    other = await stage.meet("after the kill", is_restart=True)
     try:
         loaded = await load(stage, other, session)
     finally:

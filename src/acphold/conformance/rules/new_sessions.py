@@ -47,7 +47,7 @@ async def unique_ids(stage: Stage) -> None:
 
 async def session_of_another_process(stage: Stage) -> Session:
     """A new session of a process of its own."""
-    dialogue = await stage.meet("another process")
+    dialogue = await stage.meet("another process", is_restart=True)
     try:
         return await stage.new_session(dialogue)
     finally:

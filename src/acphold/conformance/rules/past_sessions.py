@@ -51,7 +51,7 @@ async def past(stage: Stage) -> Past:
 async def restarted(stage: Stage) -> Dialogue:
     """A process that was started after the sessions of `past` were over."""
     await stage.given(past)
-    return await stage.meet("restart")
+    return await stage.meet("restart", is_restart=True)
 
 
 class Loaded(Struct, frozen=True):

@@ -367,7 +367,7 @@ def in_progress(records: Sequence[Record], witness: Witness) -> None:
         for exchange in record.exchanges("agent", "session/request_permission"):
             outcome = exchange.result.get("outcome") if isinstance(exchange.result, dict) else None
             call = exchange.request.params.get("toolCall")
-            if not isinstance(outcome, dict) or outcome.get("outcome") != "selected":
+            if not _allows(exchange.request, outcome):
                 continue
             if _was_stopped(record, exchange.request):
                 continue
@@ -381,6 +381,18 @@ def in_progress(records: Sequence[Record], witness: Witness) -> None:
             }
             if not statuses & {"in_progress", "completed", "failed"}:
                 witness.accuse("nothing more was told of it", *exchange.lines)
+
+
+def _allows(asked: Line, outcome: object) -> bool:
+    """Whether the option that was chosen allows what was asked for."""
+    chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
+    options = asked.params.get("options")
+    return any(
+        isinstance(it, dict)
+        and it.get("optionId") == chosen
+        and str(it.get("kind")).startswith("allow")
+        for it in (options if isinstance(options, list) else ())
+    )
 
 
 STOPS = ("session/cancel", "session/close", "$/cancel_request")

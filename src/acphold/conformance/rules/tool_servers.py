@@ -197,7 +197,7 @@ async def sse(stage: Stage) -> None:
 async def _opened_again(stage: Stage, method: str) -> None:
     await stage.given(with_server)
     session = (await stage.given(past)).session
-    dialogue = await stage.meet(f"tools of {method}")
+    dialogue = await stage.meet(f"tools of {method}", is_restart=True)
     log, named = server(stage, method.replace("/", "-"))
     params = stage.params(sessionId=session.id, cwd=session.cwd, mcpServers=[named])
     answer = await dialogue.ask(method, params, seconds=3 * dialogue.timeout)
