@@ -45,7 +45,7 @@ class Settings(Struct, frozen=True):
 
     timeout: float = 10.0
     quiet: float = 0.25
-    patience: float = 3.0
+    patience: float = 2.5
     sign_in: str | None = None
     named: frozenset[str] = frozenset()
 

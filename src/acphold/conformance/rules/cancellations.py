@@ -70,10 +70,11 @@ async def begun(stage: Stage, dialogue: Dialogue, session: Session) -> Call:
 
     try:
         running = await dialogue.until(has_begun, 2 * dialogue.timeout)
+        await dialogue.hush_briefly()  # one that is about to end would end by itself just then
     except Silence:
         running = True  # it thinks in silence; that can be cancelled as well
-    if not running:
-        raise NotObservable("the turn was over before it could be cancelled: the answer is short")
+    if not running or call.answer is not None:
+        raise NotObservable("the turn was over before it could be stopped: the answer is short")
     return call
 
 

@@ -227,8 +227,6 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
     session = await stage.new_session(dialogue)
     first = await stage.prompt(dialogue, session, GREET)
     call = await begun(stage, dialogue, session)
-    if call.answer is not None:
-        raise NotObservable("the turn was over before the agent could be killed")
     await dialogue.kill()
     seen = said(
         list(dialogue.record.updates(session.id, since=call.asked.number)), "agent_message_chunk"

@@ -11,7 +11,7 @@ from acphold.conformance.host import offered
 from acphold.conformance.record import Record, id_of
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage
-from acphold.conformance.verdicts import Source, Violation
+from acphold.conformance.verdicts import NotObservable, Source, Violation
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.schema import CLIENT_METHODS, PROTOCOL_METHODS
 
@@ -166,8 +166,10 @@ async def answered(stage: Stage) -> None:
 )
 async def unknown_request(stage: Stage) -> None:
     answer = await stage.given(custom_request)
+    if answer.error is None and answer.result:
+        raise NotObservable("the agent answers as if it knew it", *answer.lines)
     if answer.code != METHOD_NOT_FOUND:
-        said = "a result" if answer.error is None else f"the code {answer.code}"
+        said = "an empty result" if answer.error is None else f"the code {answer.code}"
         raise Violation(f"it was answered with {said}", *answer.lines)
 
 

@@ -90,7 +90,7 @@ async def turns(stage: Stage) -> None:
 @RULES.case("tool.reported", "A tool that is used is reported as a tool call.", SHOULD, CREATING)
 async def reported(stage: Stage) -> None:
     turn = await stage.given(read_turn)
-    if "walnut" not in turn.text:
+    if SECRET not in turn.text:
         raise NotObservable("the agent did not read the file that it was asked to read")
     if not any((line.update or {}).get("sessionUpdate") == "tool_call" for line in turn.updates):
         raise Violation("it read a file, and told no tool call", turn.asked, *turn.updates)
