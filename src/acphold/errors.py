@@ -21,6 +21,7 @@
     ├── AgentError                 the wrapped program
     │   ├── AgentStartError        cannot be started, or never answers `initialize`
     │   ├── AgentExitedError       ended while it was needed
+    │   ├── HeldOutsideError       another process of the agent has the session open
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
     ├── RuntimeFolderError         the folder for sockets cannot be used
@@ -251,6 +252,20 @@ class AgentExitedError(AgentError):
     @property
     def data(self) -> dict[str, object]:
         return {"status": self.status, "stderr": self.stderr}
+
+
+class HeldOutsideError(AgentError):
+    """The agent does not open the session: another process of its own has it open.
+
+    `reason` is what the agent said.
+    """
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(
+            f"the agent has this session open in another process ({reason}); close it there and "
+            f"send this again, or go on with a copy: acphold fork {session_id}"
+        )
+        self.reason = reason
 
 
 class AgentBusyError(AgentError):

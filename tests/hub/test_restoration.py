@@ -256,3 +256,25 @@ async def test_a_turn_that_fails_while_it_waits_for_the_agent_does_not_hold_up_t
         assert conversation.turns.running is not None
         client.tell("session/cancel", {"sessionId": session})
         assert await asyncio.wait_for(second, 5) == {"stopReason": "cancelled"}
+
+
+async def test_a_session_that_the_agent_has_open_elsewhere_is_read_here_and_not_parted_from(
+    journal: Path,
+) -> None:
+    session = await kept(journal)
+    async with shared(journal) as house:
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = RemoteError(-32603, "session is already in use")
+        client = await house.client(session={"notices": {}})
+        await client.load(session)
+        assert client.text() == "hello"
+        await client.until(lambda: [it for it in client.updates() if it.get("title")])
+        assert any("acphold fork" in str(update) for update in client.updates())
+        with pytest.raises(Refused, match="close it there"):
+            await client.prompt(session, "go on")
+        assert not asked_of(house, "session/new")
+        house.agent.results["session/resume"] = b"{}"
+        turn = client.begin_prompt(session, "and now")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        assert await turn == {"stopReason": "end_turn"}

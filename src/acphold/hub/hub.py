@@ -14,6 +14,7 @@ from acphold.errors import (
     AUTH_REQUIRED,
     AcpholdError,
     HeldElsewhereError,
+    HeldOutsideError,
     LeaseLostError,
     RemoteError,
     SessionExistsError,
@@ -51,6 +52,12 @@ log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
 """What an agent has to answer `session/close` and `session/delete`; it is done here anyway."""
+
+HELD_OUTSIDE = "The agent has this conversation open in another process"
+HELD_OUTSIDE_HOW = (
+    "It can be read here as it was last seen. To go on, close it there first, or go on with a "
+    "copy: acphold fork"
+)
 
 LOAD_SECONDS = 25.0
 """How long `session/load` waits, behind the replay, for the agent to have the session open too.
@@ -369,6 +376,10 @@ class Hub:
             if exc.code == AUTH_REQUIRED:
                 raise
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
+        except HeldOutsideError as exc:
+            told = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
+            await conversation.session.publish("update", [told])
+            log.warning("session %s: %s", conversation.id, exc)
         except AcpholdError as exc:
             # The history is there all the same; the next prompt tries again and tells.
             log.warning("session %s: not restored yet: %s", conversation.id, exc)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -31,6 +32,7 @@ from acphold.errors import (
     AUTH_REQUIRED,
     AgentExitedError,
     AgentTimeoutError,
+    HeldOutsideError,
     RemoteError,
 )
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
@@ -64,6 +66,13 @@ SETTING_SECONDS = 10.0
 ATTEMPTS = 2
 """How often a session is restored when the agent is started anew in the middle of it, or a client
 opens it with something else."""
+
+HELD = re.compile(
+    r"already (in use|open|running|active)|(in use|open|locked|held) (by|in) another"
+    r"|another (process|instance|client|window)|session is (locked|busy|in use)",
+    re.IGNORECASE,
+)
+"""How agents say that another process of theirs has a session open; the protocol has no code."""
 
 WENT_ON = "This conversation went on outside of acphold"
 WENT_ON_HOW = "The agent knows of turns that it does not tell, so they are not shown here."
@@ -245,6 +254,9 @@ class Restoration:
         except RemoteError as exc:
             if exc.code == AUTH_REQUIRED:
                 raise
+            if HELD.search(exc.message):
+                # Not lost: a new session would part from what is said there now.
+                raise HeldOutsideError(self._session.id, exc.message) from exc
             log.warning("session %s: the agent refused %s: %s", self._session.id, method, exc)
         except AgentTimeoutError as exc:
             log.warning("session %s: %s", self._session.id, exc)
