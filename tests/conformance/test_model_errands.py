@@ -91,3 +91,11 @@ def test_both_interfaces_stream_it(served: ModelEndpoint) -> None:
     assert "event: response.function_call_arguments.done" in responses
     assert "response.completed" in responses
     assert len(served.requests) == 2
+
+
+def test_an_agent_that_has_only_a_shell_reads_and_writes_with_it() -> None:
+    shell = {"bash": {"properties": {"command": {"type": "string"}}, "required": ["command"]}}
+    read = answer(asked(Errand("read", "/a b.txt").words, shell))
+    assert read == ToolUse("bash", {"command": "cat '/a b.txt'"})
+    write = answer(asked(Errand("write", "/a.txt", "x y").words, shell))
+    assert write == ToolUse("bash", {"command": "printf %s 'x y' > /a.txt"})

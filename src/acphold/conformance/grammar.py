@@ -17,6 +17,7 @@ from acphold.schema import (
     PROTOCOL_METHODS,
     AgentAuthCapabilities,
     AgentCapabilities,
+    AuthMethodAgent,
     Decoded,
     McpCapabilities,
     Method,
@@ -34,6 +35,7 @@ from acphold.schema.shapes import UnknownVariant
 
 DRAFTED: dict[type, set[str]] = {
     AgentCapabilities: {"providers"},
+    AuthMethodAgent: {"link", "vars"},
     AgentAuthCapabilities: {"status"},
     McpCapabilities: {"acp"},
     SessionCapabilities: {

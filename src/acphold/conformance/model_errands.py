@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
 
@@ -26,9 +27,10 @@ def answer(asked: Asked) -> Reply:
     todo = errand(asked.user) or Errand("greet")
     if asked.tool_said is not None:
         return Words((f"It says: {asked.tool_said[:2000]}",))
-    tool = _tool(asked, todo)
-    if tool is not None:
-        return ToolUse(tool, arguments(asked.tools[tool], todo))
+    for way in (todo, _in_shell(todo)):
+        tool = _tool(asked, way)
+        if tool is not None:
+            return ToolUse(tool, arguments(asked.tools[tool], way))
     return Words(_said(asked, todo))
 
 
@@ -60,6 +62,17 @@ def recalled(asked: Asked) -> str:
             if todo.task == "remember":
                 return todo.what
     return ""
+
+
+def _in_shell(todo: Errand) -> Errand:
+    """The same errand as a command, for agents that have but a shell."""
+    path = shlex.quote(todo.what)
+    match todo.task:
+        case "read":
+            return Errand("run", f"cat {path}")
+        case "write":
+            return Errand("run", f"printf %s {shlex.quote(todo.text)} > {path}")
+    return todo
 
 
 def _tool(asked: Asked, todo: Errand) -> str | None:

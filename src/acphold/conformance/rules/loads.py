@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from acphold.conformance.catalogue import EXPECTED, MUST, Rules
 from acphold.conformance.dialogue import Answer, Dialogue
 from acphold.conformance.errands import COUNT, GREET, RECALL, Errand
@@ -21,7 +23,7 @@ from acphold.conformance.rules.past_sessions import (
     tool_calls,
 )
 from acphold.conformance.rules.prompt_turns import plain_turn
-from acphold.conformance.stage import Session, Stage
+from acphold.conformance.stage import Session, Stage, chunk_text
 from acphold.conformance.verdicts import NotObservable, Source, Violation
 from acphold.schema.session_requests import ResumeSessionResponse
 
@@ -207,17 +209,26 @@ def _some(loaded: Loaded) -> tuple[Line, ...]:
 
 
 def _differs(what: str, live: str, replayed: str) -> str:
+    """Where a replay begins to be another text; both without white space."""
     if not replayed:
         return f"nothing that was {what} is replayed"
-    return f"what was {what} is {len(live)} characters long, what is replayed {len(replayed)}"
+    pairs = zip(live, replayed, strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return f"{_quoted(live[same:])} was {what}, {_quoted(replayed[same:])} is replayed"
+
+
+def _quoted(text: str) -> str:
+    return f"{text[:60]!r}{' …' if len(text) > 60 else ''}" if text else "nothing more"
 
 
 # -- killed in the middle of a turn ---------------------------------------------------------
 
 
 class _Killed(Loaded, frozen=True):
+    """`seen` was told in the turn that was interrupted, `earlier` in the one before."""
+
     seen: str
-    earlier: str
+    earlier: tuple[str, ...]
 
 
 async def killed_and_loaded(stage: Stage) -> _Killed:
@@ -237,11 +248,8 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
         loaded = await load(stage, other, session)
     finally:
         await stage.leave(other)
-    return _Killed(*loaded_fields(loaded), seen, "".join(first.text.split()))
-
-
-def loaded_fields(loaded: Loaded) -> tuple[Line, Answer, tuple[Line, ...], tuple[Line, ...]]:
-    return loaded.asked, loaded.answer, loaded.replay, loaded.behind
+    earlier = tuple(filter(None, ("".join(chunk_text(line).split()) for line in first.updates)))
+    return _Killed(loaded.asked, loaded.answer, loaded.replay, loaded.behind, seen, earlier)
 
 
 @RULES.case(
@@ -255,7 +263,9 @@ async def after_kill(stage: Stage) -> None:
     killed = await stage.judge(killed_and_loaded)
     if not killed.earlier:
         raise NotObservable("the agent said nothing before")
-    if killed.earlier not in said(killed.replay, "agent_message_chunk"):
+    # Not all of it: what every load leaves out is another rule's.
+    replayed = said(killed.replay, "agent_message_chunk")
+    if not any(text in replayed for text in killed.earlier):
         raise Violation("the turn before is not replayed", *_some(killed))
 
 

@@ -130,7 +130,7 @@ async def set_mode(stage: Stage) -> None:
 @RULES.case(
     "modes.unknown",
     "A mode that is not available is refused.",
-    MUST,
+    EXPECTED,
     Source(MODES, "From the Client"),
 )
 async def unknown_mode(stage: Stage) -> None:
@@ -350,7 +350,7 @@ async def unknown_option(stage: Stage) -> None:
 
 
 @RULES.case(
-    "options.unknown-value", "A value that an option does not have is refused.", MUST, SETTING
+    "options.unknown-value", "A value that an option does not have is refused.", EXPECTED, SETTING
 )
 async def unknown_value(stage: Stage) -> None:
     dialogue, session, options = await _with_options(stage)
