@@ -48,6 +48,7 @@
         ├── NotAJournalError         a file, but not one of ours, or a torn one
         ├── NewerJournalError        written by a later release
         ├── SessionExistsError       the id is taken
+        ├── RewrittenError           entries were joined while they were copied
         ├── IllegibleNameError       half a surrogate pair in an id or a path     -32602
         ├── CursorError              a list cursor that is not ours to continue  -32602
         └── LeaseLostError           another process owns the session now
@@ -431,6 +432,10 @@ class NotAJournalError(JournalError):
 
 class NewerJournalError(JournalError):
     """The journal was written by a later release of acphold."""
+
+
+class RewrittenError(JournalError):
+    """The entries of a session were joined between two reads: what was read does not fit."""
 
 
 class SessionExistsError(JournalError):

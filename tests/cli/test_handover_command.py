@@ -34,7 +34,7 @@ def listed(acphold: CommandLine, *options: str) -> dict[str, Any]:
 def test_a_copy_stands_in_the_list_of_the_other_agent(acphold: CommandLine) -> None:
     done = acphold.run("handover", "aa", "--", *OTHER)
     assert done.code == 0
-    made, what, where = done.out.splitlines()
+    made, what, where, _ = done.out.splitlines()
     assert what == "  2 turns of Greeting"
     assert "in the list of other" in where
     row = listed(acphold, "--agent", "other")[made]

@@ -92,6 +92,7 @@ async def _hand_over(
             )
         made = await fork(journal, found.row, OWNER, at=found.seq, agent=agent)
         print(await told(journal, found.row, made))
+        print("  it is handed over with your next prompt there")
 
 
 async def _key(program: tuple[str, ...], name: str | None, start_timeout: float) -> str:

@@ -174,11 +174,18 @@ class Restoration:
         """The id by which the agent has known the conversation; None when it never did."""
         agent = self._side.agent
         if agent.reads_journal:
+            await self._link_for_reader()
             return self._session.id
         known = await self._journal.downstream(self._session.id)
         if known and await self._journal.session_of(agent.key, known) == self._session.id:
             return known
         return None  # another agent's id, or one that this agent has given away again
+
+    async def _link_for_reader(self) -> None:
+        """An agent whose memory is the journal knows a copy, or another agent's session, too."""
+        key, session_id = self._side.agent.key, self._session.id
+        if await self._journal.session_of(key, session_id) != session_id:
+            await self._session.link(key, session_id)
 
     async def _restore(self) -> None:
         self._owed, self._unlinked = "nothing", None

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import json
 from msgspec.structs import replace
 
-from acphold.errors import AcpholdError
+from acphold.errors import RewrittenError
 from acphold.journal.entries import KINDS, PARAMS, SETTINGS, TURN_END, UPDATE, PastEntry, Segment
 from acphold.journal.journal import Journal, Lease, NewSession, Origin, RowChange, SessionRow
 from acphold.journal.raw_update import may_be_chunk, members, update_kind
@@ -37,10 +37,6 @@ SETTING_KINDS: Final = frozenset(
 """Updates that say what one agent offers."""
 
 
-class _RewrittenError(AcpholdError):
-    """Entries were joined between two reads: what was read does not fit together."""
-
-
 async def copy(
     journal: Journal, source: SessionRow, new: NewSession, through: int, owner: str
 ) -> None:
@@ -57,7 +53,7 @@ async def copy(
             await _fill(journal, lease, source, new, through)
         except BaseException as exc:
             await journal.abandon(lease)
-            if not isinstance(exc, _RewrittenError) or attempt == TRIES:
+            if not isinstance(exc, RewrittenError) or attempt == TRIES:
                 raise
         else:
             await journal.release(lease)
@@ -83,12 +79,12 @@ async def _fill(
 
 
 async def _read(journal: Journal, session_id: str, through: int) -> AsyncIterator[Segment]:
-    """The segments up to `through`; _RewrittenError when they do not follow one another."""
+    """The segments up to `through`; RewrittenError when they do not follow one another."""
     after = 0
     while after < through and (found := await journal.read(session_id, after)):
         for segment in found:
             if segment.first_seq <= after:
-                raise _RewrittenError(
+                raise RewrittenError(
                     f"session {session_id!r} was put in order while it was copied; try again"
                 )
             if segment.first_seq > through:

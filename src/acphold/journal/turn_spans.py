@@ -7,6 +7,7 @@ comes before the first turn belongs to none.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import AsyncIterable, Sequence
 from itertools import pairwise
 
@@ -38,7 +39,8 @@ async def turn_spans(segments: AsyncIterable[Segment]) -> list[TurnSpan]:
 
 def span_at(spans: Sequence[TurnSpan], seq: int) -> TurnSpan | None:
     """The turn that entry `seq` belongs to; None before the first one."""
-    return next((span for span in reversed(spans) if span.first <= seq), None)
+    place = bisect_right(spans, seq, key=lambda span: span.first)
+    return spans[place - 1] if place else None
 
 
 class _Finding:
