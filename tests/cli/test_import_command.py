@@ -144,3 +144,14 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_taken(
     done = acphold.run("import", "--from", folder)
     assert done.err.startswith(f"opencode: cannot read {broken}: the database cannot be read")
     assert [line.split()[0] for line in done.out.splitlines()] == ["claude", "codex", "opencode"]
+
+
+def test_secrets_can_be_left_out_and_are_told_by_kind(acphold: CommandLine, tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("The key is AKIAIOSFODNN7ABCDEFG.")
+    transcript.assistant("I see.")
+    transcript.write(tmp_path)
+    done = acphold.run("import", "--from", str(tmp_path), "--redact")
+    assert done.out == "claude             1 conversation   new 1\n"
+    assert done.err == "claude: taken out: AWS Access Key 1\n"
+    assert "[removed: AWS Access Key]" in acphold.run("show", "1111").out

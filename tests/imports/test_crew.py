@@ -16,6 +16,7 @@ from acphold.imports.claude import READER
 from acphold.imports.crew import WORTH_A_WORKER
 from acphold.imports.pieces import NOTHING, PIECE_BYTES, pieces
 from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Manner
 from tests.imports.claude_home import Transcript
 from tests.imports.told import sources
 
@@ -43,7 +44,7 @@ async def test_they_tell_what_is_told_here(tmp_path: Path) -> None:
     async def take(source: Source, telling: Telling) -> None:
         heard[source.session_id] = [
             entry.raw
-            async for piece in telling(source, READER, NOTHING, False)
+            async for piece in telling(source, READER, NOTHING, Manner())
             for entry in piece.entries
         ]
 
@@ -59,7 +60,7 @@ async def test_what_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
 
     async def take(source: Source, telling: Telling) -> None:
         try:
-            async for _ in telling(source, READER, NOTHING, False):
+            async for _ in telling(source, READER, NOTHING, Manner()):
                 outcomes[source.place] = "read"
         except OSError as error:
             outcomes[source.place] = error.filename
@@ -73,7 +74,7 @@ async def test_what_is_given_up_leaves_nothing_for_the_next(tmp_path: Path) -> N
     heard: list[bytes] = []
 
     async def take(source: Source, telling: Telling) -> None:
-        async for piece in telling(source, READER, NOTHING, False):
+        async for piece in telling(source, READER, NOTHING, Manner()):
             if source is long:
                 return
             heard.extend(entry.raw for entry in piece.entries)
@@ -88,7 +89,7 @@ async def test_after_a_process_that_was_killed_another_one_reads(tmp_path: Path)
 
     async def take(source: Source, telling: Telling) -> None:
         try:
-            async for _ in telling(source, READER, NOTHING, False):
+            async for _ in telling(source, READER, NOTHING, Manner()):
                 if source is long:
                     for child in children():
                         os.kill(child, signal.SIGKILL)
@@ -104,7 +105,7 @@ async def test_an_error_of_who_takes_ends_them_all(tmp_path: Path) -> None:
     found = home_of(tmp_path, "one", "two")
 
     async def take(source: Source, telling: Telling) -> None:
-        async for _ in telling(source, READER, NOTHING, False):
+        async for _ in telling(source, READER, NOTHING, Manner()):
             raise RuntimeError("the journal is full")
 
     with pytest.raises(RuntimeError, match="the journal is full"):

@@ -83,6 +83,9 @@ def parser() -> Parser:
     made.add_argument(
         "--watch", action="store_true", help="go on: take in what comes, by finished turns"
     )
+    made.add_argument(
+        "--redact", action="store_true", help="leave out secrets, and say how many of which kind"
+    )
     made.add_argument("--dry-run", action="store_true", help="only say what would be taken in")
     made.add_argument(
         "--json", dest="as_json", action="store_true", help="one JSON object for each agent"
@@ -100,6 +103,7 @@ def import_conversations(
     since: float,
     branches: bool,
     watch: bool,
+    redact: bool,
     dry_run: bool,
     as_json: bool,
     journal: str | None,
@@ -118,7 +122,9 @@ def import_conversations(
         [name for name in NAMES if name in (agents or NAMES)],
         Home(Path(home).resolve()) if home else Home(Path.home(), dict(os.environ)),
         Selection(
-            None if cwd is None else os.path.abspath(os.path.expanduser(cwd)), whole_turns=watch
+            None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
+            whole_turns=watch,
+            redact=redact,
         ),
         name=name,
         since=since,
@@ -178,7 +184,7 @@ class _Run:
             tally = self._tallies[source.reader]
             with tally.counting(source) as count:
                 taken = await intake.take(source, reader(source.reader), telling)
-                count(taken.outcome, taken.missed)
+                count(taken.outcome, taken.missed, taken.removed)
                 if taken.outcome != "busy":
                     self._settled[source.place] = source
             progress.advance(source.reader)
@@ -263,6 +269,7 @@ class Tally:
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
+        self.removed: Counter[str] = Counter()
         self._failures: list[str] = []
 
     @property
@@ -283,9 +290,15 @@ class Tally:
         except (OSError, TranscriptError) as error:
             self.failed(error, source.paths[0])
 
-    def _count(self, outcome: Outcome, missed: Mapping[str, int] = {}) -> None:
+    def _count(
+        self,
+        outcome: Outcome,
+        missed: Mapping[str, int] = {},
+        removed: Mapping[str, int] = {},
+    ) -> None:
         self.outcomes[outcome] += 1
         self.missed.update(missed)
+        self.removed.update(removed)
 
     def failed(self, error: OSError | TranscriptError, path: str) -> None:
         """A source could not be read."""
@@ -300,6 +313,7 @@ class Tally:
             **{word: self.outcomes[word] for word in _WORDS},
             "failed": len(self._failures),
             "missed": dict(self.missed),
+            "removed": dict(self.removed),
         }
 
     def line(self, *, dry: bool) -> str:
@@ -314,12 +328,15 @@ class Tally:
         return f"{what:>22}   {'would be ' if dry else ''}{', '.join(told)}"
 
     def messages(self) -> list[str]:
-        """A line for what could not be read, and one for what was not understood."""
+        """Lines for what could not be read, what was not understood, and what was taken out."""
         messages = [f"cannot read {failure}" for failure in self._failures]
         if self.missed:
             most = [f"{count:,} {what}" for what, count in self.missed.most_common(5)]
             more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""
             messages.append(f"passed over {on_one_line(', '.join(most))}{more}")
+        if self.removed:
+            kinds = [f"{kind} {count:,}" for kind, count in self.removed.most_common()]
+            messages.append(f"taken out: {on_one_line(', '.join(kinds))}")
         return messages
 
 

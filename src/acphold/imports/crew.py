@@ -13,7 +13,7 @@ from typing import Final, Self
 from acphold.errors import TranscriptError
 from acphold.imports.intake import Telling, told_here
 from acphold.imports.pieces import Known, Piece
-from acphold.imports.sources import Reader, Source
+from acphold.imports.sources import Manner, Reader, Source
 from acphold.imports.worker import (
     LENGTH_BYTES,
     Answer,
@@ -75,12 +75,12 @@ class _Worker:
             await _ended(self._process)
 
     async def telling(
-        self, source: Source, _: Reader, known: Known, whole_turns: bool
+        self, source: Source, _: Reader, known: Known, manner: Manner
     ) -> AsyncIterator[Piece]:
         """The pieces; while one of them is taken in, the next one is read."""
         if self._owes:  # of the source before, which was given up
             await self._answer()
-        await self._ask(Task(source, known, whole_turns))
+        await self._ask(Task(source, known, manner))
         while (piece := _piece(await self._answer())) is not None:
             if not piece.is_last:
                 await self._ask(More())

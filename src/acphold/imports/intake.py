@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, field
 
 from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.imports.pieces import NOTHING, Known, Piece, pieces, squeezed
-from acphold.imports.sources import Facts, Kept, Reader, Source
+from acphold.imports.sources import Facts, Kept, Manner, Reader, Source
 from acphold.journal import (
     Journal,
     Lease,
@@ -53,32 +53,41 @@ outside the folder asked for; deleted here before; in use by somebody; nothing i
 class Selection(Struct, frozen=True):
     """Which conversations are taken, and how much of them.
 
-    With `whole_turns`, the turn that is not over is left for the next time.
+    With `whole_turns`, the turn that is not over is left for the next time; with `redact`, secrets
+    are left out.
     """
 
     cwd: str | None = None
     whole_turns: bool = False
+    redact: bool = False
+
+    @property
+    def manner(self) -> Manner:
+        """How a conversation is told."""
+        return Manner(self.whole_turns, self.redact)
 
 
 ALL: Final = Selection()
 
 
 class Taken(Struct, frozen=True):
-    """What became of a source, and what of it was not understood, by a few words."""
+    """What became of a source, and of what was told of it: see `Facts`."""
 
     outcome: Outcome
     missed: Counter[str] = field(default_factory=Counter)
+    removed: Counter[str] = field(default_factory=Counter)
 
 
-Telling = Callable[[Source, Reader, Known, bool], AsyncIterator[Piece]]
+Telling = Callable[[Source, Reader, Known, Manner], AsyncIterator[Piece]]
 """Who tells the pieces of a source: see `imports.pieces`."""
 
 
 async def told_here(
-    source: Source, reader: Reader, known: Known, whole_turns: bool
+    source: Source, reader: Reader, known: Known, manner: Manner
 ) -> AsyncIterator[Piece]:
     """The pieces, read in this process."""
-    for piece in pieces(source, reader, known, whole_turns=whole_turns):
+    told = pieces(source, reader, known, whole_turns=manner.whole_turns, redact=manner.redact)
+    for piece in told:
         yield piece
 
 
@@ -145,7 +154,7 @@ class Intake:
         expected = await self.expect(source, reader)
 
         def news(known: Known) -> AsyncIterator[Piece]:
-            return telling(source, reader, known, self._selection.whole_turns)
+            return telling(source, reader, known, self._selection.manner)
 
         taken = Taken(expected)
         try:
@@ -161,8 +170,9 @@ class Intake:
     async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
         writing: _Writing | None = None
         missed: Counter[str] = Counter()
+        removed: Counter[str] = Counter()
         async for piece in told:
-            missed = piece.facts.missed
+            missed, removed = piece.facts.missed, piece.facts.removed
             if writing is None:
                 if refusal := _refusal(piece, self._selection):
                     return Taken(refusal, missed)
@@ -170,7 +180,7 @@ class Intake:
             await writing.take_in(piece)
         assert writing is not None
         await self._journal.release(writing.lease)
-        return Taken("new", missed)
+        return Taken("new", missed, removed)
 
     async def _begin(self, source: Source, facts: Facts) -> _Writing:
         session_id = await self._free_id(source, facts)
@@ -228,8 +238,9 @@ class Intake:
         writing: _Writing | None = None
         outcome: Outcome = "same"
         missed: Counter[str] = Counter()
+        removed: Counter[str] = Counter()
         async for piece in told:
-            missed = piece.facts.missed
+            missed, removed = piece.facts.missed, piece.facts.removed
             if writing is None:
                 lease = await self._journal.acquire(row.session_id, OWNER)
                 writing = _Writing(self._journal, lease, source, None, row, marker)
@@ -238,7 +249,7 @@ class Intake:
         if writing is None:
             return None
         await self._journal.release(writing.lease)
-        return Taken(outcome, missed)
+        return Taken(outcome, missed, removed)
 
     # -- what the journal has --------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from acphold.errors import TranscriptError
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Reader, Source
 from acphold.imports.values import text
+from acphold.imports.without_secrets import SecretsOut, may_go_on
 from acphold.journal import PastEntry
 from acphold.journal.entries import PROMPT
 
@@ -62,13 +63,17 @@ class Piece(Struct):
     is_all: bool = False
 
 
-def pieces(source: Source, reader: Reader, known: Known, *, whole_turns: bool) -> Iterator[Piece]:
+def pieces(
+    source: Source, reader: Reader, known: Known, *, whole_turns: bool, redact: bool = False
+) -> Iterator[Piece]:
     """The news; none when the source has nothing in common with what is known.
 
-    Raises OSError when the source cannot be read, and TranscriptError when its reader fails.
+    With `redact`, without the secrets in it; the digest is of all of it. Raises OSError when the
+    source cannot be read, and TranscriptError when its reader or the search for secrets fails.
     """
     told = _Told(source, reader, whole_turns=whole_turns)
-    news = _news(told, known)
+    out = SecretsOut(told) if redact else None
+    news = _news(told, known, out)
     if news is None:
         return
     entries: list[PastEntry] = []
@@ -76,10 +81,12 @@ def pieces(source: Source, reader: Reader, known: Known, *, whole_turns: bool) -
     for entry in news:
         entries.append(entry)
         size += len(entry.raw)
-        if size >= PIECE_BYTES:
-            yield told.piece(entries)
+        if size >= PIECE_BYTES and not (out and may_go_on(entry, size)):
+            piece = told.piece(entries)
+            yield out.piece(piece) if out else piece
             entries, size = [], 0
-    yield told.piece(entries, is_last=True)
+    piece = told.piece(entries, is_last=True)
+    yield out.piece(piece) if out else piece
 
 
 def squeezed(words: str) -> str:
@@ -153,9 +160,9 @@ class _Told:
         )
 
 
-def _news(told: _Told, known: Known) -> Iterator[PastEntry] | None:
+def _news(told: _Told, known: Known, out: SecretsOut | None) -> Iterator[PastEntry] | None:
     if known.prompts:
-        return _after_last_common(told, known.prompts)
+        return _after_last_common(told, known.prompts, out)
     entries = iter(told)
     while told.count < known.taken:
         if next(entries, None) is None:
@@ -163,9 +170,13 @@ def _news(told: _Told, known: Known) -> Iterator[PastEntry] | None:
     return entries if not known.taken or told.digest == known.digest else None
 
 
-def _after_last_common(told: _Told, known: list[str]) -> Iterator[PastEntry] | None:
+def _after_last_common(
+    told: _Told, known: list[str], out: SecretsOut | None
+) -> Iterator[PastEntry] | None:
     """The turns behind the last one that begins with the last known prompt; None without one."""
     prompts = [squeezed(_words(entry.raw)) for entry in told if entry.kind == PROMPT]
+    if out:  # what the journal has was redacted, too
+        prompts = [squeezed(out.text(words)) for words in prompts]
     common = 0
     for place, words in enumerate(prompts, 1):
         is_first = place == 1 or len(known) == 1

@@ -31,7 +31,7 @@ class Facts(Struct):
 
     `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id.
     `kept` is for what comes from a journal. `missed` counts, by a few words, what the reader met
-    and did not understand.
+    and did not understand, and `removed` what was taken out of it, by kind.
     """
 
     agent: str
@@ -42,6 +42,14 @@ class Facts(Struct):
     updated_at: int | None = None
     kept: Kept | None = None
     missed: Counter[str] = field(default_factory=Counter)
+    removed: Counter[str] = field(default_factory=Counter)
+
+
+class Manner(Struct, frozen=True):
+    """How a conversation is told: only turns that are over; without the secrets in it."""
+
+    whole_turns: bool = False
+    redact: bool = False
 
 
 class Source(Struct, frozen=True):

@@ -18,7 +18,7 @@ from msgspec import Struct
 from acphold.errors import TranscriptError
 from acphold.imports.pieces import Known, Piece, pieces
 from acphold.imports.readers import reader
-from acphold.imports.sources import Source
+from acphold.imports.sources import Manner, Source
 
 LENGTH_BYTES: Final = 4
 
@@ -28,7 +28,7 @@ class Task(Struct, tag=True):
 
     source: Source
     known: Known
-    whole_turns: bool
+    manner: Manner
 
 
 class More(Struct, tag=True):
@@ -85,7 +85,13 @@ def main() -> None:
         asked = msgspec.msgpack.decode(body, type=Task | More)
         if isinstance(asked, Task):
             found = reader(asked.source.reader)
-            telling = pieces(asked.source, found, asked.known, whole_turns=asked.whole_turns)
+            telling = pieces(
+                asked.source,
+                found,
+                asked.known,
+                whole_turns=asked.manner.whole_turns,
+                redact=asked.manner.redact,
+            )
         sys.stdout.buffer.write(frame(_answer(telling)))
         sys.stdout.buffer.flush()
 

@@ -1,0 +1,175 @@
+"""Imports that leave out the secrets: none reaches the journal, and all goes on as without."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from acphold.errors import TranscriptError
+from acphold.imports import Home, Intake, Outcome, Selection, Source, Taken
+from acphold.imports.acphold import READER as OWN
+from acphold.imports.claude import READER as CLAUDE
+from acphold.imports.crew import each
+from acphold.journal import Message, SqliteJournal
+from tests.imports.claude_home import SESSION, Transcript, use
+from tests.imports.told import write_lines
+
+KEY = "sk-ant-api03-abCD12efGH34ijKL56mnOP78"
+REDACT = Selection(redact=True)
+
+
+def transcript() -> Transcript:
+    made = Transcript()
+    made.user(f"My key is {KEY}, keep it.")
+    made.assistant("Reading.", use("toolu_1", "Read", file_path="/home/ada/project/.env"))
+    made.result("toolu_1", f"1\tAPI_KEY={KEY}\n2\tDB_PASSWORD=Tr0ub4dor&3")
+    made.assistant("The password is Tr0ub4dor&3, at ada@example.org.")
+    return made
+
+
+async def take(path: Path, home: Path, selection: Selection = REDACT) -> list[Taken]:
+    journal = SqliteJournal.open(path)
+    intake = Intake(journal, selection)
+    taken = [await intake.take(source, CLAUDE) for source in CLAUDE.find(Home(home))]
+    await journal.aclose()
+    return taken
+
+
+async def outcomes(path: Path, home: Path, selection: Selection = REDACT) -> list[Outcome]:
+    return [taken.outcome for taken in await take(path, home, selection)]
+
+
+async def said(path: Path, session_id: str = SESSION) -> list[str]:
+    journal = SqliteJournal.open(path)
+    state = await journal.state(session_id)
+    await journal.aclose()
+    return [item.text for item in state.timeline if isinstance(item, Message)]
+
+
+def contents(path: Path) -> bytes:
+    log = path.with_name(f"{path.name}-wal")
+    return path.read_bytes() + (log.read_bytes() if log.exists() else b"")
+
+
+async def test_no_secret_reaches_the_journal(tmp_path: Path) -> None:
+    transcript().write(tmp_path)
+    (taken,) = await take(tmp_path / "j.db", tmp_path)
+    assert taken.outcome == "new"
+    assert set(taken.removed) == {"API key", "Secret Keyword"}
+    for hidden in (KEY.encode(), b"Tr0ub4dor"):
+        assert hidden not in contents(tmp_path / "j.db")
+    assert await said(tmp_path / "j.db") == [
+        "My key is [removed: API key], keep it.",
+        "Reading.",
+        "The password is [removed: Secret Keyword], at ada@example.org.",
+    ]
+
+
+async def test_what_has_no_secrets_is_taken_in_as_without(tmp_path: Path) -> None:
+    made = Transcript()
+    made.user("Hello in /home/ada.")
+    made.assistant("Hello, ada@example.org.")
+    made.write(tmp_path)
+    for name, selection in (("plain.db", Selection()), ("redacted.db", REDACT)):
+        assert await outcomes(tmp_path / name, tmp_path, selection) == ["new"]
+    assert await said(tmp_path / "plain.db") == await said(tmp_path / "redacted.db")
+
+
+async def test_a_second_import_finds_nothing_new_and_a_third_what_came_to_it(
+    tmp_path: Path,
+) -> None:
+    made = transcript()
+    made.write(tmp_path)
+    journal = tmp_path / "j.db"
+    assert await outcomes(journal, tmp_path) == ["new"]
+    assert await outcomes(journal, tmp_path) == ["same"]
+    made.user(f"And again: {KEY}")
+    made.assistant("Yes.")
+    made.write(tmp_path)
+    assert await outcomes(journal, tmp_path) == ["grown"]
+    assert (await said(journal))[-2:] == ["And again: [removed: API key]", "Yes."]
+    assert KEY.encode() not in contents(journal)
+
+
+async def test_a_conversation_that_was_held_here_is_known_by_its_redacted_prompts(
+    tmp_path: Path,
+) -> None:
+    made = transcript()
+    made.write(tmp_path)
+    journal = tmp_path / "j.db"
+    await outcomes(journal, tmp_path)
+    opened = SqliteJournal.open(journal)
+    lease = await opened.acquire(SESSION, "me")
+    await opened.append(
+        lease, "prompt", [b'[{"type":"text","text":"My key is [removed: API key]"}]']
+    )
+    await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+    await opened.release(lease)
+    await opened.aclose()
+    made.user(f"My key is {KEY}")
+    made.user("More?")
+    made.assistant("No.")
+    made.write(tmp_path)
+    assert await outcomes(journal, tmp_path) == ["grown"]
+    assert (await said(journal))[-2:] == ["More?", "No."]
+
+
+async def test_a_key_that_came_in_pieces_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.imports.pieces.PIECE_BYTES", 100)
+    monkeypatch.setattr("acphold.imports.without_secrets.BATCH_BYTES", 100)
+
+    def line(seq: int, words: str) -> object:
+        content = {"type": "text", "text": words}
+        update = {"sessionUpdate": "agent_message_chunk", "content": content}
+        return {"seq": seq, "kind": "update", "at": "", "update": update}
+
+    prompt = {"prompt": [{"type": "text", "text": "Which key?"}]}
+    write_lines(
+        tmp_path / "x.jsonl",
+        {"session": {"sessionId": "s1", "agent": "a", "cwd": "/"}},
+        {"seq": 1, "kind": "prompt", "at": "", "update": prompt},
+        *[line(seq, letter) for seq, letter in enumerate(f"It is {KEY}, I think.", 2)],
+    )
+    journal = SqliteJournal.open(tmp_path / "j.db")
+    for source in OWN.find(Home(tmp_path)):
+        await Intake(journal, REDACT).take(source, OWN)
+    await journal.aclose()
+    assert await said(tmp_path / "j.db", "s1") == [
+        "Which key?",
+        "It is [removed: API key], I think.",
+    ]
+
+
+async def test_what_cannot_be_looked_through_is_not_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(text: str) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr("acphold.redaction.redactor.secrets", fail)
+    transcript().write(tmp_path)
+    with pytest.raises(TranscriptError, match="cannot be looked through for secrets"):
+        await take(tmp_path / "j.db", tmp_path)
+    assert KEY.encode() not in contents(tmp_path / "j.db")
+
+
+async def test_processes_that_read_leave_secrets_out_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.imports.crew.WORTH_A_WORKER", 1)
+    transcript().write(tmp_path)
+    journal = SqliteJournal.open(tmp_path / "j.db")
+    intake = Intake(journal, REDACT)
+    taken: list[Taken] = []
+
+    async def work(source: Source, telling: object) -> None:
+        taken.append(await intake.take(source, CLAUDE, telling))  # type: ignore[arg-type]
+
+    await each(list(CLAUDE.find(Home(tmp_path))), work)
+    await journal.aclose()
+    assert taken[0].removed["API key"] > 0
+    assert KEY.encode() not in await asyncio.to_thread(contents, tmp_path / "j.db")
