@@ -39,6 +39,7 @@ class PuppetAgent:
         self.has_sign_in = False
         self.can_fork = False
         self.reads_journal = False
+        self.takes_a_moment = True
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = asyncio.Event()
         self.results: dict[str, Answer] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.agents import Updates
+from acphold.agents import Call, Updates
 from acphold.errors import AcpholdError, AgentExitedError, RemoteError
 from tests.editor import open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, shared
@@ -349,3 +349,45 @@ async def test_a_turn_goes_on_when_its_client_has_gone_and_whoever_attaches_sees
         await house.agent.end(session)
         assert await turn == {"stopReason": "end_turn"}
         assert not house.agent.cancelled.is_set()
+
+
+async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        send = house.agent.send
+
+        def gone(call: Call) -> None:
+            monkeypatch.setattr(house.agent, "send", send)
+            house.agent.generation += 1  # what is noticed now is that it has to be started anew
+            raise AgentExitedError("it ended", "signal SIGKILL", "")
+
+        monkeypatch.setattr(house.agent, "send", gone)
+        turn = client.begin_prompt(session, "hi")
+        await house.agent.prompted("s1")
+        await house.agent.end("s1")
+        assert await turn == {"stopReason": "end_turn"}
+        assert client.text("user_message_chunk") == ""
+        assert len(prompts(house)) == 1
+
+
+async def test_a_prompt_that_no_agent_gets_fails_once(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+
+        def gone(call: Call) -> None:
+            raise AgentExitedError("it ended", "signal SIGKILL", "")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(house.agent, "send", gone)
+            error = await client.refused("session/prompt", prompt_params(session, "hi"))
+            assert "it ended" in error.message
+        turn = client.begin_prompt(session, "again")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        assert await turn == {"stopReason": "end_turn"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import pytest
 
@@ -125,6 +126,67 @@ async def test_a_cancellation_reaches_work_however_early_it_comes(
     await asyncio.wait([task], timeout=DEADLINE)
     assert told == ["cancelled"]
     assert task.cancelled()
+
+
+async def test_work_may_cancel_its_own_task_before_it_waits(tasks: EagerTasks) -> None:
+    told: list[str] = []
+
+    async def work() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            raise
+
+    task = tasks.begin(work(), "work")
+    assert task is not None
+    await asyncio.wait([task], timeout=DEADLINE)
+    assert told == ["cancelled"]
+    assert task.cancelled()
+
+
+async def test_work_that_cancels_its_own_task_and_ends_leaves_the_next_alone(
+    tasks: EagerTasks,
+) -> None:
+    async def cancels() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+    async def waits() -> None:
+        await asyncio.sleep(0)
+
+    tasks.begin(cancels(), "cancels")
+    task = tasks.begin(waits(), "waits")
+    assert task is not None
+    await asyncio.wait_for(task, DEADLINE)
+    assert not task.cancelled()
+
+
+async def test_work_has_a_context_of_its_own(tasks: EagerTasks) -> None:
+    variable: ContextVar[str] = ContextVar("variable", default="none")
+    seen: list[str] = []
+
+    async def work(own: str, *, waits: bool) -> None:
+        seen.append(variable.get())
+        token = variable.set(own)
+        if waits:
+            await asyncio.sleep(0)
+            seen.append(variable.get())
+            variable.reset(token)
+
+    variable.set("outside")
+    tasks.begin(work("first", waits=False), "first")
+    task = tasks.begin(work("second", waits=True), "second")
+    assert task is not None
+    variable.set("changed")
+    await asyncio.wait_for(task, DEADLINE)
+    tasks.begin(work("third", waits=False), "third")
+    assert seen == ["outside", "outside", "second", "changed"]
+    assert variable.get() == "changed"
 
 
 async def test_what_work_raises_before_it_waits_is_raised_to_who_began_it(

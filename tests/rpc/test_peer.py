@@ -113,6 +113,7 @@ class Offering(MemoryTransport):
     """One that offers what it has read to whoever takes it at once, as pipes do."""
 
     _take: Callable[[bytes], bool]
+    is_read = True
 
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
         self._take = take
@@ -715,6 +716,23 @@ async def test_when_the_other_side_goes_pending_calls_fail() -> None:
                 await call
         with pytest.raises(ConnectionLostError):
             await peer.call_raw("m", b"{}")
+
+
+async def test_a_request_that_nobody_reads_any_more_fails_at_once_and_is_not_told_of_again() -> (
+    None
+):
+    ours, _ = offering_pair()
+    peer = Peer(ours, Ear())
+    told: list[Answer] = []
+
+    async def answered(answer: Answer) -> None:
+        told.append(answer)
+
+    ours.is_read = False  # type: ignore[attr-defined]
+    with pytest.raises(ConnectionLostError):
+        peer.begin("m", b"{}", answered)
+    await peer.aclose()
+    assert told == []
 
 
 async def test_each_pending_answer_is_told_once_that_the_connection_is_lost() -> None:

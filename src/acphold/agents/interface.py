@@ -27,12 +27,14 @@ class Updates(Struct, frozen=True, gc=False):
     """Updates of one session that came in a row.
 
     `kind` is "update" (each raw is an update object) or "params" (each raw is the whole params
-    object, because it carries more than the session id and the update).
+    object, because it carries more than the session id and the update). `are_last` says that the
+    answer to the session's prompt is the next event.
     """
 
     session_id: str
     kind: str
     raws: Sequence[bytes]
+    are_last: bool = False
 
 
 class Notified(Struct, frozen=True, gc=False):
@@ -97,6 +99,9 @@ class Agent(Protocol):
     reads_journal: bool
     """Whether its memory of a session is our journal: then it lacks nothing that is in there."""
 
+    takes_a_moment: bool
+    """Whether `send` returns within a moment: what is sent then need not be safe before."""
+
     generation: int
     """How often it has been started. What a session was restored in is lost with the next."""
 
@@ -118,7 +123,7 @@ class Agent(Protocol):
         """End it, whatever it does, and start it again; raises as `initialize`."""
 
     def send(self, call: Call) -> None:
-        """Send a request; its answer is reported as `Answered`, once.
+        """Send a request; its answer is reported as `Answered`, once, perhaps before this returns.
 
         Raises AgentExitedError when the agent does not run, AgentBusyError when it does not read.
         """

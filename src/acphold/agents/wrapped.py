@@ -67,6 +67,7 @@ class ProcessAgent:
         self.has_sign_in = False
         self.can_fork = False
         self.reads_journal = False
+        self.takes_a_moment = True
         self.generation = 0
         self._name = name
         self._listener = listener

@@ -118,7 +118,10 @@ class Conversation:
             return
         try:
             if updates.kind == "update" and all(raw.startswith(CHUNK_STARTS) for raw in raws):
-                await self.session.publish("update", raws)  # nearly always, and in one piece
+                if updates.are_last:
+                    self.session.hold("update", raws)  # with the end of the turn
+                else:
+                    await self.session.publish("update", raws)  # nearly always, and in one piece
             else:
                 await self._hear_others(updates.kind, raws)
         except JournalError as exc:

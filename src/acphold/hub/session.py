@@ -12,9 +12,10 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from time import time
+from typing import NamedTuple
 
 from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from acphold.errors import (
     InvalidParamsError,
@@ -62,6 +63,17 @@ CHUNK_STARTS = (
 """How nearly every chunk begins, so that most are known without decoding; chunks set nothing."""
 
 
+class News(NamedTuple):
+    """Entries of one kind on their way into a session; see `Session.publish`."""
+
+    kind: str
+    raws: Sequence[bytes]
+    author: Attachment | None
+    then: Callable[[], None] | None
+    change: RowChange
+    audience: Attachment | None
+
+
 class Session:
     """See the module.
 
@@ -90,6 +102,7 @@ class Session:
         self._on_lost = on_lost
         self._lost: LeaseLostError | None = None
         self._writing = asyncio.Lock()
+        self._held: list[News] = []
         self._active = 0
         self._touched = 0
         self._untold: list[tuple[str, bytes]] = []
@@ -116,38 +129,72 @@ class Session:
         then nothing was delivered.
         """
         async with self._writing:
-            author = author and self._current(author)
-            standing = self._folded(kind, raws)
-            row = self._with_news(change, standing)
-            try:
-                segment = await self._journal.append(self._lease, kind, raws, row)
-            except LeaseLostError as exc:
-                self._lose(exc)
-                raise
-            self.standing = standing
-            self.last_seq = segment.last_seq
-            if author is not None:
-                author.untold.add(segment.last_seq)
-            for attachment in tuple(self.attachments):
-                if audience is not None and attachment.client is not audience.client:
-                    attachment.untold.add(segment.last_seq)
-                attachment.deliver(segment)
-            if author is not None and then is not None:
-                author.when_reached(segment.last_seq, then)
-            return segment
+            published = await self._publish(News(kind, raws, author, then, change, audience))
+            return published[-1]
 
-    def _folded(self, kind: str, raws: Sequence[bytes]) -> Standing:
-        standing = self.standing
-        if kind in ("update", "params"):
-            for raw in raws if kind == "update" else map(update_in, raws):
-                if raw.startswith(CHUNK_STARTS):
-                    continue
-                if (update := update_kind(raw)) not in CHUNKS:
-                    standing = fold_update(standing, update, raw)
-        elif kind == "settings":
-            for raw in raws:
-                standing = fold_settings(standing, raw)
-        return standing
+    def hold(
+        self,
+        kind: str,
+        raws: Sequence[bytes],
+        author: Attachment | None = None,
+        change: RowChange = NO_CHANGE,
+    ) -> None:
+        """Publish this with what is published next, before it and in one transaction.
+
+        For who knows that something follows in the same step, and calls `release` if it does not.
+        """
+        self._held.append(News(kind, raws, author, None, change, None))
+
+    async def release(self) -> None:
+        """Publish what is held, if nothing else was published since; raises JournalError."""
+        if self._held:
+            async with self._writing:
+                if self._held:
+                    await self._publish()
+
+    async def _publish(self, *last: News) -> list[Segment]:
+        """Publish what is held and this, which is all or nothing; what is held stays so then."""
+        held, self._held = self._held, []
+        news = (*held, *last) if held else last
+        standing, change = self._folded(news)
+        try:
+            segments = await self._commit(news, change)
+        except JournalError as exc:
+            self._held = held + self._held
+            if isinstance(exc, LeaseLostError):
+                self._lose(exc)
+            raise
+        self.standing = standing
+        self.last_seq = segments[-1].last_seq
+        for each, segment in zip(news, segments, strict=True):
+            self._deliver(each, segment)
+        return segments
+
+    async def _commit(self, news: Sequence[News], change: RowChange | None) -> list[Segment]:
+        if len(news) == 1:  # nearly always
+            return [await self._journal.append(self._lease, news[0].kind, news[0].raws, change)]
+        runs = [(each.kind, each.raws) for each in news]
+        return await self._journal.append_all(self._lease, runs, change)
+
+    def _deliver(self, news: News, segment: Segment) -> None:
+        author = None if news.author is None else self._current(news.author)
+        if author is not None:
+            author.untold.add(segment.last_seq)
+        for attachment in tuple(self.attachments):
+            if news.audience is not None and attachment.client is not news.audience.client:
+                attachment.untold.add(segment.last_seq)
+            attachment.deliver(segment)
+        if author is not None and news.then is not None:
+            author.when_reached(segment.last_seq, news.then)
+
+    def _folded(self, news: Sequence[News]) -> tuple[Standing, RowChange | None]:
+        """How the session stands behind this, and what it changes in the list."""
+        standing, change = self.standing, NO_CHANGE
+        for each in news:
+            standing = _standing_after(standing, each.kind, each.raws)
+            if each.change is not NO_CHANGE:
+                change = both(change, each.change)
+        return standing, self._with_news(change, standing)
 
     def _with_news(self, change: RowChange, standing: Standing) -> RowChange | None:
         """The change, with what the entries themselves change in the list; None for nothing."""
@@ -338,8 +385,10 @@ class Session:
 
     def find(self, client: Client) -> Attachment | None:
         """The attachment of this client, if it has one."""
-        found = (known for known in self.attachments if known.client is client and known.is_fed)
-        return next(found, None)
+        for known in self.attachments:  # a loop: asked for several times in each turn
+            if known.client is client and known.is_fed:
+                return known
+        return None
 
     def attachment_of(self, client: Client) -> Attachment:
         """The attachment of this client; UnknownSessionError when it has none."""
@@ -411,9 +460,34 @@ class Session:
         self.leave()
         if self._lost is not None:
             return
+        try:
+            await self.release()
+        except JournalError as exc:
+            log.error("session %s: what it told last is not in the journal: %s", self.id, exc)
         # A long history is compacted another time: who closes it does not wait for that.
         await self._rest.aclose(CLOSE_SETTLE)
         await self._journal.release(self._lease)
+
+
+def _standing_after(standing: Standing, kind: str, raws: Sequence[bytes]) -> Standing:
+    if kind in ("update", "params"):
+        for raw in raws if kind == "update" else map(update_in, raws):
+            if raw.startswith(CHUNK_STARTS):
+                continue
+            if (update := update_kind(raw)) not in CHUNKS:
+                standing = fold_update(standing, update, raw)
+    elif kind == "settings":
+        for raw in raws:
+            standing = fold_settings(standing, raw)
+    return standing
+
+
+def both(change: RowChange, later: RowChange) -> RowChange:
+    """Both changes in one."""
+    if change is NO_CHANGE:
+        return later
+    known = {name: value for name, value in asdict(later).items() if value is not UNSET}
+    return replace(change, **known)
 
 
 def is_same_folder(one: str, other: str) -> bool:

@@ -20,7 +20,13 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 
-from acphold.errors import AcpholdError, AgentBusyError, AgentError, JournalError
+from acphold.errors import (
+    AcpholdError,
+    AgentBusyError,
+    AgentError,
+    AgentExitedError,
+    JournalError,
+)
 from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import failed_tool, first_line, title_update
@@ -69,8 +75,8 @@ class Turn:
     `began` is the last entry before it. `left_agent` is set once the agent has ended it, which for
     one that is deaf to a cancellation is after the end for everybody else; None before it is sent.
     `starting` is the bound on making the agent ready, which a cancellation ends; `is_started` is
-    set when there is nothing left to do at its beginning. Who writes of it holds `writing`: it is
-    recorded once and ended once, whoever comes to do so meanwhile.
+    set when there is nothing left to do at its beginning. Who ends it holds `ending`, for others
+    may come to do so meanwhile.
     """
 
     def __init__(self, params: bytes, prompt: bytes, author: Attachment, reply: Reply) -> None:
@@ -84,7 +90,7 @@ class Turn:
         self.left_agent: AgentTurn | None = None
         self.starting: asyncio.Timeout | None = None
         self.is_started = False
-        self.writing = asyncio.Lock()
+        self.ending = asyncio.Lock()
         self._over = asyncio.Event()
 
     @property
@@ -215,11 +221,7 @@ class Turns:
             if turn.is_cancelled or self._agents_turn is not None or not self._can_send_at_once:
                 await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
                 await self._make_ready(turn)
-            if turn.stage is Stage.STARTING:
-                await self._session.verify()
-                params = await self._restoration.outgoing(turn.params, turn.began)
-                if turn.stage is Stage.STARTING:  # still: it may be over meanwhile
-                    self._send(turn, params)
+            await self._hand_over(turn)
         except AcpholdError as exc:
             await self._end(turn, exc)
         if turn.is_cancelled and not turn.is_at_agent:
@@ -227,9 +229,30 @@ class Turns:
         # The agent thinks while the prompt is committed; nothing it answers is looked at before.
         await self._record(turn)
 
+    async def _hand_over(self, turn: Turn) -> None:
+        """Send the prompt; once more if the agent had ended before it got it."""
+        for is_last in (False, True):
+            if turn.stage is not Stage.STARTING:
+                return
+            await self._session.verify()
+            params = await self._restoration.outgoing(turn.params, turn.began)
+            try:
+                if turn.stage is Stage.STARTING:  # still: it may be over meanwhile
+                    self._send(turn, params)
+            except AgentExitedError as exc:
+                if is_last:
+                    raise
+                log.info("session %s: %s before it got a prompt", self._session.id, exc)
+                await self._record(turn)
+                await self._make_ready(turn)
+
     @property
     def _can_send_at_once(self) -> bool:
-        return self._restoration.is_needless
+        return (
+            self._restoration.is_needless
+            and self._side.agent.takes_a_moment
+            and self._unrecorded is None
+        )
 
     @property
     def _agents_turn(self) -> AgentTurn | None:
@@ -249,32 +272,43 @@ class Turns:
             turn.starting = None
 
     def _send(self, turn: Turn, params: bytes) -> None:
-        self._side.agent.send(PromptCall(self, turn, params))
-        assert self._side.id is not None
-        turn.left_agent = self._routes.begin_turn(self._side.id)
-        turn.stage = Stage.RUNNING
+        side = self._side
+        assert side.id is not None
+        before = (self._last_sent, side.voice)
+        turn.left_agent = self._routes.begin_turn(side.id)
+        turn.stage, self._last_sent, side.voice = Stage.RUNNING, turn, Voice.COUNTS
         self._alerts.turn_began(turn.prompt, turn.began)
-        self._last_sent = turn
-        self._side.voice = Voice.COUNTS
+        self._hold(turn)  # whatever is said in there comes behind it; it may even be answered
+        try:
+            side.agent.send(PromptCall(self, turn, params))
+        except AcpholdError:
+            turn.stage = Stage.STARTING
+            self._last_sent, side.voice = before
+            turn.left_agent.set()
+            turn.left_agent = None
+            raise
 
     async def _record(self, turn: Turn) -> None:
         """Commit the prompt; show it to the other clients."""
-        async with turn.writing:
-            await self._recorded(turn)
-
-    async def _recorded(self, turn: Turn) -> None:
-        if turn.is_recorded or turn.is_over:
+        if turn.is_over:
             return
-        turn.is_recorded = True
         try:
             await self.record_failure()
-            title = first_line(turn.prompt) if self._session.untitled else None
-            change = self._session.prompt_change(title)
-            if info := turn.author.client.info:
-                await self._session.publish(AUTHOR, [info])
-            await self._session.publish("prompt", [turn.prompt], turn.author, change=change)
+            self._hold(turn)
+            await self._session.release()
         except JournalError as exc:
             await self.fail(exc)
+
+    def _hold(self, turn: Turn) -> None:
+        """Have the prompt committed before anything else of its turn."""
+        if turn.is_recorded:
+            return
+        turn.is_recorded = True
+        title = first_line(turn.prompt) if self._session.untitled else None
+        change = self._session.prompt_change(title)
+        if info := turn.author.client.info:
+            self._session.hold(AUTHOR, [info])
+        self._session.hold("prompt", [turn.prompt], turn.author, change)
 
     async def _agent_is_free(self) -> None:
         """Wait for the end of an earlier turn that was answered for; else start the agent anew."""
@@ -305,6 +339,7 @@ class Turns:
             if isinstance(answer, bytes):
                 await self._restoration.understood()
             await self._end(turn, answer)
+            await self._session.release()  # if the turn was over already
         except Exception as exc:  # whatever went wrong, a client that waits is answered
             self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
 
@@ -312,13 +347,15 @@ class Turns:
         """Journal how it ended, then let its client know; does nothing when it is over."""
         if turn.is_over:
             return  # answered for already
-        async with turn.writing:
-            await self._recorded(turn)
+        async with turn.ending:
             if turn.is_over:
-                return  # ended meanwhile, or it could not even be recorded
+                return  # ended meanwhile
             try:
+                await self.record_failure()
+                self._hold(turn)
                 await self._end_as(turn, answer)
             except JournalError as exc:
+                self._unrecorded = exc
                 self._conclude(turn, exc)
 
     async def _end_as(self, turn: Turn, answer: Answer) -> None:
@@ -332,7 +369,7 @@ class Turns:
             await self._end_well(turn, CANCELLED)
         else:
             await self._agent_is_gone(turn, answer)
-            await self._give_title(turn)
+            self._give_title(turn)
             await self._finish(turn, _error_entry(answer), answer)
 
     async def _end_well(self, turn: Turn, result: bytes) -> None:
@@ -341,7 +378,7 @@ class Turns:
         if turn.is_cancelled:
             result = splice(result, {"stopReason": b'"cancelled"'})
             await self._close_tools("cancelled", turn.began)
-        await self._give_title(turn)
+        self._give_title(turn)
         await self._finish(turn, result, result)
 
     async def _finish(self, turn: Turn, entry: bytes, answer: Answer) -> None:
@@ -379,10 +416,10 @@ class Turns:
         if tools := await self._session.open_tools(since):
             await self._session.publish("update", [failed_tool(tool, why) for tool in tools])
 
-    async def _give_title(self, turn: Turn) -> None:
+    def _give_title(self, turn: Turn) -> None:
         """After its first turn a session has a title: the agent's own, else the first line."""
         if self._session.untitled and (title := first_line(turn.prompt)) is not None:
-            await self._session.publish("update", [title_update(title)])
+            self._session.hold("update", [title_update(title)])
 
     # -- cut short ------------------------------------------------------------------------
 

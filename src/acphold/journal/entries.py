@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -60,6 +60,10 @@ KINDS: Final = (
     AUTHOR,
 )
 """The kinds that the fold and the replay know; any other is kept and passed over."""
+
+
+Run: TypeAlias = tuple[str, Sequence[bytes]]
+"""Entries of one kind that come in a row: the kind, and the raw bytes of each."""
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -133,6 +137,17 @@ def on_one_line(raw: bytes) -> bytes:
     Between two tokens a space means the same; inside a string a bare newline is not JSON.
     """
     return raw.replace(b"\n", b" ")
+
+
+def in_one(first_seq: int, kind: str, raws: Sequence[bytes], at: int) -> Segment:
+    """Entries of one kind as one segment; ValueError for none."""
+    if not raws:
+        raise ValueError("nothing to append")
+    count = len(raws)
+    raw = raws[0] if count == 1 else b"\n".join(raws)
+    if raw.count(b"\n") != count - 1:
+        raw = b"\n".join(map(on_one_line, raws))
+    return Segment(first_seq, first_seq + count - 1, kind, at, raw)
 
 
 def in_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:

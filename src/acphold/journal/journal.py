@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from msgspec import UNSET, Struct, UnsetType
 
 if TYPE_CHECKING:
-    from acphold.journal.entries import PastEntry, Segment
+    from acphold.journal.entries import PastEntry, Run, Segment
     from acphold.journal.fold import SessionState, Summary
 
 LEASE_SECONDS: Final = 30.0
@@ -275,6 +275,11 @@ class Journal(Protocol):
         self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
     ) -> Segment:
         """Commit `raws` as the next entries, and `change` to the session's row: all or none."""
+
+    async def append_all(
+        self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
+    ) -> list[Segment]:
+        """Like `append` for several runs of entries, one behind the other: all or none of them."""
 
     async def take_in(
         self,

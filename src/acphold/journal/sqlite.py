@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Final, TypeVar
 
 from acphold.errors import JournalBusyError, JournalError
@@ -23,7 +24,7 @@ from acphold.journal import (
     upkeep,
 )
 from acphold.journal.background import CHECKPOINT_BYTES, Background
-from acphold.journal.entries import PastEntry, Segment, on_one_line
+from acphold.journal.entries import PastEntry, Run, Segment, in_one
 from acphold.journal.file import JournalFile, failure, is_busy, writing
 from acphold.journal.fold import SessionState, Summary
 from acphold.journal.journal import (
@@ -59,10 +60,15 @@ VERIFY_MS: Final = 500
 _COMMIT_BYTES: Final = 2 * 4096
 """What a small commit adds to the write-ahead log: two pages, more or less."""
 
-_APPEND: Final = (
-    "INSERT INTO segments (key, first_seq, at, kind, raw) SELECT ?, ?, ?, ?, ?"
-    " WHERE EXISTS (SELECT 1 FROM leases WHERE session = ? AND epoch = ?)"
-)
+
+@cache
+def appending(number: int) -> str:
+    """The statement that writes so many segments at once, if the lease stands."""
+    rows = ", ".join(["(?, ?, ?, ?, ?)"] * number)
+    return (
+        f"INSERT INTO segments (key, first_seq, at, kind, raw) SELECT * FROM (VALUES {rows})"
+        " WHERE EXISTS (SELECT 1 FROM leases WHERE session = ? AND epoch = ?)"
+    )
 
 
 class SqliteJournal:
@@ -184,42 +190,54 @@ class SqliteJournal:
     async def append(
         self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
     ) -> Segment:
-        if not raws:
-            raise ValueError("nothing to append")
-        count = len(raws)
-        raw = raws[0] if count == 1 else b"\n".join(raws)
-        if raw.count(b"\n") != count - 1:
-            raw = b"\n".join(map(on_one_line, raws))
-        first = lease.next_seq
-        last = first + count - 1
-        at = now_ms()
-        key = lease.number << SEQ_BITS | last
-        row = (key, first, at, CODES.get(kind, kind), raw, lease.number, lease.epoch)
-        if change is not None:
-            with self._under(lease) as db:
-                db.execute(_APPEND, row)
-                session_rows.change_row(db, lease.number, change)
-        else:
-            self._append(lease, row, at)
-        lease.next_seq = last + 1
-        self._has_grown(len(raw) + _COMMIT_BYTES)
-        return Segment(first, last, kind, at, raw)
+        segment = in_one(lease.next_seq, kind, raws, now_ms())
+        self._append((segment,), lease, change)
+        return segment
 
-    def _append(self, lease: Lease, row: tuple[object, ...], at: int) -> None:
-        """One statement is a transaction by itself, and checks the lease."""
+    async def append_all(
+        self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
+    ) -> list[Segment]:
+        made: list[Segment] = []
+        seq, at = lease.next_seq, now_ms()
+        for kind, raws in runs:
+            made.append(in_one(seq, kind, raws, at))
+            seq = made[-1].last_seq + 1
+        self._append(made, lease, change)
+        return made
+
+    def _append(self, made: Sequence[Segment], lease: Lease, change: RowChange | None) -> None:
+        first = lease.number << SEQ_BITS
+        values: list[object] = []
+        for segment in made:
+            kind = CODES.get(segment.kind, segment.kind)
+            values += (first | segment.last_seq, segment.first_seq, segment.at, kind, segment.raw)
+        values += (lease.number, lease.epoch)
+        if change is None:
+            done = self._append_alone(len(made), values, made[0].at)
+        else:
+            with self._transaction() as db:
+                done = db.execute(appending(len(made)), values).rowcount
+                if done:
+                    session_rows.change_row(db, lease.number, change)
+        if not done:
+            raise self._look(lambda db: leases.lost(db, lease))
+        lease.next_seq = made[-1].last_seq + 1
+        self._has_grown(sum(len(segment.raw) for segment in made) + _COMMIT_BYTES)
+
+    def _append_alone(self, number: int, values: list[object], at: int) -> int:
+        """One statement is a transaction by itself, and checks the lease; rows written."""
         file = self._file or self.connect()
         if at >= self._verify_at:
             file.verify()
             self._verify_at = at + VERIFY_MS
         try:
             with self._writing:
-                done = file.connection.execute(_APPEND, row).rowcount
+                done = file.connection.execute(appending(number), values).rowcount
         except (sqlite3.Error, UnicodeEncodeError) as error:
             raise self._failure(error) from error
         if self._hurried:
             self._wait_for(self._busy_seconds)
-        if done != 1:
-            raise self._look(lambda db: leases.lost(db, lease))
+        return done
 
     async def take_in(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +28,7 @@ from acphold.library.slash_commands import SlashCommands
 from acphold.library.store import History
 from acphold.library.turn_task import TurnTask, failure
 from acphold.mcp.servers import MCP_MESSAGE
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.incidents import as_remote, guarded, incident
 from acphold.schema import (
     AUTHENTICATE,
@@ -63,6 +65,9 @@ log = logging.getLogger(__name__)
 MCP_TIMEOUT = 10.0
 """Seconds each MCP server of a session has to be ready, unless configured."""
 
+BLOCKING_SECONDS = 0.005
+"""What an author's code may take before its first wait, or its end, and not count as blocking."""
+
 CLOSE_SECONDS = 3.0
 """What the end of all turns may take when the agent is ended."""
 
@@ -88,6 +93,7 @@ class InProcessAgent:
         self.has_sign_in = bool(definition.auth_methods)
         self.can_fork = False  # it needs to be told of none: it reads the copy
         self.reads_journal = True
+        self.takes_a_moment = False  # not known before the first turn
         self.generation = 1
         self.capabilities = capabilities_of(definition)
         self._listener = listener
@@ -98,6 +104,8 @@ class InProcessAgent:
         self._sessions: dict[str, OpenSession] = {}
         self._turns: dict[str, TurnTask] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._tasks = EagerTasks()
+        self._blocked = False
         self._channel: Channel | None = None
         self._replying: dict[Call, asyncio.Task[None]] = {}
         self._openers: dict[str, Callable[[bytes], Awaitable[tuple[OpenSession, bytes]]]] = {
@@ -180,7 +188,11 @@ class InProcessAgent:
         if (deaf := self._turns.get(opened.id)) is not None:
             deaf.give_up()  # it was answered for: what it still says belongs to no later turn
         self._turns[opened.id] = turn
-        turn.start(answered())
+        began = monotonic()
+        self._tasks.begin(answered(), "turn")
+        # Code that blocks here once is likely to do so again: then prompts are committed first.
+        self._blocked = self._blocked or monotonic() - began > BLOCKING_SECONDS
+        self.takes_a_moment = not self._blocked
 
     async def tell(self, method: str, params: bytes) -> None:
         if method == CANCEL.name:
@@ -205,6 +217,7 @@ class InProcessAgent:
         unended = [turn.task for turn in self._turns.values()]
         for task in (*unended, *self._telling, *self._replying.values()):
             task.cancel()
+        self._tasks.close()
         await asyncio.gather(*map(self._end_session, tuple(self._sessions.values())))
 
     # -- sessions -------------------------------------------------------------------------

@@ -116,12 +116,15 @@ class Outbox:
         self._raise()
 
     async def finish(self) -> None:
-        """`flush` for a caller whom nobody cancels: spares the switch to another task."""
+        """`flush` at the end of a turn, in a task that nobody cancels: its answer comes next.
+
+        What was said last may be committed together with that.
+        """
         if self._committing is None and self._state == "open":
             self._stop_waiting()
             if self._holds_any:
                 self._committing = asyncio.current_task()
-                await self._commit()
+                await self._commit(at_end=True)
         if self._committing is not None or self._holds_any:
             await self.flush()
         else:
@@ -142,11 +145,13 @@ class Outbox:
             self._due.cancel()
             self._due = None
 
-    async def _commit(self) -> None:
+    async def _commit(self, *, at_end: bool = False) -> None:
         try:
             while self._holds_any:
-                for kind, raws in self._take():
-                    await self._listener.hear(Updates(self._session_id, kind, raws))
+                runs = self._take()
+                for kind, raws in runs:
+                    are_last = at_end and raws is runs[-1][1]
+                    await self._listener.hear(Updates(self._session_id, kind, raws, are_last))
         except AcpholdError as exc:
             self._failure = exc
         except Exception as exc:  # nobody awaits this task: who says something next is told

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class TurnTask:
-    """One prompt from its arrival to its answer, in a task of its own.
+    """One prompt from its arrival to its answer, in the task that runs it.
 
     A cancellation reaches the author's code and nothing else: what ends the turn is not cut short.
     `wants_sign_in` is set when the code said that the person has to sign in.
@@ -52,17 +52,13 @@ class TurnTask:
         prompt: tuple[ContentBlock, ...],
     ) -> None:
         self.wants_sign_in = False
-        self.task: asyncio.Task[None]
+        self.task: asyncio.Task[object]
         self._definition = definition
         self._opened = opened
         self._prompt = prompt
         self._scope: TurnScope | None = None
         self._cancelled = False
         self._authors = False
-
-    def start(self, work: Coroutine[object, object, None]) -> None:
-        """Begin with `work`, which awaits `run`."""
-        self.task = asyncio.create_task(work, name="turn")
 
     def cancel(self) -> None:
         """Raise CancelledError in the author's code; whatever it does, the turn is cancelled."""
@@ -78,6 +74,9 @@ class TurnTask:
 
     async def run(self) -> Answer:
         """The answer to the prompt, once everything of the turn has ended."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
         try:
             check_content(self._definition, self._prompt)
         except InvalidParamsError as exc:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine, Generator
+from contextvars import Context, copy_context
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -32,7 +33,7 @@ class EagerTasks:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._spares: list[tuple[Task, Rest]] = []
+        self._spares: list[_Spare] = []
 
     def begin(self, work: Work, name: str) -> Task | None:
         """Run `work` until it has to wait; the task that goes on with it, None if it is over.
@@ -53,32 +54,52 @@ class EagerTasks:
 
     def close(self) -> None:
         """End the spare tasks; those that go on with work are their owner's."""
-        for task, _ in self._spares:
-            task.cancel()
+        for spare in self._spares:
+            spare.task.cancel()
         self._spares.clear()
 
     def _begin(self, loop: asyncio.AbstractEventLoop, work: Work, name: str) -> Task | None:
         # Source: Python documentation, "Extending asyncio", task lifetime support.
-        task, rest = spare = self._spares.pop() if self._spares else _spare(loop)
+        context = copy_context()
+        spare = self._spares.pop() if self._spares else _Spare(loop, context)
+        if spare.context != context:  # nearly never; of equal ones only the roots are compared
+            spare.task.cancel()
+            spare = _Spare(loop, context)
         caller = asyncio.current_task(loop)
         if caller is not None:
             asyncio._leave_task(loop, caller)
-        asyncio._enter_task(loop, task)
+        asyncio._enter_task(loop, spare.task)
         try:
-            awaited = work.send(None)
+            awaited = spare.context.run(work.send, None)
         except (StopIteration, asyncio.CancelledError):
-            self._spares.append(spare)
+            self._keep(spare, context)
             return None
         except BaseException:
-            self._spares.append(spare)
+            self._keep(spare, context)
             raise
         finally:
-            asyncio._leave_task(loop, task)
+            asyncio._leave_task(loop, spare.task)
             if caller is not None:
                 asyncio._enter_task(loop, caller)
-        task.set_name(name)
-        rest.hand_over(work, awaited)
-        return task
+        spare.task.set_name(name)
+        spare.rest.hand_over(work, awaited)
+        return spare.task
+
+    def _keep(self, spare: _Spare, context: Context) -> None:
+        """Keep it for other work, unless this has left something behind in it."""
+        if spare.context == context and not spare.task.cancelling():
+            self._spares.append(spare)
+        else:
+            spare.task.cancel()
+
+
+class _Spare:
+    """A task that nothing has been given to; with the context that it runs in."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
+        self.context = context.copy()
+        self.rest = Rest(loop.create_future())
+        self.task = loop.create_task(self.rest, name="spare", context=self.context)
 
 
 class _State(Enum):
@@ -101,7 +122,8 @@ class Rest(Coroutine[Any, Any, None]):
         """Go on with `work`, which waits for `awaited`: a future, or None for a mere pause."""
         spare, self._work, self._awaited = self._awaited, work, awaited
         self._state = _State.HANDED
-        spare.set_result(None)
+        if not spare.done():  # the work may have cancelled its own task
+            spare.set_result(None)
 
     def send(self, value: Any) -> Any:
         if self._state is _State.RUNNING:
@@ -130,8 +152,3 @@ class Rest(Coroutine[Any, Any, None]):
         else:
             self._awaited._asyncio_future_blocking = True
         return self._awaited
-
-
-def _spare(loop: asyncio.AbstractEventLoop) -> tuple[Task, Rest]:
-    rest = Rest(loop.create_future())
-    return loop.create_task(rest, name="spare"), rest

@@ -155,6 +155,7 @@ class Peer:
     ) -> None:
         self.name = name
         self._transport = transport
+        self._offers = transport if isinstance(transport, OfferingTransport) else None
         self._receiver = receiver
         self._protocol = Protocol(limit)
         # An agent that prints by accident is not helped by error lines on its stdin (a request
@@ -206,14 +207,15 @@ class Peer:
     def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> int:
         """Send a request and return its id; `on_answer` is called once, in the inbound lane.
 
-        Raises ConnectionLostError when the other side has gone already.
+        Raises ConnectionLostError when the other side has gone and does not get it.
         """
-        if self._ended:
-            raise ConnectionLostError(f"the {self.name} has gone")
-        id_, line = self._protocol.request(method, params)
-        self._calls[id_] = on_answer
-        self._transport.send(line)
-        return id_
+        if not self._ended:
+            id_, line = self._protocol.request(method, params)
+            self._transport.send(line)
+            if not self.is_lost:
+                self._calls[id_] = on_answer
+                return id_
+        raise ConnectionLostError(f"the {self.name} has gone")
 
     def withdraw(self, id_: int) -> None:
         """Nobody waits for the answer to this request any more: tell the other side, if it does."""
@@ -236,7 +238,7 @@ class Peer:
     @property
     def is_lost(self) -> bool:
         """Whether the other side has gone."""
-        return self._ended
+        return self._ended or not (self._offers is None or self._offers.is_read)
 
     @property
     def buffered(self) -> int:
@@ -255,8 +257,8 @@ class Peer:
 
     async def pump(self) -> None:
         """Read until the other side ends; then whatever still waits fails."""
-        if isinstance(self._transport, OfferingTransport):
-            self._transport.offer_to(self._take_at_once)
+        if self._offers is not None:
+            self._offers.offer_to(self._take_at_once)
         try:
             while chunk := await self._transport.receive():
                 await self._lane_is_free()

@@ -36,6 +36,10 @@ class Transport(Protocol):
 class OfferingTransport(Transport, Protocol):
     """One that can hand over what it reads without waking the task that waits for it."""
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the other side may still read us, as far as is known."""
+
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
         """While somebody waits in `receive`, offer each chunk to `take`, in the step that reads it.
 

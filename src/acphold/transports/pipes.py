@@ -111,6 +111,11 @@ class PipeTransport:
             self._loop.add_writer(self._output.fd, self._on_writable, self._output)
 
     @property
+    def is_read(self) -> bool:
+        """Whether anybody can still read what is sent."""
+        return self._output is not None
+
+    @property
     def buffered(self) -> int:
         """Bytes queued that the system has not taken yet."""
         return len(self._queue)
