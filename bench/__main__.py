@@ -15,6 +15,7 @@ MEASUREMENTS = (
     "cold_start",
     "latency",
     "throughput",
+    "client",
     "clients",
     "replay",
     "listing",

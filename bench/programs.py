@@ -38,6 +38,11 @@ def typescript_sdk(run: Run, script: str) -> Command:
     return [*node(), os.fspath(place / name)]
 
 
+def acphold_client() -> Command:
+    """A client on acphold, as a program has it."""
+    return [sys.executable, os.fspath(PEERS / "acphold_client.py")]
+
+
 def library() -> Command:
     """An agent on acphold, as its author starts it."""
     return [sys.executable, os.fspath(PEERS / "library_agent.py")]

@@ -62,7 +62,7 @@ class LiveState:
 
     def prompted(self, prompt: bytes) -> int:
         """A turn begins with these content blocks; its place on the timeline."""
-        place = len(self.value.timeline)
+        place = len(self._fold)
         self._prompt = prompt
         self._add(PROMPT, prompt)
         return place
@@ -71,7 +71,7 @@ class LiveState:
         """The turn is over; `end` as a `turn_end` entry has it. The place behind it."""
         self._prompt = b""
         self._add(TURN_END, end)
-        return len(self.value.timeline)
+        return len(self._fold)
 
     def opened(self, answer: bytes) -> None:
         """The agent's answer to new, load or resume: the modes and options at its beginning."""

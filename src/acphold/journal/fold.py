@@ -135,6 +135,10 @@ class Fold:
         elif entry.kind == ANSWER:
             self._open_questions.discard(string(members(entry.raw).get("question")) or "")
 
+    def __len__(self) -> int:
+        """How many items the timeline has: what the state costs to make."""
+        return len(self._timeline)
+
     def state(self) -> SessionState:
         """The state after the entries so far."""
         return SessionState(
