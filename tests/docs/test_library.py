@@ -1,4 +1,4 @@
-"""Every code block of docs/library.md, run. A section's blocks are one program."""
+"""Every code block of the first half of docs/library.md, run: a section's are one program."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from tests.conftest import TypeChecker
 from tests.library.conftest import mcp_server
 
 GUIDE = Path(__file__).parents[2] / "docs" / "library.md"
+HALVES = GUIDE.read_text(encoding="utf-8").split("\n# Talk to an agent\n")
+"""Of who writes agents, and of who talks to them."""
+
 SECTION = re.compile(r"^## (.+?)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TRY = re.compile(r"^<!-- try: (.+?) => (.+?) -->$", re.MULTILINE)
@@ -35,7 +38,7 @@ class Section(NamedTuple):
 def sections() -> list[Section]:
     """Those with code, in order."""
     found = []
-    for title, text in SECTION.findall(GUIDE.read_text(encoding="utf-8")):
+    for title, text in SECTION.findall(HALVES[0]):
         blocks = [code for language, code in BLOCK.findall(text) if language == "python"]
         if blocks:
             found.append(Section(title, "\n".join(blocks), TRY.findall(text)))
@@ -80,14 +83,14 @@ def test_the_code_is_typed(tmp_path: Path, type_checker: TypeChecker) -> None:
 
 
 def test_the_settings_are_json() -> None:
-    blocks = [code for language, code in BLOCK.findall(GUIDE.read_text()) if language == "json"]
+    blocks = [code for language, code in BLOCK.findall(HALVES[0]) if language == "json"]
     assert [list(json.loads(code)) for code in blocks] == [["agent_servers"]]
 
 
 def test_the_commands_run(tmp_path: Path) -> None:
     first = sections()[0]
     (tmp_path / "agent.py").write_text(first.code)
-    blocks = [code for language, code in BLOCK.findall(GUIDE.read_text()) if language == "console"]
+    blocks = [code for language, code in BLOCK.findall(HALVES[0]) if language == "console"]
     commands = [line.removeprefix("$ ") for code in blocks for line in code.splitlines()]
     assert commands == ["acphold run agent.py"]
     for command in commands:
@@ -103,7 +106,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
 
 
 def test_the_tests_run_with_the_settings_for_pytest(tmp_path: Path) -> None:
-    [settings] = [code for language, code in BLOCK.findall(GUIDE.read_text()) if language == "toml"]
+    [settings] = [code for language, code in BLOCK.findall(HALVES[0]) if language == "toml"]
     [section] = [section for section in sections() if section.title == "Test it"]
     (tmp_path / "pyproject.toml").write_text(settings)
     (tmp_path / "test_greeter.py").write_text(section.code)
