@@ -160,12 +160,14 @@ async def test_a_title_that_a_person_gave_is_changed_by_a_person_alone(
     await journal.append(lease, "update", [b"{}"], RowChange(title=None))
     row = await journal.session("s1")
     assert (row.title, row.renamed, row.updated_at) == ("Mine", True, 99)
+    assert await journal.given_title("s1") == "Mine"
     await journal.set_title("s1", "Another of mine")
     assert (await journal.session("s1")).title == "Another of mine"
     await journal.set_title("s1", None)
     await journal.touch(lease, RowChange(title="The agent's"))
     row = await journal.session("s1")
     assert (row.title, row.renamed) == ("The agent's", False)
+    assert await journal.given_title("s1") is await journal.given_title("nobody") is None
 
 
 async def test_a_session_remembers_where_it_came_from(journal: SqliteJournal) -> None:

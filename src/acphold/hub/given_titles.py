@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from msgspec import json
 
-from acphold.errors import UnknownSessionError
 from acphold.hub.session import Session
 from acphold.journal import Journal
 from acphold.journal.copies import TITLE
@@ -44,7 +43,7 @@ class GivenTitle:
 
     async def look(self) -> None:
         """Publish the title that was given, if clients do not have it; raises JournalError."""
-        given = await self._given()
+        given = await self._journal.given_title(self._session.id)
         if given is not None and given != self._session.standing.title:
             await self._session.publish("update", [_title_update(given)])
 
@@ -52,14 +51,8 @@ class GivenTitle:
         """An update of the agent, without its title where a person has given one."""
         if b'"title"' not in raw or update_kind(raw) != "session_info_update":
             return raw
-        return raw if await self._given() is None else splice(raw, {"title": None})
-
-    async def _given(self) -> str | None:
-        try:
-            row = await self._journal.session(self._session.id)
-        except UnknownSessionError:
-            return None  # deleted: what is published next says so
-        return row.title if row.renamed else None
+        given = await self._journal.given_title(self._session.id)
+        return raw if given is None else splice(raw, {"title": None})
 
 
 def _title_update(title: str) -> bytes:

@@ -408,6 +408,12 @@ class Journal(Protocol):
         None takes that back: it has no title until the agent gives one.
         """
 
+    async def given_title(self, session_id: str) -> str | None:
+        """The title that a person gave; None when nobody did, or there is no such session.
+
+        Quick enough to be asked for every live session every few seconds.
+        """
+
     async def set_archived(self, session_id: str, archived: bool) -> None:
         """Hide a session from lists, or show it again; raises UnknownSessionError."""
 

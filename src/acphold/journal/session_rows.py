@@ -191,6 +191,14 @@ def rename(connection: sqlite3.Connection, session_id: str, title: str | None) -
         raise UnknownSessionError(session_id)
 
 
+def given_title(connection: sqlite3.Connection, session_id: str) -> str | None:
+    """The title that a person gave; None when nobody did, or there is no such session."""
+    row = connection.execute(
+        "SELECT title FROM sessions WHERE session_id = ? AND renamed", (session_id,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def archive(connection: sqlite3.Connection, session_id: str, *, archived: bool) -> None:
     """Hide a session from lists, or show it again; raises UnknownSessionError."""
     done = connection.execute(

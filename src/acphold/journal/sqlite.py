@@ -384,6 +384,9 @@ class SqliteJournal:
         with self._transaction() as db:
             session_rows.rename(db, session_id, title)
 
+    async def given_title(self, session_id: str) -> str | None:
+        return self._look(lambda db: session_rows.given_title(db, session_id))
+
     async def set_archived(self, session_id: str, archived: bool) -> None:
         with self._transaction() as db:
             session_rows.archive(db, session_id, archived=archived)
