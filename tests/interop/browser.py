@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,17 @@ SECONDS = 60.0
 """How long any answer of the browser may take."""
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+WIRED = """
+import fcntl, os, sys
+# Above both first: one of them may stand where the other one goes.
+ours = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+for place, number in enumerate(ours, 3):
+    os.dup2(number, place)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""The protocol's pipes are the file descriptors 3 and 4 of the browser."""
 
 
 def browser_path() -> str | None:
@@ -37,7 +49,9 @@ class Page:
         self._rest = b""
 
     def open(self, path: Path, *, width: int = 1000, height: int = 800, dark: bool = False) -> None:
-        """Show a file, and wait until it is loaded."""
+        """Show a file, and wait until it is loaded; what was heard before is forgotten."""
+        self._session = ""
+        self.heard.clear()
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
@@ -135,10 +149,8 @@ def browser(folder: Path) -> Iterator[Page]:
         *(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
         *("--no-first-run", "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}"),
     ]
-    # The protocol's pipes are the file descriptors 3 and 4 of the browser.
-    wired = f'exec "$@" 3<&{to_browser[0]} 4>&{from_us[1]}'
     process = subprocess.Popen(
-        ["sh", "-c", wired, "sh", *command],
+        [sys.executable, "-S", "-c", WIRED, str(to_browser[0]), str(from_us[1]), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
