@@ -17,7 +17,7 @@ from acphold.cli.recall import ANSWER_CHARACTERS
 from acphold.journal import NewSession, RowChange, SqliteJournal
 from acphold.schema import encode
 from mcp import Client, StdioServerParameters, stdio_client
-from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said
+from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said, update
 from tests.editor import editor, scripted_agent, wrap_command
 
 TOKENS = 500
@@ -119,6 +119,26 @@ async def test_answers_are_bounded_and_read_on_from_where_they_end(journal: Path
         assert len(found) <= ANSWER_CHARACTERS
         few = await answer(client, "search", query="word*", limit=2)
         assert few.endswith("There are more hits; narrow the query.")
+
+
+async def test_earlier_answers_and_the_question_itself_are_no_hits(journal: Path) -> None:
+    calls = [
+        update("tool_call", toolCallId=name, title=name, rawInput={"query": "needle"})
+        for name in ("mcp__acphold__search", "acphold_read", "Read acphold/search.py")
+    ]
+    await remember(journal, "aaaa-1", prompt("a needle"), *calls, ended())
+    opened = SqliteJournal.open(journal)
+    lease = await opened.create(NewSession("bbbb-2", "coder", "/w"), "me")
+    await opened.append(lease, *_prompt("needle"), RowChange(prompted=True))
+    await opened.aclose()
+    async with recalling(journal) as client:
+        text = await answer(client, "search", query="needle")
+    assert [line.split()[0] for line in text.splitlines()[1:]] == ["aaaa-1@4", "aaaa-1@1"]
+
+
+def _prompt(text: str) -> tuple[str, list[bytes]]:
+    kind, raw = prompt(text)
+    return kind, [raw]
 
 
 async def test_a_folder_bounds_what_is_searched_and_read(journal: Path) -> None:

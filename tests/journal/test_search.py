@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from acphold.journal import (
     NewSession,
     PastEntry,
+    RowChange,
     Sought,
     SqliteJournal,
     search_index,
@@ -22,8 +23,9 @@ from acphold.journal import (
 )
 from acphold.journal.compaction import compact
 from acphold.journal.entries import Entry
+from acphold.journal.excerpts import Term
 from acphold.journal.migrations import MIGRATIONS
-from acphold.journal.search import Term, search, terms
+from acphold.journal.search import search, terms
 from acphold.journal.words import TEXT_CHARACTERS, Document, camel_parts, document
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
 
@@ -452,6 +454,62 @@ def test_of_what_is_taken_out_no_word_is_left(pieces: list[tuple[str, list[bytes
     assert database.execute("SELECT term FROM vocabulary").fetchall() == []
     assert database.execute("SELECT * FROM documents").fetchall() == []
     database.close()
+
+
+# -- what is not settled --------------------------------------------------------------------
+
+
+async def running(
+    journal: SqliteJournal, session_id: str, *values: object, cwd: str = "/w"
+) -> None:
+    """A session whose last turn is not settled, as if its process had been killed."""
+    lease = await journal.create(NewSession(session_id, "a", cwd), "me")
+    for value in values:
+        kind = "prompt" if isinstance(value, list) else "update"
+        await journal.append(lease, kind, [encode(value)], RowChange(prompted=True))
+
+
+def text(words: str) -> list[object]:
+    return [{"type": "text", "text": words}]
+
+
+async def test_what_is_not_settled_is_found_too_as_it_will_be_settled(
+    journal: SqliteJournal,
+) -> None:
+    await said(journal, "old", chunk("agent_message", "a flaky test"))
+    chunks = [chunk("agent_message", piece) for piece in ("the fla", "ky test", " again")]
+    await running(journal, "new", text("look at getFlakyTest"), *chunks)
+    assert await found(journal, '"flaky test"') == [("new", 4), ("new", 1), ("old", 1)]
+    (hit,) = await journal.search("again")
+    assert (hit.session_id, hit.speaker, hit.excerpt) == ("new", "agent", "the flaky test again")
+    ranked = await journal.search(Sought("flaky", rank=True, limit=2))
+    assert [hit.session_id for hit in ranked] == ["new", "new"]
+    hits = await journal.search(Sought("flaky", unsettled=False))
+    assert [hit.session_id for hit in hits] == ["old"]
+
+
+async def test_what_is_not_settled_obeys_the_filters(journal: SqliteJournal) -> None:
+    await running(journal, "s1", text("word"), cwd="/x")
+    await running(journal, "s2", text("other"), chunk("agent_message", "word"), cwd="/y")
+    for sought, places in (
+        (Sought("word", cwd="/x"), [("s1", 1)]),
+        (Sought("word", agent="b"), []),
+        (Sought("word", part="diffs"), []),
+        (Sought("word", since=1 << 50), []),
+        (Sought("word", limit=1), [("s2", 2)]),
+    ):
+        hits = await journal.search(sought)
+        assert [(hit.session_id, hit.seq) for hit in hits] == places
+
+
+async def test_of_a_long_turn_the_end_is_looked_through(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.journal.unsettled.TAIL_BYTES", 1)
+    words = [chunk("agent_message", f"word{n}", messageId=str(n)) for n in range(40)]
+    await running(journal, "s1", *words)
+    assert await found(journal, "word39") == [("s1", 40)]
+    assert await found(journal, "word0") == []
 
 
 # -- what a hit shows -----------------------------------------------------------------------

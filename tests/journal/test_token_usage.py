@@ -183,6 +183,17 @@ async def test_only_what_was_reported_since_then_is_told(journal: SqliteJournal)
     assert len(await journal.usage(cwd="/w/.")) == 1
 
 
+async def test_what_a_turn_reported_that_is_not_settled_counts(journal: SqliteJournal) -> None:
+    lease = await journal.create(NewSession("s", "Copilot", "/w"), "me")
+    for total in (100, 150):
+        kind, raw = answer(**used(total))
+        await journal.append(lease, kind, [raw], RowChange(prompted=True))
+        if total == 100:
+            await journal.settle(lease, lease.next_seq - 1)
+    (found,) = await journal.usage()
+    assert [report.tokens and report.tokens.total for report in found.reports] == [100, 50]
+
+
 async def test_a_deleted_session_has_used_nothing(journal: SqliteJournal) -> None:
     await told(journal, [answer(**used(100))])
     await journal.delete("s-a")

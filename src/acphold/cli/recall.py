@@ -6,6 +6,7 @@ the place that it is from; the agent gets more by reading on from a place.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from itertools import groupby
@@ -19,8 +20,9 @@ from acphold.cli.journals import place, place_name, searched
 from acphold.cli.terminal_text import iso
 from acphold.errors import UnknownSessionError
 from acphold.journal import Entry, Journal, Part, SearchHit, SessionRow, Sought, history
+from acphold.journal.hits import speaker
 from acphold.journal.location import resolved_folder
-from acphold.journal.search import speaker, terms
+from acphold.journal.search import terms
 from acphold.journal.words import document
 
 HITS_AT_MOST: Final = 30
@@ -93,10 +95,12 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
         since=0 if request.since is None else _moment(request.since),
         part=request.part,
         limit=min(request.limit, HITS_AT_MOST),
+        unsettled=False,  # the turn that asks has the words in its question
     )
     if not terms(sought.words):
         raise UsageError("the query has no word in it")
-    hits = await searched(journal, replace(sought, limit=sought.limit + 1))
+    some = await searched(journal, replace(sought, limit=2 * sought.limit + 1))
+    hits = [hit for hit in some if not _is_recall(hit)]
     told = [_told([*some]) for _, some in groupby(hits[: sought.limit], lambda hit: hit.session_id)]
     if not hits:
         told.append("Nothing was found. Try fewer words, or prefix*.")
@@ -105,6 +109,15 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
     if lagging := await journal.lagging():
         told.append(f"{lagging} older sessions cannot be searched yet.")
     return _cut("\n\n".join(told), ANSWER_CHARACTERS)
+
+
+_OUR_TOOL: Final = re.compile(r"(?<![a-z])acphold[\W_]{1,3}(?:search|read)(?=$|[\s({:])", re.I)
+"""How agents name our tools: `acphold_search`, `mcp__acphold__search`, `acphold/search` …"""
+
+
+def _is_recall(hit: SearchHit) -> bool:
+    """Whether a hit is only an earlier answer of ours."""
+    return _OUR_TOOL.search(hit.tool or "") is not None
 
 
 def _moment(text: str) -> int:

@@ -161,7 +161,8 @@ class Sought(Struct, frozen=True):
     """What is searched for; see `Journal.search`.
 
     `words` are words, "phrases in quotes", and beginnings with a `*`. `since` is in ms since the
-    epoch.
+    epoch. With `unsettled`, the ends of the newest sessions are looked through too, such as of
+    turns that run.
     """
 
     words: str
@@ -171,6 +172,7 @@ class Sought(Struct, frozen=True):
     part: Part | None = None
     rank: bool = False
     limit: int = 20
+    unsettled: bool = True
 
 
 class SearchHit(Struct, frozen=True):

@@ -101,6 +101,9 @@ _ORDER: Final = (
     " ON sessions (agent, folder, prompted, archived, updated_at, session_id)",
 )
 
+TOKENIZER: Final = "tokenize = 'unicode61 remove_diacritics 2'"
+"""What is a word in the search index; a change makes another index, so it needs another step."""
+
 _SEARCH_BY_TIME: Final = (
     "DROP TABLE words",
     "DROP TABLE documents",
@@ -109,9 +112,7 @@ _SEARCH_BY_TIME: Final = (
     # span of time is a range of them. Coarser than the clock, so that the differences between
     # numbers, which the index keeps for every word, take a byte and not three.
     "CREATE TABLE documents (number INTEGER PRIMARY KEY, entry INTEGER NOT NULL UNIQUE)",
-    """CREATE VIRTUAL TABLE words USING fts5 (
-        messages, tools, diffs, content = '', tokenize = 'unicode61 remove_diacritics 2'
-    )""",
+    f"CREATE VIRTUAL TABLE words USING fts5 (messages, tools, diffs, content = '', {TOKENIZER})",
     # How far the index has come in what is settled; a change of what it holds begins at 0 again.
     "ALTER TABLE sessions ADD COLUMN indexed_through INTEGER NOT NULL DEFAULT 0",
     "CREATE INDEX unindexed ON sessions (updated_at) WHERE indexed_through < settled_through",

@@ -109,7 +109,7 @@ def _insert(connection: sqlite3.Connection, session: int, news: Iterable[Indexed
         if is_new:
             connection.execute(
                 "INSERT INTO words (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)",
-                (last, *_columns(said)),
+                (last, *columns(said)),
             )
 
 
@@ -122,7 +122,8 @@ def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
     return wanted
 
 
-def _columns(said: Document) -> tuple[str, str, str]:
+def columns(said: Document) -> tuple[str, str, str]:
+    """The texts of a document as the tokenizer gets them, by column."""
     return (
         storable(indexable(said.messages)),
         storable(indexable(said.tools)),
@@ -143,7 +144,7 @@ def unindex(connection: sqlite3.Connection, session: int, found: Iterable[Indexe
             connection.execute(
                 "INSERT INTO words (words, rowid, messages, tools, diffs)"
                 " VALUES ('delete', ?, ?, ?, ?)",
-                (row[0], *_columns(said)),
+                (row[0], *columns(said)),
             )
             connection.execute("DELETE FROM documents WHERE number = ?", row)
 

@@ -25,6 +25,9 @@ _SELECT: Final = (
 )
 
 
+_TAIL_AT_ONCE: Final = 16
+
+
 def read(
     connection: sqlite3.Connection,
     session: int,
@@ -68,6 +71,23 @@ def read_back(
         Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
         for last, first, at, kind, raw in reversed(rows)
     ]
+
+
+def tail(
+    connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
+) -> list[Segment]:
+    """The last segments of a session that end above `after`, about `limit_bytes`, oldest first."""
+    found: list[Segment] = []
+    through = SEQ_MASK
+    while limit_bytes > 0 and through > after:
+        some = read_back(connection, session, through, _TAIL_AT_ONCE)
+        some = [segment for segment in some if segment.last_seq > after]
+        if not some:
+            break
+        found = [*some, *found]
+        limit_bytes -= sum(len(segment.raw) for segment in some)
+        through = some[0].first_seq - 1
+    return found
 
 
 def size(connection: sqlite3.Connection, session: int, after: int) -> int:

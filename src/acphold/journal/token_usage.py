@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acphold.journal import segments
 from acphold.journal.entries import PARAMS, TURN_END, UPDATE, Entry, Segment
 from acphold.journal.journal import Origin, SessionUsage, Tokens, UsageReport
 from acphold.journal.location import resolved_folder
@@ -164,6 +165,10 @@ def _counted(tokens: Tokens) -> Tokens | None:
     return Tokens(**({"total": sum_} | known))
 
 
+TAIL_BYTES: Final = 256 << 10
+"""How much of the end of a session is looked at that is not settled."""
+
+
 # -- in rows ----------------------------------------------------------------------------------
 
 
@@ -183,7 +188,7 @@ def keep(connection: sqlite3.Connection, session: int, found: Iterable[_Report])
 
 
 _SESSIONS: Final = """
-    SELECT number, session_id, agent, cwd, title, updated_at, origins FROM sessions
+    SELECT number, session_id, agent, cwd, title, updated_at, origins, settled_through FROM sessions
     WHERE prompted AND updated_at >= ?1 AND (?2 IS NULL OR folder = ?2)
     ORDER BY updated_at DESC, session_id DESC
 """
@@ -206,33 +211,49 @@ def usage(connection: sqlite3.Connection, cwd: str | None, since: int) -> list[S
             updated_at,
             tuple(
                 report
-                for report in _came(connection, number, session_id, agent, origins)
+                for report in _came(
+                    [*_kept(connection, number), *_unsettled(connection, number, settled)],
+                    _holders(session_id, agent, origins),
+                )
                 if report.at >= since
             ),
         )
-        for number, session_id, agent, session_cwd, title, updated_at, origins in (
+        for number, session_id, agent, session_cwd, title, updated_at, origins, settled in (
             connection.execute(_SESSIONS, (since, folder)).fetchall()
         )
     ]
 
 
-def _came(
-    connection: sqlite3.Connection, number: int, session_id: str, agent: str, origins: str
-) -> Iterator[UsageReport]:
-    """The rows of a session, each with what came to it, and the agent that it went to."""
-    before = _Before()
-    held_by = _holders(session_id, agent, origins)
-    for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (number,)):
-        who = next(name for through, name in held_by if through is None or seq <= through)
+def _kept(connection: sqlite3.Connection, session: int) -> Iterator[_Report]:
+    """The rows of a session."""
+    for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (session,)):
         tokens = Tokens(*counts) if any(count is not None for count in counts) else None
-        if tokens is not None and who in CUMULATIVE and not by_turn:
+        yield _Report(seq, at, tokens, by_turn=bool(by_turn), cost=cost, currency=currency)
+
+
+def _unsettled(connection: sqlite3.Connection, session: int, settled: int) -> list[_Report]:
+    """What a turn reported that is not settled: it is over since just now, or was cut off."""
+    return reports(segments.tail(connection, session, settled, TAIL_BYTES))
+
+
+Holders = list[tuple[int | None, str]]
+"""Which agent held a session up to which entry; None: to its end."""
+
+
+def _came(found: Iterable[_Report], held_by: Holders) -> Iterator[UsageReport]:
+    """Each report with what came to it, and the agent that it is of."""
+    before = _Before()
+    for report in found:
+        who = next(name for end, name in held_by if end is None or report.seq <= end)
+        tokens, cost = report.tokens, report.cost
+        if tokens is not None and who in CUMULATIVE and not report.by_turn:
             tokens = before.tokens_since(tokens)
-        paid = None if cost is None else before.cost_since(who, cost, currency)
-        yield UsageReport(who, at, tokens, paid, currency, by_turn=bool(by_turn))
+        if cost is not None:
+            cost = before.cost_since(who, cost, report.currency)
+        yield UsageReport(who, report.at, tokens, cost, report.currency, by_turn=report.by_turn)
 
 
-def _holders(session_id: str, agent: str, origins: str) -> list[tuple[int | None, str]]:
-    """Which agent held the session up to which entry; None: to its end."""
+def _holders(session_id: str, agent: str, origins: str) -> Holders:
     if origins == "[]":
         return [(None, agent)]
     before = msgspec.json.decode(origins, type=tuple[Origin, ...])
