@@ -60,7 +60,7 @@ def matching(
     ]
     if not candidates:
         return []
-    candidates.sort(key=lambda candidate: -candidate[1].at)
+    candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
     return [candidates[place] for place in _fitting(candidates, query)][: sought.limit]
 
 
