@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -352,47 +348,6 @@ async def test_of_what_is_imported_the_last_30_days_are_searchable_at_once(
     await take(opened, tmp_path)
     assert len(await opened.search("newer question")) == 1
     assert await opened.lagging() == 0
-
-
-def test_killed_at_any_point_and_run_again_nothing_is_lost_or_doubled(
-    journal: Path, tmp_path: Path
-) -> None:
-    home = tmp_path / "home"
-    for number in range(8):
-        conversation(20, LONG).write(home, f"{number}{SESSION[1:]}")
-    command = [sys.executable, "-m", "acphold", "import", "--from", str(home)]
-    environment = {**os.environ, "ACPHOLD_JOURNAL": str(journal)}
-    for entries in (1, 2, 30, 70, 150, 300):
-        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
-            while process.poll() is None and rows_in(journal) < entries:
-                time.sleep(0.002)
-            process.send_signal(signal.SIGKILL)
-    done = subprocess.run(command, env=environment, capture_output=True, timeout=50, check=True)
-    assert b"8 conversations" in done.stdout
-
-    async def check() -> None:
-        opened = SqliteJournal.open(journal)
-        rows = await opened.page(ListFilter())
-        assert len(rows) == 8
-        for row in rows:
-            assert await said(opened, row.session_id) == whole(20)
-        await opened.aclose()
-
-    asyncio.run(check())
-
-
-def rows_in(journal: Path) -> int:
-    """How far an import has come."""
-    try:
-        connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
-    except sqlite3.OperationalError:
-        return 0
-    try:
-        return int(connection.execute("SELECT count(*) FROM segments").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
-    finally:
-        connection.close()
 
 
 def test_nothing_in_the_home_folder_is_changed(journal: Path, tmp_path: Path) -> None:

@@ -1,0 +1,218 @@
+"""Imports killed at random points: `python -m tests.imports.soak POINTS [SEED]`.
+
+`acphold import` of a home of several agents counts its own calls of functions, and at a number
+drawn at random kills itself with SIGKILL. It is run again, and killed again, until one comes to its
+end. Then the journal has to be what an import in one go makes of the same home: the same sessions,
+each with the same entries in the same order; and no process of an import is left.
+
+So that there are many places to be killed at, a piece is small here. Every second journal is
+filled by processes that read beside the one that writes, as an import of much is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import psutil
+
+from acphold.imports import IMPORTED
+from acphold.journal import ListFilter, SqliteJournal, history
+from tests.imports.claude_home import Transcript, thinking, use
+from tests.imports.codex_home import Rollout
+from tests.imports.test_gemini import Log, call
+from tests.imports.test_opencode import Store, tool
+
+DEADLINE: Final = 60.0
+"""For whatever is waited for; it takes a second."""
+
+PIECE_BYTES: Final = 4 << 10
+
+_SMALL: Final = f"from acphold.imports import pieces; pieces.PIECE_BYTES = {PIECE_BYTES}"
+
+_COUNTED: Final = f"""
+import os, signal, sys, threading
+{_SMALL}
+from acphold.cli import main as command_line
+from acphold.imports import crew
+
+left, beside = int(sys.argv[1]), sys.argv[2] == "beside"
+crew.WORTH_A_WORKER = 1 if beside else 1 << 60
+crew._WORKER = "{_SMALL}; " + crew._WORKER
+
+def count(*_):
+    global left
+    left -= 1
+    if left <= 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+threading.setprofile(count)
+sys.setprofile(count)
+code = command_line.main(sys.argv[3:])
+sys.setprofile(None)
+print(left, file=sys.stderr)
+sys.exit(code)
+"""
+
+_NEVER: Final = 1 << 40
+"""More calls than an import makes."""
+
+Kept = dict[str, tuple[Any, ...]]
+"""What a journal has: for each session its row and its entries."""
+
+
+class Soak:
+    """Imports of one home; `points` is how often one of them was killed."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.points = 0
+        self._folder = folder
+        self._home = folder / "home"
+        self._chance = random.Random(seed)
+        self._journals = 0
+        fill(self._home)
+        whole = self._fresh()
+        self._calls = _NEVER - self._left(self._run(whole, _NEVER, "alone"))
+        self._whole = asyncio.run(kept(whole))
+
+    def run(self, points: int) -> None:
+        """Kill at so many points; AssertionError where something is lost, doubled or left."""
+        way = "alone"
+        while self.points < points:
+            way = "beside" if way == "alone" else "alone"
+            self._fill_journal(way)
+
+    def _fill_journal(self, way: str) -> None:
+        journal = self._fresh()
+        points = []
+        ended = False
+        while not ended:
+            points.append(self._chance.randrange(1, self._calls))
+            ended = self._run(journal, points[-1], way) is not None
+        self.points += len(points) - 1
+        self._nobody_is_left(journal)
+        found = asyncio.run(kept(journal))
+        assert found == self._whole, f"killed after {points[:-1]} calls, {way}: {journal}"
+        journal.unlink()
+
+    def _fresh(self) -> Path:
+        self._journals += 1
+        return self._folder / f"{self._journals}.db"
+
+    def _run(self, journal: Path, calls: int, way: str) -> str | None:
+        """An import that is killed after so many calls; what it said, or None if it was."""
+        command = [sys.executable, "-c", _COUNTED, str(calls), way]
+        done = subprocess.run(
+            [*command, "import", "--from", str(self._home)],
+            env={**os.environ, "ACPHOLD_JOURNAL": str(journal)},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        if done.returncode == -signal.SIGKILL:
+            return None
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def _left(self, said: str | None) -> int:
+        assert said is not None
+        return int(said.split()[-1])
+
+    def _nobody_is_left(self, journal: Path) -> None:
+        """The processes that read end when the one that writes is gone."""
+        deadline = time.monotonic() + DEADLINE
+        while left := users(journal):
+            assert time.monotonic() < deadline, f"left: {left}"
+            time.sleep(0.01)
+
+
+def users(journal: Path) -> list[psutil.Process]:
+    """The processes whose journal this is."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("ACPHOLD_JOURNAL") == str(journal):
+                found.append(process)
+    return found
+
+
+async def kept(journal: Path) -> Kept:
+    """What the journal has but for the marks of how far an import was, and the numbers."""
+    opened = SqliteJournal.open(journal)
+    found: Kept = {}
+    try:
+        for row in await opened.page(ListFilter()):
+            entries = [
+                (entry.kind, entry.at, bytes(entry.raw))
+                async for segment in history(opened, row.session_id)
+                for entry in segment.entries()
+                if entry.kind != IMPORTED
+            ]
+            facts = row.agent, row.cwd, row.title, row.created_at, row.updated_at
+            found[row.session_id] = (facts, entries)
+    finally:
+        await opened.aclose()
+    return found
+
+
+def fill(home: Path) -> None:
+    """Conversations of several agents, of one piece and of many."""
+    for number, turns in enumerate((1, 8, 40)):
+        transcript = Transcript()
+        for turn in range(turns):
+            transcript.user(f"prompt {turn}")
+            transcript.assistant(thinking("Hm."), f"answer {turn}", use(f"t{turn}", "Read"))
+            transcript.result(f"t{turn}", "A" * 400)
+            transcript.assistant("done")
+        transcript.write(home, str(UUID(int=number)))
+    for number, turns in enumerate((2, 20), 10):
+        rollout = Rollout(str(UUID(int=number)))
+        for turn in range(turns):
+            rollout.user(f"prompt {turn}")
+            rollout.run(f"c{turn}", "cat a", "A" * 400)
+            rollout.agent(f"answer {turn}")
+            rollout.end()
+        rollout.write(home)
+    log = Log()
+    for turn in range(10):
+        log.user(f"u{turn}", f"prompt {turn}")
+        log.message(f"g{turn}", "gemini", f"answer {turn}", toolCalls=[call(f"c{turn}")])
+        log.result(f"c{turn}", output="A" * 400)
+    log.write(home)
+    store = Store(home)
+    for session in ("ses_1", "ses_2"):
+        store.session(session)
+        for turn in range(10):
+            store.message("user", f"prompt {turn}", session=session)
+            used = tool(f"c{turn}", "read", output="A" * 400)
+            store.message("assistant", f"answer {turn}", used, session=session)
+    store.db.close()
+
+
+def main(points: int, seed: int) -> None:
+    """Kill at so many points; prints how it went."""
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="acphold-"))
+    try:
+        soak = Soak(folder, seed)
+        soak.run(points)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    spent = time.monotonic() - began
+    print(f"killed at {soak.points} points with seed {seed} in {spent:.0f} s: nothing lost")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)

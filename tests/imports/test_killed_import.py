@@ -1,0 +1,15 @@
+"""An import that is killed with SIGKILL, at any point, and run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.imports.soak import Soak
+
+
+def test_killed_at_random_points_and_run_again_it_makes_the_journal_of_an_import_in_one_go(
+    tmp_path: Path,
+) -> None:
+    soak = Soak(tmp_path, seed=7)
+    soak.run(3)
+    assert soak.points >= 3
