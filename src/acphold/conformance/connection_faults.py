@@ -62,6 +62,17 @@ class _StrictAboutMembers(Exemplar):
         return await super().initialize(params)
 
 
+@FAULTS.breaks("initialize.again")
+class _OneClientName(Exemplar):
+    """Takes one client of a name for the same one, which is connected."""
+
+    async def initialize(self, params: Json) -> Json:
+        self.memory.numbers += 1
+        if self.memory.numbers == 5 and "title" in (params.get("clientInfo") or {}):
+            raise RefusedError(INTERNAL_ERROR, "you are connected")
+        return await super().initialize(params)
+
+
 @FAULTS.breaks("initialize.info")
 class _Nameless(Exemplar):
     def info(self) -> Json:

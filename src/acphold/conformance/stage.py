@@ -171,14 +171,20 @@ class Stage:
         return running
 
     async def meet(self, name: str, offers: Json = BARE, *, is_restart: bool = False) -> Dialogue:
-        """A new process that has been introduced; Violation when that fails."""
+        """A new process that has been introduced; NotObservable when that fails."""
         dialogue = await self.connect(name, offers, is_restart=is_restart)
-        answer = await introduce(dialogue, offers)
-        answer.succeeded()
+        try:
+            (await introduce(dialogue, offers)).succeeded()
+            await self._sign_in(dialogue)
+        except Violation as violation:
+            await self.leave(dialogue)
+            raise unobservable(violation) from None
+        return dialogue
+
+    async def _sign_in(self, dialogue: Dialogue) -> None:
         if self.settings.sign_in is not None:
             signed = await dialogue.ask("authenticate", {"methodId": self.settings.sign_in})
             signed.succeeded()
-        return dialogue
 
     async def leave(self, dialogue: Dialogue) -> None:
         """End one process."""
@@ -204,10 +210,7 @@ class Stage:
         if found is None or found.ended:
             if found is not None:
                 await self.leave(found)
-            try:
-                found = self._shared[name] = await self.meet(name, offers)
-            except Violation as violation:
-                raise unobservable(violation) from None
+            found = self._shared[name] = await self.meet(name, offers)
         return found
 
     async def aclose(self) -> None:

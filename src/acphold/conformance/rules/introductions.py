@@ -140,6 +140,21 @@ async def new_members(stage: Stage) -> None:
     (await stage.judge(rich_introduction)).fitting(InitializeResponse)
 
 
+@RULES.case(
+    "initialize.again",
+    "The agent can be started while another process of it runs.",
+    EXPECTED,
+    INITIALIZATION,
+)
+async def again(stage: Stage) -> None:
+    await stage.given(understood)
+    dialogue = await stage.connect("beside another")
+    try:
+        (await introduce(dialogue)).fitting(InitializeResponse)
+    finally:
+        await stage.leave(dialogue)
+
+
 @RULES.case("initialize.info", "The agent tells its name and version.", SHOULD, WHO)
 async def info(stage: Stage) -> None:
     await stage.given(understood)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import struct
+import zlib
 from collections.abc import Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, Rules, Witness
@@ -71,11 +73,16 @@ async def resource_link(stage: Stage) -> None:
     await _with(stage, {**link, "mimeType": "text/plain", "size": 7})
 
 
+def _png_chunk(kind: bytes, data: bytes) -> bytes:
+    checked = kind + data
+    return struct.pack(">I", len(data)) + checked + struct.pack(">I", zlib.crc32(checked))
+
+
 PIXEL = base64.b64encode(
-    bytes.fromhex(
-        "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"
-        "0000000c49444154789c63f8cfc000000301010018dd8db00000000049454e44ae426082"
-    )
+    b"\x89PNG\r\n\x1a\n"
+    + _png_chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    + _png_chunk(b"IDAT", zlib.compress(b"\x00\xff\x00\x00"))
+    + _png_chunk(b"IEND", b"")
 ).decode()
 """A red pixel, PNG."""
 
