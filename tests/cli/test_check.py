@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 from acphold.cli.command_line import Exit
 from acphold.conformance import CHECKS
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 
 
 def agent(fault: str = "") -> tuple[str, ...]:
@@ -17,7 +18,7 @@ def agent(fault: str = "") -> tuple[str, ...]:
     return ("--", sys.executable, "-m", "acphold.conformance.faulty_agent", fault)
 
 
-ONLY = ("--only", "initialize.info", "--only", "initialize.a*")
+ONLY = ("--only", "initialize.info", "--only", "initialize.answer*")
 
 
 def test_an_agent_that_keeps_the_rules_ends_with_zero(acphold: CommandLine) -> None:
@@ -96,3 +97,50 @@ def test_on_a_terminal_it_tells_what_it_checks(acphold: CommandLine) -> None:
     done = acphold.on_terminal("check", *ONLY, *agent())
     assert done.code == Exit.OK
     assert "1/2 initialize.answer" in done.plain
+
+
+def watched(acphold: CommandLine, *options: str, said: list[dict[str, object]]) -> tuple[int, str]:
+    """What `check --client` says of a client that writes these lines and leaves."""
+    lines = b"".join(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\n" for line in said)
+    done = subprocess.run(
+        [*ACPHOLD, "check", "--client", *options],
+        input=lines,
+        capture_output=True,
+        env=acphold.environment,
+        timeout=SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stderr.decode()
+
+
+WHO = {"name": "editor", "version": "2"}
+HELLO = {
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": WHO},
+}
+
+
+def test_a_client_is_watched_and_the_report_goes_to_stderr(acphold: CommandLine) -> None:
+    code, report = watched(acphold, said=[HELLO])
+    assert code == Exit.OK
+    assert "editor 2" in report
+    assert "✗" not in report
+
+
+def test_a_client_that_breaks_a_rule_is_told_in_the_file(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.json"
+    deleting = {"id": 2, "method": "session/delete", "params": {"sessionId": "s"}}
+    code, printed = watched(acphold, "--json", "--report", str(path), said=[HELLO, deleting])
+    assert (code, printed) == (Exit.ERROR, "")
+    found = json.loads(path.read_text(encoding="utf-8"))
+    failed = [check["id"] for check in found["checks"] if check["verdict"] == "fail"]
+    assert "client.advertised-methods" in failed
+
+
+def test_a_report_that_cannot_be_written_is_told_at_once(acphold: CommandLine) -> None:
+    code, printed = watched(acphold, "--report", "/no/such/folder/report", said=[])
+    assert code == Exit.USAGE
+    assert "--report" in printed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fnmatch
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,22 +14,24 @@ from rich.console import Console
 from rich.status import Status
 
 from acphold.cli.check_report import (
+    Format,
     Outcome,
-    json_report,
     json_rule,
     junit_report,
-    markdown_report,
     markdown_rules,
     print_report,
     print_rules,
+    rendered,
 )
+from acphold.cli.client_check import ClientCheck
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
 from acphold.cli.settings import chosen_agent
-from acphold.cli.terminal_text import console, visible, visible_json
+from acphold.cli.terminal_text import console
 from acphold.conformance import CHECKS, ProgramSubject, Report, Settings, chosen, inspect
 from acphold.conformance.catalogue import Check
 from acphold.conformance.model_endpoint import endpoint
 from acphold.conformance.model_errands import answer
+from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 
 
 def parser() -> Parser:
@@ -51,6 +53,17 @@ def parser() -> Parser:
         "--baseline",
         metavar="FILE",
         help="ids of failures that are expected, one a line; `#` begins a remark",
+    )
+    made.add_argument(
+        "--client",
+        action="store_true",
+        help="check a client instead: name this command in its settings as an agent",
+    )
+    made.add_argument(
+        "--report",
+        metavar="FILE",
+        help="with --client: write the report there, anew after each turn (else to stderr, at the "
+        "end)",
     )
     made.add_argument(
         "--timeout",
@@ -84,6 +97,8 @@ def check(
     only: Sequence[str],
     list: bool,
     baseline: str | None,
+    client: bool,
+    report: str | None,
     timeout: float,
     model_endpoint: int | None,
     sign_in: str | None,
@@ -99,45 +114,52 @@ def check(
 
       acphold check -- gemini --acp
 
+    With --client it is an agent itself, and checks the editor that starts it: name
+    `acphold check --client --report FILE` there. Prompts may be anything; FILE has the report.
+
     The exit code is 1 when a check fails that the baseline does not name, or when one passes that
     it does.
     """
-    checks = _chosen(only)
+    catalogue = CLIENT_CHECKS if client else CHECKS
+    checks = _chosen(catalogue, only)
+    form = Format.JSON if as_json else Format.MARKDOWN if markdown else Format.TEXT
     if list:
         _print_list(checks, as_json=as_json, markdown=markdown)
         return Exit.OK
     program = chosen_agent(agent, program).command
+    expected = _baseline(catalogue, baseline)
+    if client:
+        if program or junit or model_endpoint is not None:
+            raise UsageError("--client takes no agent, no --junit and no --model-endpoint")
+        return ClientCheck(checks, expected, form, report).run()
+    if report is not None:
+        raise UsageError("--report is for --client; `--json` and the like print to stdout")
     if not program:
         raise UsageError("no agent command behind `--`, as in `acphold check -- CMD`")
-    expected = _baseline(baseline)
     settings = Settings(timeout=timeout, sign_in=sign_in, named=frozenset(only))
     with _model(model_endpoint) as env:
-        report = _checked(ProgramSubject(program, env), checks, settings)
-    outcome = Outcome(report, expected)
+        found = _checked(ProgramSubject(program, env), checks, settings)
+    outcome = Outcome(found, expected)
     if junit is not None:
         _write(junit, junit_report(outcome))
-    if as_json:
-        print(visible_json(json_report(outcome)))
-    elif markdown:
-        print(visible(markdown_report(outcome)), end="")
+    if form is not Format.TEXT:
+        print(rendered(outcome, form), end="")
     else:
         print_report(outcome, console())
-        if model_endpoint is None and any(TAKES_MODEL in it.why for it in report.findings):
+        if model_endpoint is None and any(TAKES_MODEL in it.why for it in found.findings):
             print("A model that obeys shows more: --model-endpoint PORT", file=sys.stderr)
     return Exit.OK if outcome.is_good else Exit.ERROR
 
 
-def _chosen(only: Sequence[str]) -> list[Check]:
+def _chosen(catalogue: Sequence[Check], only: Sequence[str]) -> list[Check]:
     patterns = [pattern for word in only for pattern in word.split(",") if pattern]
     for pattern in patterns:
-        if not chosen(CHECKS, [pattern]):
+        if not chosen(catalogue, [pattern]):
             raise UsageError(f"no check is called {pattern!r}; `acphold check --list` shows them")
-    return chosen(CHECKS, patterns)
+    return chosen(catalogue, patterns)
 
 
 def _print_list(checks: Sequence[Check], *, as_json: bool, markdown: bool) -> None:
-    import json
-
     rules = [check.rule for check in checks]
     if as_json:
         for rule in rules:
@@ -148,8 +170,8 @@ def _print_list(checks: Sequence[Check], *, as_json: bool, markdown: bool) -> No
         print_rules(rules, console())
 
 
-def _baseline(path: str | None) -> frozenset[str]:
-    """The ids in a baseline; patterns are spelled out."""
+def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:
+    """The ids in a baseline."""
     if path is None:
         return frozenset()
     try:
@@ -157,9 +179,9 @@ def _baseline(path: str | None) -> frozenset[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--baseline {path}: {error}") from None
     ids = [line.partition("#")[0].strip() for line in lines]
-    known = [check.rule.id for check in CHECKS]
+    known = [check.rule.id for check in catalogue]
     for id in filter(None, ids):
-        if not fnmatch.filter(known, id):
+        if id not in known:
             raise UsageError(f"--baseline {path}: no check is called {id!r}")
     return frozenset(ids) - {""}
 

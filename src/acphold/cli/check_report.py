@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from typing import TypeVar
 from xml.etree import ElementTree
 
 from rich.console import Console
 from rich.text import Text
 
-from acphold.cli.terminal_text import counted, on_one_line, visible
+from acphold.cli.terminal_text import counted, on_one_line, plain_console, visible, visible_json
 from acphold.conformance import Finding, Report, Rule, Verdict
 
 T = TypeVar("T")
@@ -144,6 +146,27 @@ def print_rules(rules: Iterable[Rule], console: Console) -> None:
         console.print(Text.assemble((rule.id, "id"), (f"  {rule.level.value}{needs}", "faint")))
         console.print(Text(f"    {rule.says}"))
         console.print(Text(f"    {rule.source}", "faint"))
+
+
+class Format(Enum):
+    """What a report is written as."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def rendered(outcome: Outcome, form: Format) -> str:
+    """The report as a text without colours."""
+    match form:
+        case Format.JSON:
+            return visible_json(json_report(outcome)) + "\n"
+        case Format.MARKDOWN:
+            return visible(markdown_report(outcome))
+        case Format.TEXT:
+            page = io.StringIO()
+            print_report(outcome, plain_console(page))
+            return page.getvalue()
 
 
 # -- for programs ---------------------------------------------------------------------------

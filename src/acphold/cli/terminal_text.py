@@ -20,6 +20,8 @@ from acphold.exports.visible_text import visible as visible
 from acphold.exports.visible_text import visible_json as visible_json
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from rich.console import Console
 
 # -- of others -----------------------------------------------------------------------------
@@ -108,6 +110,22 @@ STYLES = {
 
 PLAIN_WIDTH = 100
 """Columns of a report that goes into a file or a pipe."""
+
+
+def plain_console(file: TextIO) -> Console:
+    """A file for rich: plain text of PLAIN_WIDTH columns."""
+    from rich.console import Console
+    from rich.theme import Theme
+
+    return Console(
+        file=file,
+        theme=Theme(STYLES),
+        width=PLAIN_WIDTH,
+        color_system=None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def console() -> Console:

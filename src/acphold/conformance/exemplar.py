@@ -142,7 +142,8 @@ class Exemplar:
 
     def hear(self, message: Json) -> None:
         """A notification."""
-        params = message.get("params") or {}
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
         if message["method"] == "session/cancel":
             self.cancel(params.get("sessionId", ""))
         elif message["method"] == "$/cancel_request":
@@ -181,7 +182,8 @@ class Exemplar:
 
     async def result(self, method: str, request: Json) -> object:
         """The result of a request; RefusedError."""
-        params = request.get("params") or {}
+        params = request.get("params")
+        params = params if isinstance(params, dict) else {}
         answers: dict[str, Callable[[Json], Awaitable[object]]] = {
             "initialize": self.initialize,
             "authenticate": self.authenticate,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from acphold.conformance.record import Json, Line, Record
+from acphold.conformance.record import Json, Line, Record, Side
 from acphold.errors import InvalidParamsError
 from acphold.schema import (
     AGENT_METHODS,
@@ -65,12 +65,20 @@ class Message(msgspec.Struct, frozen=True):
 
 def said(record: Record) -> Iterator[Message]:
     """All that the agent said in a record and the schema knows."""
-    for line in record.by("agent"):
-        known = CLIENT_METHODS.get(line.method or "") or PROTOCOL_METHODS.get(line.method or "")
+    return spoken(record, "agent")
+
+
+def spoken(record: Record, side: Side) -> Iterator[Message]:
+    """All that one side said in a record and the schema knows."""
+    own, others = CLIENT_METHODS, AGENT_METHODS
+    if side == "client":
+        own, others = others, own
+    for line in record.by(side):
+        known = own.get(line.method or "") or PROTOCOL_METHODS.get(line.method or "")
         if known is not None:
             yield Message(line, known.name, known.params, line.message.get("params"))
-    for exchange in record.exchanges("client", *AGENT_METHODS):
-        method = AGENT_METHODS[exchange.request.method or ""]
+    for exchange in record.exchanges("agent" if side == "client" else "client", *others):
+        method = others[exchange.request.method or ""]
         answered = exchange.answer
         if not isinstance(method, Method) or answered is None:
             continue

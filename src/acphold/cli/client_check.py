@@ -1,0 +1,77 @@
+"""`acphold check --client`: an agent on stdio that watches whoever talks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from acphold.cli.check_report import Format, Outcome, rendered
+from acphold.cli.command_line import Exit, UsageError
+from acphold.conformance.catalogue import Check
+from acphold.conformance.exemplar_turns import Memory
+from acphold.conformance.record import Record
+from acphold.conformance.watcher import Watcher, judged
+from acphold.transports.stdio import stdio_transport
+
+
+class ClientCheck:
+    """One run: the record so far, and where its report goes; `path` None is stderr."""
+
+    def __init__(
+        self, checks: Sequence[Check], expected: frozenset[str], form: Format, path: str | None
+    ) -> None:
+        self._checks = checks
+        self._expected = expected
+        self._form = form
+        self._path = path
+        self._record = Record("the client", {})
+        self._began = time.monotonic()
+
+    def run(self) -> int:
+        """Serve until the client leaves or we are told to end; the exit code."""
+        if self._path is not None:
+            self._write()  # what cannot be written is told before an editor is started
+        asyncio.run(self._serve())
+        outcome = self._write() if self._path else self._print()
+        return Exit.OK if outcome.is_good else Exit.ERROR
+
+    async def _serve(self) -> None:
+        watcher = Watcher(stdio_transport(), Memory(), self._record, self._turn_over)
+        serving = asyncio.ensure_future(watcher.serve())
+        # Editors end agents by SIGTERM as well, some without closing stdin first.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    def _turn_over(self) -> None:
+        """Whoever is killed has reported what there was until the last turn."""
+        if self._path is not None:
+            self._write()
+
+    def _outcome(self) -> Outcome:
+        seconds = time.monotonic() - self._began
+        return Outcome(judged(self._checks, self._record, seconds), self._expected)
+
+    def _print(self) -> Outcome:
+        outcome = self._outcome()
+        # Stdout is the protocol's.
+        sys.stderr.write(rendered(outcome, self._form))
+        sys.stderr.flush()
+        return outcome
+
+    def _write(self) -> Outcome:
+        assert self._path is not None
+        outcome = self._outcome()
+        new = f"{self._path}.{os.getpid()}"
+        try:
+            with open(new, "w", encoding="utf-8") as file:
+                file.write(rendered(outcome, self._form))
+            os.replace(new, self._path)
+        except OSError as error:
+            raise UsageError(f"--report {self._path}: {error.strerror}") from None
+        return outcome
