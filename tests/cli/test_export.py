@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.journal import Segment, SqliteJournal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
 
@@ -237,3 +238,37 @@ def test_a_pipe_is_written_to_and_not_replaced(
         assert (tmp_path / "pipe").is_fifo()
     finally:
         os.close(reading)
+
+
+def test_a_session_that_is_deleted_meanwhile_is_passed_over(
+    two: Path, acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    downstream = SqliteJournal.downstream
+
+    async def delete_first(self: SqliteJournal, session_id: str) -> str | None:
+        if session_id == "aa-1":
+            await self.delete("aa-1")
+        return await downstream(self, session_id)
+
+    monkeypatch.setattr(SqliteJournal, "downstream", delete_first)
+    done = acphold.run("export", "--all", "-o", str(tmp_path / "out"))
+    assert done.code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["bb-2.md"]
+
+
+def test_a_session_that_is_put_in_order_meanwhile_is_not_written_twice_in_part(
+    journal: Path, acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember(journal, "aa-1", *CONVERSATION)
+    read = SqliteJournal.read
+
+    async def of_another_moment(
+        self: SqliteJournal, session_id: str, after: int, limit_bytes: int = 0
+    ) -> list[Segment]:
+        found = await read(self, session_id, after, 1)
+        return found[:1] if not after else await read(self, session_id, 0, 1)
+
+    monkeypatch.setattr(SqliteJournal, "read", of_another_moment)
+    done = acphold.run("export", "aa-1", "-o", str(tmp_path / "x.md"))
+    assert (done.code, (tmp_path / "x.md").exists()) == (4, False)
+    assert "was put in order while it was read; try again" in done.err

@@ -90,9 +90,9 @@ def test_hostile_text_closes_no_fold_and_clears_no_screen() -> None:
 
 
 def test_output_with_fences_in_it_stays_in_its_own() -> None:
-    content = [{"type": "content", "content": {"type": "text", "text": "````\n<b>\n````"}}]
+    content = [{"type": "content", "content": {"type": "text", "text": "a\n````\n<b>\n````"}}]
     text = exported("markdown", update("tool_call", toolCallId="t", title="T", content=content))
-    assert "`````\n````\n<b>\n````\n`````" in text
+    assert "`````\na\n````\n<b>\n````\n`````" in text
 
 
 def test_an_index_names_every_session() -> None:

@@ -58,6 +58,20 @@ def test_long_output_is_folded_and_short_output_is_not() -> None:
     assert ["open" in parsed.all("details")[0] for parsed in (short, long)] == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ("```\nout\n```", "out"),
+        ("```sh\nout\n\n```\n", "out\n"),
+        ("```\none\n```\ntwo\n```\nthree\n```", "```\none\n```\ntwo\n```\nthree\n```"),
+        ("````\n```\nx\n```\n````", "```\nx\n```"),
+        ("out", "out"),
+    ],
+)
+def test_what_a_tool_printed_has_no_fence_around_it(told: str, text: str) -> None:
+    assert f'<pre tabindex="0">\n{text}</pre>' in exported("html", call(content=shown(told)))
+
+
 def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
     text = exported("html", *CONVERSATION)
     parsed = Parsed(text)

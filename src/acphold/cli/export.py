@@ -8,18 +8,23 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TextIO
 
 from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_journal
-from acphold.cli.journals import entries, opened, place_name, sessions
+from acphold.cli.journals import opened, place_name, sessions
 from acphold.cli.terminal_text import counted, folder, on_one_line, visible, visible_json
+from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.exports import destination
 from acphold.exports.destination import FORMS, Form, form_of
 from acphold.exports.redacted import Redaction
 from acphold.exports.session_head import INDEX, Head
 from acphold.journal import Entry, Journal, ListFilter, SessionRow
+
+READ_BYTES = 64 << 20
+"""Of most sessions, all is read at once."""
 
 LISTED = 40
 """Lines about what was taken out that are printed; all of them go into a file."""
@@ -150,7 +155,7 @@ async def _export(
 ) -> None:
     async with opened(location) as journal:
         rows = await _rows(journal, wanted)
-        writing = _Writing(journal, place.form, redaction)
+        writing = _Writing(journal, place.form, redaction, passes_over=not wanted.session_ids)
         if place.path is None:
             await writing.print(rows)
         elif place.is_folder:
@@ -176,17 +181,31 @@ async def _rows(journal: Journal, wanted: _Wanted) -> list[SessionRow]:
 
 
 class _Writing:
-    """Writes sessions in one form."""
+    """Writes sessions in one form.
 
-    def __init__(self, journal: Journal, form: Form, redaction: Redaction | None) -> None:
+    With `passes_over`, those that are deleted meanwhile are passed over.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        form: Form,
+        redaction: Redaction | None,
+        *,
+        passes_over: bool,
+    ) -> None:
         self._journal = journal
+        self._passes_over: tuple[type[Exception], ...] = (
+            (UnknownSessionError,) if passes_over else ()
+        )
         self._form = form
         self._redaction = redaction
 
     async def write(self, rows: list[SessionRow], file: TextIO) -> None:
         """Write sessions one behind the other."""
         for row in rows:
-            await self._write(*await self._looked_through(row), file)
+            with suppress(*self._passes_over):
+                await self._write(*await self._looked_through(row), file)
 
     async def print(self, rows: list[SessionRow]) -> None:
         """Write them to stdout; what is to be redacted, only when all of it is."""
@@ -202,11 +221,12 @@ class _Writing:
         """Write each into a file of its own in a folder, and a file that leads to them."""
         heads = []
         for row in rows:
-            head, found = await self._looked_through(row)
-            heads.append(head)
-            name = head.file_name + self._form.suffix
-            with destination.replaced(os.path.join(path, name)) as file:
-                await self._write(head, found, file)
+            with suppress(*self._passes_over):
+                head, found = await self._looked_through(row)
+                name = head.file_name + self._form.suffix
+                with destination.replaced(os.path.join(path, name)) as file:
+                    await self._write(head, found, file)
+                heads.append(head)
         if len(heads) > 1 and (text := self._form.index(heads)):
             with destination.replaced(os.path.join(path, INDEX + self._form.suffix)) as file:
                 file.write(text)
@@ -216,7 +236,7 @@ class _Writing:
         head = Head.of(row, await self._journal.downstream(row.session_id))
 
         def read() -> AsyncIterator[Entry]:
-            return entries(self._journal, row.session_id)
+            return _entries(self._journal, row.session_id)
 
         return await self._redaction.of(head, read) if self._redaction else (head, read())
 
@@ -225,6 +245,25 @@ class _Writing:
         tame = visible_json if self._form.name == "jsonl" and file.isatty() else str
         async for text in self._form.writer()(head, found):
             file.write(tame(text))
+
+
+async def _entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
+    """All entries of a session but void ones, oldest first.
+
+    Those of one read are of one moment; between two, somebody may put the session in order, and
+    then what was read does not go on: RewrittenError.
+    """
+    after = 0
+    while found := await journal.read(session_id, after, READ_BYTES):
+        for segment in found:
+            if segment.first_seq <= after:
+                raise RewrittenError(
+                    f"session {session_id!r} was put in order while it was read; try again"
+                )
+            for entry in segment.entries():
+                if entry.raw:
+                    yield entry
+            after = segment.last_seq
 
 
 def _tell(redaction: Redaction, report: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -74,6 +75,15 @@ def described(block: ContentBlock) -> str:
             return f"[{kind}]"
         case _:
             assert_never(block)
+
+
+_FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?\1\s*", re.DOTALL)
+
+
+def unfenced(text: str) -> str:
+    """What a tool printed, without the fence that adapters of agents put around it."""
+    fenced = _FENCED.fullmatch(text)
+    return text if fenced is None or fenced[1] in fenced[2] else fenced[2]
 
 
 def embedded_text(block: ContentBlock) -> str | None:

@@ -22,6 +22,7 @@ from acphold.exports.blocks import (
     embedded_text,
     headline,
     indented,
+    unfenced,
 )
 from acphold.exports.session_head import Head
 from acphold.exports.visible_text import counted, local, on_one_line, visible
@@ -145,7 +146,7 @@ def _tool(call: ToolCall) -> str:
 def _produced(item: ToolCallContent) -> str:
     match item:
         case Content(content=TextContent(text=text)):
-            return _fenced(visible(text))
+            return _fenced(visible(unfenced(text)))
         case Content(content=block):
             return _code(on_one_line(described(block)))
         case Diff():

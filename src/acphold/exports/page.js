@@ -16,6 +16,7 @@
   let pause = 0;
 
   document.querySelector(".bar").hidden = false;
+  folds.hidden = !details.length;
 
   function ranges(block, sought) {
     const found = [];

@@ -25,6 +25,7 @@ from acphold.exports.blocks import (
     diff_lines,
     embedded_text,
     indented,
+    unfenced,
 )
 from acphold.exports.prose import prose
 from acphold.exports.session_head import Head
@@ -281,7 +282,7 @@ def _output(text: str) -> str:
 def _produced(item: ToolCallContent) -> str:
     match item:
         case Content(content=TextContent(text=text)):
-            return _output(text)
+            return _output(unfenced(text))
         case Content(content=block):
             return _block(block, markdown=False)
         case Diff():
