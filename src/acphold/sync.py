@@ -209,15 +209,15 @@ class RemoteAgent:
 
     def load_session(
         self,
-        session_id: str,
+        session: str | SessionInfo,
         cwd: Folder | None = None,
         *,
         mcp_servers: Sequence[McpServer] = (),
-        additional_directories: Sequence[Folder] = (),
+        additional_directories: Sequence[Folder] | None = None,
     ) -> RemoteSession:
         """Go on with a conversation; what the agent replays of it is in `replay`."""
         opened = self._agent.load_session(
-            session_id,
+            session,
             cwd,
             mcp_servers=mcp_servers,
             additional_directories=additional_directories,
@@ -226,15 +226,15 @@ class RemoteAgent:
 
     def resume_session(
         self,
-        session_id: str,
+        session: str | SessionInfo,
         cwd: Folder | None = None,
         *,
         mcp_servers: Sequence[McpServer] = (),
-        additional_directories: Sequence[Folder] = (),
+        additional_directories: Sequence[Folder] | None = None,
     ) -> RemoteSession:
         """Go on with a conversation without a replay."""
         opened = self._agent.resume_session(
-            session_id,
+            session,
             cwd,
             mcp_servers=mcp_servers,
             additional_directories=additional_directories,

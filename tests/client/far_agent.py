@@ -202,9 +202,13 @@ DEFAULTS: dict[str, Act] = {
 
 
 @asynccontextmanager
-async def talking(agent: FarAgent, **options: Unpack[Options]) -> AsyncIterator[RemoteAgent]:
+async def talking(
+    agent: FarAgent,
+    over: tuple[MemoryTransport, MemoryTransport] | None = None,
+    **options: Unpack[Options],
+) -> AsyncIterator[RemoteAgent]:
     """The client of `agent` for the block; both have a deadline."""
-    ours, theirs = memory_pair()
+    ours, theirs = over or memory_pair()
     running = asyncio.create_task(agent.run(theirs))
     try:
         async with asyncio.timeout(DEADLINE), connect_over(ours, **options) as remote:

@@ -239,7 +239,7 @@ class Asking:
             return await agent.resume_session(row.session_id, row.cwd)
         if question.newest:
             async for info in agent.sessions(question.cwd):
-                return await agent.resume_session(info.session_id, info.cwd)
+                return await agent.resume_session(info)
             raise UnknownSessionError(
                 "", reason=f"{agent.name} has no session in {question.cwd} to go on with"
             )

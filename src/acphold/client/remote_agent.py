@@ -124,31 +124,33 @@ class RemoteAgent:
 
     async def load_session(
         self,
-        session_id: str,
+        session: str | SessionInfo,
         cwd: Folder | None = None,
         *,
         mcp_servers: Sequence[McpServer] = (),
-        additional_directories: Sequence[Folder] = (),
+        additional_directories: Sequence[Folder] | None = None,
     ) -> RemoteSession:
-        """Go on with a conversation; what the agent replays of it is in `replay`."""
+        """Go on with a conversation; what the agent replays of it is in `replay`.
+
+        `session` is an id, or what `sessions` has listed: then its folders are those of the list,
+        where no others are named.
+        """
         self._advertised().to_load()
-        roots, servers = self._setup(cwd, mcp_servers, additional_directories)
-        feed = self._feed(session_id, roots, servers)
+        feed, servers = self._known(session, cwd, mcp_servers, additional_directories)
         await self._open(feed, lambda: self._load(feed, servers))
         return self._session(feed)
 
     async def resume_session(
         self,
-        session_id: str,
+        session: str | SessionInfo,
         cwd: Folder | None = None,
         *,
         mcp_servers: Sequence[McpServer] = (),
-        additional_directories: Sequence[Folder] = (),
+        additional_directories: Sequence[Folder] | None = None,
     ) -> RemoteSession:
-        """Go on with a conversation without a replay."""
+        """Go on with a conversation without a replay; otherwise as `load_session`."""
         self._advertised().to_resume()
-        roots, servers = self._setup(cwd, mcp_servers, additional_directories)
-        feed = self._feed(session_id, roots, servers)
+        feed, servers = self._known(session, cwd, mcp_servers, additional_directories)
         await self._open(feed, lambda: self._resume(feed, servers))
         return self._session(feed)
 
@@ -222,6 +224,21 @@ class RemoteAgent:
         advertised = self._advertised()
         folder = self._cwd if cwd is None else absolute(cwd)
         return (folder, *advertised.directories(additional)), advertised.servers(servers)
+
+    def _known(
+        self,
+        session: str | SessionInfo,
+        cwd: Folder | None,
+        servers: Sequence[McpServer],
+        additional: Sequence[Folder] | None,
+    ) -> tuple[SessionFeed, tuple[McpServer, ...]]:
+        """A session that the agent knows, before it is opened; and its servers."""
+        if not isinstance(session, str):
+            cwd = session.cwd if cwd is None else cwd
+            additional = session.additional_directories if additional is None else additional
+            session = session.session_id
+        roots, sent = self._setup(cwd, servers, additional or ())
+        return self._feed(session, roots, sent), sent
 
     def _session(self, feed: SessionFeed) -> RemoteSession:
         return RemoteSession(feed, self._uplink, self._advertised, self._cancel_grace)
