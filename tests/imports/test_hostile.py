@@ -73,8 +73,19 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
     folder = tmp_path / "home/.claude/projects/x"
     folder.mkdir(parents=True)
     (folder / "s.jsonl").symlink_to(outside)
+    (folder / "round.jsonl").symlink_to(folder / "round.jsonl")
     (tmp_path / "home/.claude/projects/y").symlink_to(tmp_path)
     assert list(reader("claude").find(Home(tmp_path / "home"))) == []
+
+
+def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    path = transcript.write(tmp_path)
+    (path.parent.parent / "also").symlink_to(path.parent)
+    path.with_name("link.jsonl").symlink_to(path)
+    found = reader("claude").find(Home(tmp_path))
+    assert sorted({source.session_id for source in found}) == [path.stem, "link"]
 
 
 def _rich_claude(home: Path) -> None:

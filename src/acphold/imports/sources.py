@@ -137,9 +137,22 @@ def files_below(folder: Path, pattern: str) -> list[Path]:
 
     Sorted, so that two runs see them in one order.
     """
+    if not os.path.isdir(folder):
+        return []
     try:
         root = folder.resolve(strict=True)
         found = sorted(root.glob(pattern))
     except OSError:
         return []
-    return [path for path in found if path.is_file() and path.resolve().is_relative_to(root)]
+    # To resolve a path asks for each folder above it: once for all that lie in one is enough.
+    inside = {parent: _leads_into(parent, root) for parent in {path.parent for path in found}}
+    return [
+        path
+        for path in found
+        if path.is_file()
+        and (_leads_into(path, root) if path.is_symlink() else inside[path.parent])
+    ]
+
+
+def _leads_into(path: Path, root: Path) -> bool:
+    return path.resolve().is_relative_to(root)
