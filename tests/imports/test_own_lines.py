@@ -120,6 +120,21 @@ def test_a_session_is_the_same_exported_and_imported(pieces: Pieces) -> None:
         asyncio.run(there_and_back(Path(folder), whole))
 
 
+async def test_a_session_that_is_taken_in_by_many_pieces_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.imports.pieces.PIECE_BYTES", 100)
+    await there_and_back(tmp_path, TALK * 20)
+    journal = SqliteJournal.open(tmp_path / "b.db")
+    kinds = [segment.kind async for segment in history(journal, "s1")]
+    assert kinds.count("imported") == 1
+    while await journal.catch_up(1):
+        pass
+    assert len(await journal.search("Hello")) == 20
+    assert await journal.damage() == []
+    await journal.aclose()
+
+
 async def test_the_id_that_its_agent_knows_it_by_is_kept(tmp_path: Path) -> None:
     await there_and_back(tmp_path, TALK, link="agents-own")
     journal = SqliteJournal.open(tmp_path / "b.db")

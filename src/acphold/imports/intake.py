@@ -298,6 +298,7 @@ class _Writing:
         self._link = link
         self._row = row
         self._before = before
+        self._has_marked = False
 
     async def take_in(self, piece: Piece) -> bool:
         """Take a piece in; False when there was nothing new in it but that it is the last one."""
@@ -307,8 +308,11 @@ class _Writing:
         past = [*piece.entries, *piece.closing] if is_news else []
         past.append(PastEntry(IMPORTED, 0, msgspec.json.encode(marker)))
         change = self._change(piece.facts, marker.title, goes_on=bool(piece.entries))
-        await self._journal.take_in(self.lease, self._timed(past, piece.facts), change, self._link)
-        self._link = None
+        timed = self._timed(past, piece.facts)
+        # Of its own markers only the last one says anything.
+        instead = self._has_marked
+        await self._journal.take_in(self.lease, timed, change, self._link, instead=instead)
+        self._link, self._has_marked = None, True
         return is_news
 
     def _marker_behind(self, piece: Piece) -> _Marker:

@@ -289,12 +289,17 @@ class Journal(Protocol):
         past: Sequence[PastEntry],
         change: RowChange | None = None,
         link: tuple[str, str] | None = None,
+        *,
+        instead: bool = False,
     ) -> None:
         """Append what happened earlier, with its own times, settled at once: all or none.
 
         Entries that had numbers elsewhere keep them where they are free. With it `change`, and the
         `link` to an agent and its id for the session. Others cannot write meanwhile: half a
         megabyte at a time is enough. It is left to `catch_up` to index it.
+
+        With `instead` they take the place of the last entry, which must be one that nobody has
+        seen: what the import itself noted a moment ago.
         """
 
     async def touch(self, lease: Lease, change: RowChange) -> None:

@@ -90,6 +90,14 @@ def tail(
     return found
 
 
+def is_alone(connection: sqlite3.Connection, session: int, seq: int) -> bool:
+    """Whether an entry has a row of its own, and stands for no other number."""
+    row = connection.execute(
+        "SELECT first_seq FROM segments WHERE key = ?", (session << SEQ_BITS | seq,)
+    ).fetchone()
+    return row is not None and row[0] == seq
+
+
 def size(connection: sqlite3.Connection, session: int, after: int) -> int:
     """Bytes that the segments take that end above `after`."""
     (found,) = connection.execute(

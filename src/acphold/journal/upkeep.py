@@ -29,6 +29,7 @@ from acphold.journal.entries import PastEntry, Segment, in_segments
 from acphold.journal.file import writing
 from acphold.journal.fold import EMPTY, Fold, SessionState, Summary, fold
 from acphold.journal.journal import Lease, RowChange
+from acphold.journal.migrations import SEQ_BITS
 
 PIECE_BYTES: Final = 512 << 10
 """How much history one transaction rewrites, or removes, at most (beyond one segment)."""
@@ -185,17 +186,24 @@ def take_in(
     change: RowChange | None,
     link: tuple[str, str] | None,
     alone: threading.Lock,
+    *,
+    instead: bool = False,
 ) -> int:
     """Append entries to a session that is settled to its end, settled; the number of the last.
 
-    Raises LeaseLostError.
+    With `instead` they take the place of its last entry, if that is alone in its row. Raises
+    LeaseLostError.
     """
-    found = list(in_segments(past, lease.next_seq))
+    last = lease.next_seq - 1
+    instead = instead and segments.is_alone(connection, lease.number, last)
+    found = list(in_segments(past, lease.next_seq - instead))
     before = _before(connection, lease, lease.next_seq - 1)
     old_before = session_rows.now_ms() - packed_rows.OLD_MS
     piece = _Piece(found, before, stored=False, old_before=old_before) if found else None
     with alone, writing(connection):
         leases.require(connection, lease)
+        if instead:
+            _take_back(connection, lease.number, last)
         if piece is not None:
             piece.write(connection, lease.number)
         if change is not None:
@@ -203,6 +211,16 @@ def take_in(
         if link is not None:
             session_rows.link(connection, *link, lease.number)
     return found[-1].last_seq if found else lease.next_seq - 1
+
+
+def _take_back(connection: sqlite3.Connection, number: int, last: int) -> None:
+    """Remove the last entry of a session, as if it had never been there."""
+    connection.execute("DELETE FROM segments WHERE key = ?", (number << SEQ_BITS | last,))
+    connection.execute(
+        "UPDATE sessions SET settled_through = ?1, indexed_through = min(indexed_through, ?1),"
+        " packed_through = min(packed_through, ?1) WHERE number = ?2",
+        (last - 1, number),
+    )
 
 
 def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> SessionState:
