@@ -35,9 +35,10 @@ ROWS = {
     "sync": 10,
     "testing": 10,
     "web": 10,
-    "cli": 11,
-    "__init__": 12,
-    "__main__": 12,
+    "screen": 11,
+    "cli": 12,
+    "__init__": 13,
+    "__main__": 13,
 }
 """A room may use any room on a lower row; rooms on one row do not know each other."""
 

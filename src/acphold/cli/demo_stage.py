@@ -7,12 +7,12 @@ import re
 from rich.text import Text
 
 from acphold.cli.demo_editor import open_tools
-from acphold.cli.layout import GUTTER, LABELS, MAX_WIDTH, Beside, Passage, body, passage
 from acphold.cli.terminal_text import console, visible
 from acphold.journal import Entry
 from acphold.journal.fold import EMPTY, SessionState, fold
 from acphold.journal.timeline import Message, TurnEnd
 from acphold.journal.transcript import turn_scenes
+from acphold.screen.layout import GUTTER, LABELS, MAX_WIDTH, Beside, Passage, body, passage
 
 
 class Stage:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from rich.text import Text
 
-from acphold.cli.layout import Beside
 from acphold.cli.terminal_text import console, counted, visible
+from acphold.screen.layout import Beside
 
 GUTTER = 5
 """Columns for the marks."""

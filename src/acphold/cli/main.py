@@ -37,6 +37,8 @@ class Entry(NamedTuple):
 COMMANDS = {
     "wrap": Entry("wrap", "Speak ACP on stdio for an editor, in front of an agent."),
     "run": Entry("run", "Speak ACP on stdio for an editor, with an agent written in Python."),
+    "chat": Entry("chat", "Talk to an agent in the terminal."),
+    "attach": Entry("attach", "Join a session that is live in some acphold process."),
     "connect": Entry("connect", "Speak ACP on stdio for an editor, in front of an agent far away."),
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),

@@ -90,8 +90,8 @@ def _json_line(entry: Entry) -> bytes:
 def _print_place(
     row: SessionRow, turn: Sequence[Entry], number: int, seq: int, *, full: bool
 ) -> None:
-    from acphold.cli.layout import Gutter, Plain, passage
     from acphold.journal.transcript import scene_at, turn_scenes
+    from acphold.screen.layout import Gutter, Plain, passage
 
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
     where = place_name(on_one_line(row.session_id), seq)
@@ -113,8 +113,8 @@ async def _print_json(journal: Journal, row: SessionRow) -> None:
 
 
 async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) -> None:
-    from acphold.cli.layout import Gutter, Plain, passage
     from acphold.journal.transcript import scenes
+    from acphold.screen.layout import Gutter, Plain, passage
 
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
     layout.head(_title(row), _facts(row))

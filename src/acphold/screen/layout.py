@@ -15,8 +15,8 @@ from rich.markdown import Heading, Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from acphold.cli.terminal_text import counted, on_one_line, size, visible
 from acphold.errors import InvalidParamsError
+from acphold.exports.visible_text import counted, on_one_line, size, visible
 from acphold.journal.timeline import Message, ToolCall, TurnEnd, TurnOutcome
 from acphold.journal.transcript import (
     Decision,
@@ -81,15 +81,19 @@ class Passage(Struct, frozen=True):
     markdown: bool = False
 
 
-def passage(scene: Scene, *, full: bool = False) -> Passage:
-    """How a scene looks; long output is cut unless `full`."""
+MORE = "; --full shows them"
+"""Behind output that was cut."""
+
+
+def passage(scene: Scene, *, full: bool = False, more: str = MORE) -> Passage:
+    """How a scene looks; long output is cut unless `full`, and `more` says where the rest is."""
     match scene:
         case Message():
             label, style = LABELS[scene.role]
             lines = _lines(block_text(scene.content), "thought" if scene.role == "thought" else "")
             return Passage(label, style, lines, markdown=scene.role == "agent")
         case ToolCall():
-            return Passage("tool", "tool", list(_tool(scene, full=full)))
+            return Passage("tool", "tool", list(_tool(scene, full=full, more=more)))
         case Planned():
             return Passage("plan", "plan", [_step(step.status, step.text) for step in scene.steps])
         case Noticed():
@@ -126,7 +130,7 @@ def _step(status: str, text: str) -> Text:
 # -- tool calls -----------------------------------------------------------------------------
 
 
-def _tool(call: ToolCall, *, full: bool) -> Iterator[Text]:
+def _tool(call: ToolCall, *, full: bool, more: str) -> Iterator[Text]:
     mark, style = STATUS_MARKS.get(call.status, ("○", "faint"))
     title = on_one_line(call.title or call.tool_call_id)
     status = on_one_line(call.status.replace("_", " "))
@@ -139,8 +143,8 @@ def _tool(call: ToolCall, *, full: bool) -> Iterator[Text]:
         for line in shown:
             yield Text("  ").append_text(line)
         if len(lines) > len(shown):
-            more = counted(len(lines) - len(shown), "more line")
-            yield Text(f"  … {more}; --full shows them", "faint")
+            left = counted(len(lines) - len(shown), "more line")
+            yield Text(f"  … {left}{more}", "faint")
 
 
 def _output(item: ToolCallContent) -> Iterable[Text]:

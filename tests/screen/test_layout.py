@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.theme import Theme
 
-from acphold.cli.layout import Prose, block_text, passage
 from acphold.cli.terminal_text import STYLES
 from acphold.journal.timeline import ToolCall, TurnEnd
+from acphold.screen.layout import Prose, block_text, passage
 
 
 def tool(content: object, **fields: str) -> list[str]:

@@ -1,0 +1,88 @@
+"""`acphold attach`: join a session that is live in some acphold process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import acphold
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.journals import opened, path_of, place
+from acphold.cli.list import live_sessions
+from acphold.cli.screen_session import Seat, add_look, chosen_row, on_terminal
+from acphold.cli.ssh import add_host
+from acphold.cli.terminal_text import on_one_line, visible
+from acphold.errors import ConnectionLostError
+from acphold.journal import ListFilter
+
+
+def parser() -> Parser:
+    """The arguments of `attach`."""
+    made = Parser(attach, "attach", "[OPTIONS] [ID]")
+    made.add_argument(
+        "session_id", metavar="ID", nargs="?", help="the session's id, or its beginning"
+    )
+    made.add_argument(
+        "--watch", action="store_true", help="only read: nothing is sent, answered or cancelled"
+    )
+    add_look(made)
+    add_host(made)
+    add_journal(made)
+    return made
+
+
+def attach(
+    *, session_id: str | None, watch: bool, no_color: bool, host: str | None, journal: str | None
+) -> int:
+    """Join a session that is live in some acphold process.
+
+    You see its history and what happens from then on, may prompt, and answer what the agent asks.
+    Ctrl-C cancels the running turn, Ctrl-D leaves; leaving never ends anything. Without ID you
+    choose from a list. In a pipe each line of stdin is a prompt.
+    """
+    assert host is None, "done there"
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
+    return asyncio.run(_attach(session_id, journal, watch=watch))
+
+
+async def _attach(given: str | None, journal: str | None, *, watch: bool) -> int:
+    live = await live_sessions()
+    async with opened(journal) as kept:
+        if given is not None:
+            row = (await place(kept, given)).row
+        elif not on_terminal():
+            raise UsageError("in a pipe ID is required; `acphold list` shows which are live")
+        else:
+            found = await chosen_row(kept, ListFilter(), live, only_live=True)
+            if found is None:
+                return Exit.OK
+            row = found
+    return await join(row.session_id, journal, watch=watch)
+
+
+async def join(session_id: str, journal: str | None, *, watch: bool = False) -> int:
+    """Attach to a session; where it is not live, say what to do."""
+    seat = Seat(permission=None, reads_only=watch, leaving="detaches")
+    options = seat.options
+    try:
+        async with acphold.connect(
+            session=session_id, journal=path_of(journal), **options
+        ) as agent:
+            session = await agent.load_session(session_id)
+            code = await seat.sit(agent, session)
+    except ConnectionLostError as error:
+        if "is not live" not in str(error):
+            raise
+        print(
+            visible(
+                f"acphold attach: session {session_id} is not live in any process; to go on with "
+                f"it: acphold chat --resume {session_id} AGENT (or -- CMD)"
+            ),
+            file=sys.stderr,
+        )
+        return Exit.ERROR
+    if on_terminal() and code == Exit.OK:
+        print(f"\nDetached; the session goes on: acphold attach {on_one_line(session_id)}")
+    return code

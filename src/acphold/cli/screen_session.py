@@ -1,0 +1,201 @@
+"""The screen of `chat` and `attach`: on a terminal, or plain in a pipe; and sessions to choose."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from acphold.cli.command_line import Exit, Parser, UsageError
+from acphold.cli.journals import sessions
+from acphold.cli.list import GAP, Live, aligned, cells, fitted, short_id
+from acphold.cli.owner import log_folder
+from acphold.cli.terminal_text import console, counted, folder, on_one_line, visible
+from acphold.journal.session_rows import now_ms
+
+if TYPE_CHECKING:
+    from acphold.client import Options, RemoteAgent, RemoteSession
+    from acphold.client.policy import Rule
+    from acphold.journal import ListFilter, SessionRow, SqliteJournal
+    from acphold.schema import SessionInfo
+    from acphold.screen.answers import PersonAnswers
+    from acphold.screen.sitting import Sitting
+
+HISTORY_PASSAGES = 100
+"""What is shown of the history: a few screens, drawn in less than half a second."""
+
+
+def add_look(parser: Parser) -> None:
+    """`--no-color`."""
+    parser.add_argument("--no-color", action="store_true", help="no colours, as with NO_COLOR")
+
+
+def on_terminal() -> bool:
+    """Whether there is a person at both ends."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+class Seat:
+    """A sitting, who answers in it, and the options of the connection for it."""
+
+    def __init__(self, *, permission: Rule | None, reads_only: bool, leaving: str) -> None:
+        from acphold.screen.answers import PersonAnswers
+        from acphold.screen.flow import Flow
+        from acphold.screen.sitting import Sitting
+
+        self.flow = Flow()
+        self.reads_only = reads_only
+        self.sitting: Sitting = Sitting(self.flow, reads_only=reads_only, leaving=leaving)
+        self.answers: PersonAnswers = PersonAnswers(self.flow, reads_only=reads_only)
+        self._permission = permission
+
+    @property
+    def options(self) -> Options:
+        """How the connection behaves."""
+        options: Options = {"on_update": self.sitting.hear}
+        if not on_terminal() and not self.reads_only:
+            options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
+            return options
+        options["on_permission"] = self.answers.on_permission
+        if self._permission is not None:
+            options["permission"] = self._permission
+        if not self.reads_only:
+            options["on_form"] = self.answers.on_form
+            options["on_page"] = self.answers.on_page
+        return options
+
+    async def sit(self, agent: RemoteAgent, session: RemoteSession) -> int:
+        """Show the session until the person leaves, or it ends; the exit code."""
+        self.sitting.begin(agent, session)
+        if on_terminal():
+            await self._on_terminal(session)
+        else:
+            await self._in_pipe()
+        if self.sitting.error is None:
+            return Exit.OK
+        print(visible(f"acphold: {self.sitting.error}"), file=sys.stderr)
+        return Exit.AGENT
+
+    async def _on_terminal(self, session: RemoteSession) -> None:
+        from acphold.screen.line_screen import LineScreen
+        from acphold.screen.typed import PrivateHistory, PromptCompleter
+
+        screen = LineScreen(
+            self.flow,
+            console(),
+            self.sitting,
+            completer=PromptCompleter(lambda: session.commands, session.cwd),
+            history=PrivateHistory(os.path.join(log_folder(), "prompts")),
+            reads_only=self.reads_only,
+        )
+        self.sitting.face = self.answers.face = screen
+        await self.sitting.look()
+        self._keep_history_short()
+        self.sitting.attend()
+        try:
+            await screen.run()
+        finally:
+            await self.sitting.aclose()
+
+    def _keep_history_short(self) -> None:
+        shown = self.flow.take()
+        if left_out := max(0, len(shown) - HISTORY_PASSAGES):
+            self.flow.tell(f"{counted(left_out, 'earlier passage')}: `acphold show` has them")
+        for passage in shown[left_out:]:
+            self.flow.put(passage)
+
+    async def _in_pipe(self) -> None:
+        from acphold.screen.plain import PlainFace
+
+        face = PlainFace(self.flow, sys.stdout)
+        self.sitting.face = self.answers.face = face
+        await self.sitting.look()
+        self.sitting.attend()
+        try:
+            if self.reads_only:
+                await face.closed()
+            else:
+                await face.prompt_each(self.sitting)
+        finally:
+            await self.sitting.aclose()
+            face.changed()
+
+
+# -- sessions to choose from ----------------------------------------------------------------
+
+CHOICES = 20
+"""Sessions in a list to choose from: what fits on a screen."""
+
+
+async def chosen_row(
+    journal: SqliteJournal, wanted: ListFilter, live: Live, *, only_live: bool
+) -> SessionRow | None:
+    """Have the person choose a session of the journal, live ones first; None for none."""
+    found = [row async for row in sessions(journal, wanted, None if only_live else CHOICES)]
+    rows = sorted(found, key=lambda row: row.session_id not in live)
+    if only_live:
+        rows = [row for row in rows if row.session_id in live]
+    if not rows:
+        print(
+            "No session is live. `acphold list` shows all; `acphold chat --resume ID AGENT` goes "
+            "on with one.",
+            file=sys.stderr,
+        )
+        return None
+    now = now_ms()
+    lines = [
+        cells(
+            row,
+            await short_id(journal, row.session_id),
+            now,
+            live.get(row.session_id, (None,))[0],
+            whole_folder=False,
+        )
+        for row in rows
+    ]
+    place = await _picked(fitted(lines, console().width - 4))
+    return None if place is None else rows[place]
+
+
+async def chosen_info(agent: RemoteAgent) -> SessionInfo | None:
+    """Have the person choose one of the agent's sessions; None for none."""
+    if not on_terminal():
+        raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
+    infos = []
+    async for info in agent.sessions():
+        infos.append(info)
+        if len(infos) == CHOICES:
+            break
+    if not infos:
+        print("This agent has no session yet.", file=sys.stderr)
+        return None
+    lines = [
+        [on_one_line(info.title or "(no title)"), folder(info.cwd), (info.updated_at or "")[:16]]
+        for info in infos
+    ]
+    place = await _picked([["TITLE", "FOLDER", "UPDATED"], *lines])
+    return None if place is None else infos[place]
+
+
+async def _picked(table: Sequence[Sequence[str]]) -> int | None:
+    """The line of a table, from 0, that the person names by its number; None for none."""
+    from rich.text import Text
+
+    terminal = console()
+    heading, *lines = aligned(table)
+    terminal.print(Text("    " + GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
+    for number, line in enumerate(lines, 1):
+        words = Text.assemble((f"{number:>3} ", "id"), GAP.join(line))
+        terminal.print(words, no_wrap=True, overflow="crop")
+    while True:
+        print(
+            f"Which one? 1 to {len(lines)}, Enter for the first, q for none: ", end="", flush=True
+        )
+        answer = sys.stdin.readline()
+        if not answer or answer.strip() == "q":
+            return None
+        if not answer.strip():
+            return 0
+        if answer.strip().isdecimal() and 0 < int(answer) <= len(lines):
+            return int(answer) - 1

@@ -1,0 +1,141 @@
+"""What a person answers an agent: permission by key, forms field by field, pages to open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from rich.text import Text
+
+from acphold.errors import DeclarationError
+from acphold.exports.visible_text import on_one_line, visible
+from acphold.journal.transcript import Decision
+from acphold.schema import ElicitationContentValue
+from acphold.schema.elicitation import ElicitationPropertySchema
+from acphold.screen.flow import Flow
+from acphold.screen.layout import Passage, passage
+from acphold.screen.panels import Choice, Field, Key, asked, field, permission, value_of
+
+if TYPE_CHECKING:
+    from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
+    from acphold.client.form_answers import Filled
+
+T = TypeVar("T")
+
+Values = dict[str, ElicitationContentValue]
+
+
+class Face(Protocol):
+    """Where the person is: a terminal, or in a test nowhere."""
+
+    def changed(self) -> None:
+        """Something else is to be shown."""
+
+    async def choose(self, choice: Choice) -> str | None:
+        """Ask for a key; None when the person goes away from it."""
+
+    async def enter(self, field: Field, wrong: str = "") -> str | None:
+        """Ask for a line; None when the person goes away from it."""
+
+    def close(self) -> None:
+        """The sitting is over."""
+
+
+class _Left(Exception):
+    """The person has gone away from a form."""
+
+
+class PersonAnswers:
+    """Asks on a face and shows in a flow what came of it; the callbacks of `acphold.connect`.
+
+    With `reads_only` questions are shown, and never answered from here. A question that is
+    withdrawn, because another client has answered or the turn was cancelled, goes away.
+    """
+
+    def __init__(self, flow: Flow, *, reads_only: bool = False) -> None:
+        self.face: Face
+        self._flow = flow
+        self._reads_only = reads_only
+
+    async def on_permission(self, question: PermissionQuestion) -> str | None:
+        """Ask whether a tool may go on; the id of an option."""
+        shown = asked(question.tool_call)
+        if len(shown.lines) > 1:  # more than the line that the question has, too
+            self._show(shown)
+        choice = permission(question.tool_call, question.options)
+        answer = await self._chosen(choice)
+        if answer is None:
+            return None
+        words = next((key.words for key in choice.keys if key.value == answer), answer)
+        self._show(passage(Decision(choice.title, words)))
+        return answer
+
+    async def on_page(self, question: PageQuestion) -> bool | None:
+        """Ask whether the person opens a page, all of whose address they see."""
+        self._show(_request(f"{question.message}\n{question.url}"))
+        keys = (Key("y", "yes, I open it", "yes"), Key("n", "no", "no"))
+        answer = await self._chosen(Choice("Do you open this page?", keys))
+        return None if answer is None else answer == "yes"
+
+    async def on_form(self, question: FormQuestion) -> Filled:
+        """Ask for the fields, one after the other; all of them are shown before they go."""
+        self._show(_request(question.message))
+        try:
+            while True:
+                values = await self._filled(question)
+                answer = await self._chosen(_review(values))
+                if answer == "send":
+                    return values
+                if answer == "decline":
+                    return None
+        except _Left:
+            return "dismissed"
+
+    async def _filled(self, question: FormQuestion) -> Values:
+        values: Values = {}
+        for name, form in question.form.properties.items():
+            value = await self._value(name, form, name in (question.form.required or ()))
+            if value is not None:
+                values[name] = value
+        return values
+
+    async def _value(
+        self, name: str, form: ElicitationPropertySchema, required: bool
+    ) -> ElicitationContentValue | None:
+        wrong = ""
+        while True:
+            shown = field(name, form, required=required)
+            line = await self._waited(self.face.enter(shown, wrong), shown.title)
+            if line is None:
+                raise _Left
+            try:
+                return value_of(line, form, required=required)
+            except DeclarationError as error:
+                wrong = str(error)
+
+    async def _chosen(self, choice: Choice) -> str | None:
+        if self._reads_only:
+            choice = Choice(f"{choice.title} (not answered from here)", ())
+        return await self._waited(self.face.choose(choice), choice.title)
+
+    async def _waited(self, answer: Awaitable[T], title: str) -> T:
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._show(passage(Decision(title, "settled without an answer from here")))
+            raise
+
+    def _show(self, shown: Passage) -> None:
+        self._flow.put(shown)
+        self.face.changed()
+
+
+def _request(words: str) -> Passage:
+    return Passage("asks", "acphold", [Text(line) for line in visible(words).splitlines()])
+
+
+def _review(values: Values) -> Choice:
+    told = ", ".join(f"{name}: {value}" for name, value in values.items())
+    keys = (Key("s", "send", "send"), Key("c", "change", "change"), Key("d", "decline", "decline"))
+    return Choice(f"Send this? {on_one_line(told)}", keys)

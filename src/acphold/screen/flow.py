@@ -1,0 +1,315 @@
+"""What a conversation shows, from its updates: what is finished, and what may still change.
+
+What is finished is printed once and stays on the terminal; it is finished in this order, which is
+not always the order in which it began. What may still change is redrawn.
+
+| | finished |
+|---|---|
+| what the agent says | paragraph by paragraph |
+| a thought, what a user says | when something else follows, or the turn ends |
+| a tool call | when it is completed or failed, or the turn ends |
+| the plan | when the turn ends |
+| a mode, a notice | at once |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+from rich.text import Text
+
+from acphold.exports.visible_text import counted, on_one_line
+from acphold.journal.raw_update import (
+    ROLES,
+    Role,
+    encode_text,
+    items,
+    members,
+    string,
+    text_block,
+    update_kind,
+)
+from acphold.journal.timeline import (
+    FINAL_STATUSES,
+    Message,
+    MessageDraft,
+    ToolCall,
+    TurnEnd,
+    replace_fields,
+    turn_end,
+)
+from acphold.journal.transcript import ModeChanged, Noticed, Planned, PlanStep
+from acphold.screen.layout import Passage, passage
+from acphold.screen.paragraphs import Paragraphs
+
+Thoughts = Literal["folded", "whole"]
+
+LIVE_OUTPUT = 4
+"""Lines of the output of a tool that still works."""
+
+MORE = "; `acphold show --full` has them"
+"""Behind output that was cut."""
+
+STANDING_KINDS = frozenset(
+    {
+        "available_commands_update",
+        "config_option_update",
+        "current_mode_update",
+        "session_info_update",
+        "usage_update",
+    }
+)
+"""Kinds of updates that change what a status line says."""
+
+
+class _Said:
+    """A message that may go on; `client` is the program in which a user said it, if it is told."""
+
+    def __init__(self, role: Role, message_id: str | None, client: str | None) -> None:
+        self.role = role
+        self.message_id = message_id
+        self.client = client
+        self.draft = MessageDraft(role, message_id)
+        self.paragraphs = Paragraphs()
+        self.is_begun = False
+
+    def add(self, block: bytes) -> None:
+        self.draft.add_block(block)
+        text = string(members(block).get("text"))
+        if text is None:  # an image, a link: named in a line of its own
+            named = passage(Message("user", None, (block,))).lines
+            text = "\n\n" + "\n".join(line.plain for line in named) + "\n\n"
+        self.paragraphs.feed(text)
+
+    @property
+    def message(self) -> Message:
+        return self.draft.message()
+
+
+class Flow:
+    """See the module. `thoughts` says how thoughts are shown from now on."""
+
+    def __init__(self, *, thoughts: Thoughts = "folded") -> None:
+        self.thoughts: Thoughts = thoughts
+        self.standing_changed = True
+        self.is_open = False
+        """Whether something was heard since the last end of a turn."""
+        self._done: list[Passage] = []
+        self._said: _Said | None = None
+        self._tools: dict[str, dict[str, bytes]] = {}
+        self._finished_tools: set[str] = set()
+        self._plan: bytes | None = None
+        self._folded: list[Passage] = []
+
+    # -- what is heard --------------------------------------------------------------------
+
+    def hear(self, raw: bytes) -> None:
+        """An update, as JSON; kinds that are not known are passed over."""
+        kind = update_kind(raw)
+        if kind in STANDING_KINDS:
+            self.standing_changed = True
+        parts = members(raw)
+        if kind in ROLES:
+            self._chunk(ROLES[kind], parts)
+        elif kind in ("tool_call", "tool_call_update"):
+            self._tool(kind, parts)
+        elif kind == "plan":
+            self.is_open = True
+            self._plan = parts.get("entries", b"[]")
+        elif kind == "notice":
+            title, description = string(parts.get("title")), string(parts.get("description"))
+            self.tell(". ".join(filter(None, (title, description))))
+        elif kind == "current_mode_update":
+            self._put(passage(ModeChanged(string(parts.get("currentModeId")) or "")))
+        elif kind == "session_info_update":
+            self._end_told(parts)
+
+    def prompted(self, blocks: bytes) -> None:
+        """A prompt of ours was sent: a raw array of content blocks."""
+        self._close()
+        self.is_open = True
+        self._folded.clear()
+        self._done.append(passage(Message("user", None, tuple(items(blocks)))))
+
+    def turn_over(self, end: TurnEnd | None = None) -> None:
+        """The turn has ended; `end` where it is known how."""
+        self._close()
+        status = encode_text("cancelled") if end and end.outcome == "cancelled" else None
+        for tool_call_id, fields in self._tools.items():
+            was = fields if status is None else {**fields, "status": status}
+            self._put_tool(tool_call_id, was)
+        self._tools.clear()
+        self._finished_tools.clear()
+        if self._plan is not None:
+            self._done.append(_planned(self._plan))
+            self._plan = None
+        if end is not None and end.outcome != "completed":
+            self._done.append(passage(end))
+        self.is_open = False
+
+    def tell(self, words: str) -> None:
+        """A line of our own."""
+        self._put(passage(Noticed("info", "", words)))
+
+    def put(self, shown: Passage) -> None:
+        """Anything else that is finished."""
+        self._put(shown)
+
+    def unfold(self) -> None:
+        """Show thoughts whole from now on, those of this turn too; or fold them again."""
+        self.thoughts = "folded" if self.thoughts == "whole" else "whole"
+        if self.thoughts == "whole":
+            self._done += self._folded
+            self._folded = []
+
+    # -- what is shown --------------------------------------------------------------------
+
+    def take(self) -> list[Passage]:
+        """What was finished since the last call, to be printed in this order."""
+        self._say_finished()
+        done, self._done = self._done, []
+        return done
+
+    def live(self) -> list[Passage]:
+        """What may still change, as it stands."""
+        shown = []
+        if self._plan is not None:
+            shown.append(_planned(self._plan))
+        shown += [_working(tool, fields) for tool, fields in self._tools.items()]
+        if (said := self._said) is not None:
+            if said.role == "agent" and said.paragraphs.live.strip():
+                shown.append(self._spoken(said.paragraphs.live, begun=said.is_begun))
+            elif said.role == "thought":
+                shown.append(self._thought(said.message))
+            elif said.role == "user":
+                shown.append(_by(said))
+        return shown
+
+    # -- messages -------------------------------------------------------------------------
+
+    def _chunk(self, role: Role, parts: Mapping[str, bytes]) -> None:
+        block = parts.get("content")
+        if not block:
+            return
+        message_id, client = string(parts.get("messageId")), _client(parts)
+        said = self._said
+        if said is None or (said.role, said.message_id) != (role, message_id):
+            self._close()
+            if role == "user" and b"acphold/method" not in parts.get("_meta", b""):
+                # A prompt begins a turn: the one before is over, which nobody tells of a replay.
+                self.turn_over()
+                self._folded.clear()
+            said = self._said = _Said(role, message_id, client)
+        said.add(block)
+        self.is_open = True
+
+    def _close(self) -> None:
+        """The message that was open is finished, since something else follows."""
+        said, self._said = self._said, None
+        if said is None:
+            return
+        if said.role == "agent":
+            self._speak(said, said.paragraphs.rest())
+        elif said.role == "user":
+            self._done.append(_by(said))
+        elif said.message.text.strip():
+            self._done.append(self._thought(said.message))
+            if self.thoughts == "folded":
+                self._folded.append(passage(said.message))
+
+    def _say_finished(self) -> None:
+        if self._said is not None and self._said.role == "agent":
+            self._speak(self._said, self._said.paragraphs.finished())
+
+    def _speak(self, said: _Said, text: str) -> None:
+        if text.strip():
+            self._done.append(self._spoken(text, begun=said.is_begun))
+            said.is_begun = True
+
+    def _spoken(self, text: str, *, begun: bool) -> Passage:
+        shown = passage(Message("agent", None, (text_block(text),)))
+        return msgspec.structs.replace(shown, label="") if begun else shown
+
+    def _thought(self, message: Message) -> Passage:
+        shown = passage(message)
+        if self.thoughts == "whole":
+            return shown
+        first, more = on_one_line(message.text)[:200], len(message.text.splitlines()) - 1
+        rest = f"  (+ {counted(more, 'line')}, Ctrl-T)" if more > 0 else ""
+        line = Text(first, "thought", no_wrap=True, overflow="ellipsis")
+        return Passage(shown.label, shown.style, [line.append(rest, "faint")])
+
+    # -- tool calls, and what stands beside the conversation --------------------------------
+
+    def _tool(self, kind: str, parts: Mapping[str, bytes]) -> None:
+        tool_call_id = string(parts.get("toolCallId"))
+        if not tool_call_id or (kind != "tool_call" and tool_call_id in self._finished_tools):
+            return
+        if tool_call_id not in self._tools:
+            self._close()
+        self.is_open = True
+        fields = self._tools.setdefault(tool_call_id, {})
+        replace_fields(fields, kind, parts)
+        if string(fields.get("status")) in FINAL_STATUSES:
+            self._put_tool(tool_call_id, self._tools.pop(tool_call_id))
+            self._finished_tools.add(tool_call_id)
+
+    def _put_tool(self, tool_call_id: str, fields: Mapping[str, bytes]) -> None:
+        self._put(passage(ToolCall(tool_call_id, fields), more=MORE))
+
+    def _put(self, shown: Passage) -> None:
+        """Print this now. What the agent is saying goes on behind it, with its label again."""
+        self._say_finished()
+        if self._said is not None:
+            self._said.is_begun = False
+        self._done.append(shown)
+
+    def _end_told(self, parts: Mapping[str, bytes]) -> None:
+        """The hub tells how a turn ended that was not ours, when it was not completed."""
+        told = members(members(parts.get("_meta", b"{}")).get("acphold/turn", b"{}"))
+        if (outcome := string(told.get("outcome"))) and self.is_open:
+            stop = {"stopReason": string(told.get("stopReason")) or outcome}
+            raw = msgspec.json.encode(stop)
+            if outcome == "interrupted":
+                raw = b'{"interrupted":true}'
+            elif outcome == "failed":
+                raw = b'{"error":{"message":%b}}' % told.get("message", b'""')
+            self.turn_over(turn_end(raw, 0))
+
+
+def history(raws: Iterable[bytes], flow: Flow, most: int) -> tuple[int, list[Passage]]:
+    """The last `most` passages of a replay, and how many stand before them."""
+    for raw in raws:
+        flow.hear(raw)
+    shown = flow.take()
+    return max(0, len(shown) - most), shown[-most:]
+
+
+def _client(parts: Mapping[str, bytes]) -> str | None:
+    """The program in which a user said it."""
+    told = members(members(parts.get("_meta", b"{}")).get("acphold/client", b"{}"))
+    return string(told.get("title")) or string(told.get("name"))
+
+
+def _by(said: _Said) -> Passage:
+    """What a user said, with the program it was said in; ours is not worth a word."""
+    shown = passage(said.message)
+    if said.client in (None, "acphold"):
+        return shown
+    where = Text(f"in {on_one_line(said.client or '')}", "faint")
+    return msgspec.structs.replace(shown, lines=[*shown.lines, where])
+
+
+def _planned(entries: bytes) -> Passage:
+    steps = [members(entry) for entry in items(entries)]
+    told = ((string(step.get("status")), string(step.get("content"))) for step in steps)
+    return passage(Planned(tuple(PlanStep(status or "", text or "") for status, text in told)))
+
+
+def _working(tool_call_id: str, fields: Mapping[str, bytes]) -> Passage:
+    """A tool call that is not finished: its line, and the end of what it has put out."""
+    shown = passage(ToolCall(tool_call_id, fields), full=True)
+    head, *output = shown.lines
+    return msgspec.structs.replace(shown, lines=[head, *output[-LIVE_OUTPUT:]])

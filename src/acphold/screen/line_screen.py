@@ -1,0 +1,338 @@
+"""The bottom of a terminal: what still changes, one question or the input, and a status line.
+
+It is a line screen: what is finished is printed above it and scrolls away as in a shell. All of
+it runs in one event loop; printing takes the bottom away, writes, and has it drawn again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.history import History, InMemoryHistory
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VerticalAlign,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+from rich.console import Console
+
+from acphold.screen.flow import Flow
+from acphold.screen.keys import key_bindings
+from acphold.screen.layout import GUTTER, MARK, Gutter, Passage
+from acphold.screen.panels import Choice, Field
+
+REDRAW_SECONDS = 0.05
+"""Between two drawings of what streams: quick for the eye, and little work for a slow line."""
+
+QUIET_SECONDS = 0.5
+"""How long nobody may have typed before a key answers a question that came up meanwhile."""
+
+INPUT_LINES = 10
+"""Lines of an input that are seen at once."""
+
+MENU_LINES = 6
+"""Completions that are seen at once."""
+
+STYLE = Style.from_dict(
+    {
+        "mark": "ansicyan bold",
+        "title": "ansiyellow bold",
+        "key": "bold",
+        "faint": "ansibrightblack",
+        "wrong": "ansired bold",
+        "status": "ansibrightblack",
+        "completion-menu": "bg:default noreverse",
+        "completion-menu.completion": "bg:default",
+        "completion-menu.completion.current": "bg:default bold reverse",
+        "completion-menu.meta.completion": "bg:default ansibrightblack",
+        "completion-menu.meta.completion.current": "bg:default ansibrightblack",
+    }
+)
+
+
+class Person(Protocol):
+    """What the keys of a person do."""
+
+    def submit(self, text: str) -> None:
+        """Send a prompt."""
+
+    def interrupt(self, *, typed: bool) -> None:
+        """Ctrl-C; `typed` when there was something in the input, which is gone."""
+
+    def leave(self) -> None:
+        """Ctrl-D."""
+
+    def next_mode(self) -> None:
+        """Go to the next mode."""
+
+    def set_options(self) -> None:
+        """Have the options changed."""
+
+    def status(self) -> Sequence[str]:
+        """What the status line says, the most important first."""
+
+
+class LineScreen:
+    """See the module. With `reads_only` there is no input."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        console: Console,
+        person: Person,
+        *,
+        completer: Completer | None = None,
+        history: History | None = None,
+        reads_only: bool = False,
+    ) -> None:
+        self.flow = flow
+        self.person = person
+        self.reads_only = reads_only
+        self.choice: Choice | None = None
+        self.field: Field | None = None
+        self.wrong = ""
+        self.is_armed = False
+        self.input = Buffer(
+            multiline=True,
+            completer=completer,
+            complete_while_typing=completer is not None,
+            history=history or InMemoryHistory(),
+        )
+        self.answer = Buffer(multiline=False)
+        self._console = console
+        self._gutter = Gutter(console)
+        self._asking = asyncio.Lock()
+        self._answered: asyncio.Future[str | None] | None = None
+        self._arming: asyncio.TimerHandle | None = None
+        self._due: asyncio.TimerHandle | None = None
+        self._live: tuple[object, str] = ((), "")
+        self._version = 0
+        self._app = self._application()
+
+    # -- running --------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Be there until `close` is called."""
+        try:
+            await self._app.run_async(pre_run=self.changed)
+        finally:
+            for timer in (self._due, self._arming):
+                if timer is not None:
+                    timer.cancel()
+            self._print(self.flow.take())
+
+    def close(self) -> None:
+        """Leave the terminal as a shell expects it; what is finished stays on it."""
+        if self._app.is_running and not self._app.is_done:
+            self._app.exit()
+
+    def changed(self) -> None:
+        """Something else is to be shown; it soon is."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(REDRAW_SECONDS, self._redraw)
+
+    def _redraw(self) -> None:
+        self._due = None
+        self._version += 1
+        self._print(self.flow.take())
+        self._app.invalidate()
+
+    def _print(self, shown: Sequence[Passage]) -> None:
+        if not shown:
+            return
+        with self._console.capture() as captured:
+            for passage in shown:
+                self._gutter.put(passage)
+        if self._app.is_running:
+            self._app.renderer.erase(leave_alternate_screen=False)
+            self._app.output.write_raw(captured.get())
+            self._app.output.flush()
+        else:
+            sys.stdout.write(captured.get())
+            sys.stdout.flush()
+
+    # -- asking ---------------------------------------------------------------------------
+
+    async def choose(self, choice: Choice) -> str | None:
+        """The answer to a choice; one question is shown at a time. None when it was left."""
+        async with self._asking:
+            self.choice, self.is_armed = choice, False
+            self.touched()
+            try:
+                return await self._answer()
+            finally:
+                self.choice = None
+                self._asked_no_more()
+
+    async def enter(self, field: Field, wrong: str = "") -> str | None:
+        """The line typed into a field; `wrong` says what was wrong with the last one."""
+        async with self._asking:
+            self.field, self.wrong = field, wrong
+            self.answer.reset()
+            self.answer.insert_text(field.default)
+            self._app.layout.focus(self.answer)
+            try:
+                return await self._answer()
+            finally:
+                self.field, self.wrong = None, ""
+                self._asked_no_more()
+
+    async def _answer(self) -> str | None:
+        self._answered = asyncio.get_running_loop().create_future()
+        if self.choice is not None:
+            self._app.layout.focus(self._panel)
+        self.changed()
+        return await self._answered
+
+    def settle(self, answer: str | None) -> None:
+        """The person has answered."""
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(answer)
+
+    def touched(self) -> None:
+        """A key was pressed: a question that came up while somebody types is not answered yet."""
+        if self._arming is not None:
+            self._arming.cancel()
+        self._arming = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._arm)
+
+    def _arm(self) -> None:
+        self.is_armed = True
+        self.changed()
+
+    def _asked_no_more(self) -> None:
+        self._answered = None
+        self._app.layout.focus(self._panel if self.reads_only else self.input)
+        self.changed()
+
+    # -- the layout -----------------------------------------------------------------------
+
+    def _application(self) -> Application[None]:
+        output = Vt100_Output.from_pty(sys.stdout)
+        output.enable_cpr = False  # its answers may come when we have left, into the shell
+        self._panel = Window(
+            FormattedTextControl(self._panel_text, focusable=True),
+            dont_extend_height=True,
+            wrap_lines=True,
+            always_hide_cursor=True,
+        )
+        asks_by_key = Condition(lambda: self.choice is not None or self.reads_only)
+        asks_line = Condition(lambda: self.field is not None)
+        takes_input = Condition(
+            lambda: self.choice is None and self.field is None and not self.reads_only
+        )
+        live = Window(FormattedTextControl(self._live_text), dont_extend_height=True)
+        content = HSplit(
+            [
+                ConditionalContainer(live, Condition(lambda: bool(self._live_lines()))),
+                Window(height=1, dont_extend_height=True),
+                ConditionalContainer(self._panel, asks_by_key),
+                ConditionalContainer(self._field_window(), asks_line),
+                ConditionalContainer(self._input_window(), takes_input),
+                Window(FormattedTextControl(self._status_text), height=1, style="class:status"),
+                CompletionsMenu(max_height=MENU_LINES),
+            ],
+            align=VerticalAlign.TOP,
+        )
+        focused = self._panel if self.reads_only else self.input
+        return Application(
+            Layout(content, focused_element=focused),
+            style=STYLE,
+            key_bindings=key_bindings(self),
+            erase_when_done=True,
+            output=output,
+            include_default_pygments_style=False,
+        )
+
+    def _input_window(self) -> Window:
+        mark: StyleAndTextTuples = [("class:mark", f"{MARK:>{GUTTER - 2}}  ")]
+        return Window(
+            BufferControl(self.input),
+            height=Dimension(min=1, max=INPUT_LINES),
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=_prefix(mark),
+        )
+
+    def _field_window(self) -> HSplit:
+        mark: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  ")]
+        above = Window(
+            FormattedTextControl(self._field_text), dont_extend_height=True, wrap_lines=True
+        )
+        line = Window(BufferControl(self.answer), height=1, get_line_prefix=_prefix(mark))
+        return HSplit([above, line])
+
+    # -- its texts ------------------------------------------------------------------------
+
+    def _live_lines(self) -> str:
+        size = self._app.output.get_size()
+        key = (self._version, size)
+        if self._live[0] != key:
+            self._live = key, self._drawn(max(3, size.rows - 6))
+        return self._live[1]
+
+    def _drawn(self, rows: int) -> str:
+        """What still changes; of what is too high for the terminal, the end."""
+        with self._console.capture() as captured:
+            for passage in self.flow.live():
+                self._gutter.put(passage)
+        return "\n".join(captured.get().rstrip("\n").split("\n")[-rows:])
+
+    def _live_text(self) -> ANSI:
+        return ANSI(self._live_lines())
+
+    def _panel_text(self) -> StyleAndTextTuples:
+        if self.choice is None:
+            return []
+        margin = " " * GUTTER
+        shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {self.choice.title}\n")]
+        for place, key in enumerate(self.choice.keys):
+            is_last = place == len(self.choice.keys) - 1
+            words = f" {key.words}" if is_last else f" {key.words}\n"
+            if self.is_armed:
+                shown += [("", margin), ("class:key", f"[{key.key}]"), ("", words)]
+            else:
+                shown += [("", margin), ("class:faint", f" {key.key} {words}")]
+        return shown
+
+    def _field_text(self) -> StyleAndTextTuples:
+        if self.field is None:
+            return []
+        margin = "\n" + " " * GUTTER
+        shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {self.field.title}")]
+        shown += [("class:faint", f"{margin}{hint}") for hint in self.field.hints]
+        if self.wrong:
+            shown.append(("class:wrong", f"{margin}{self.wrong}"))
+        return shown
+
+    def _status_text(self) -> str:
+        room = self._app.output.get_size().columns - GUTTER - 1
+        line = ""
+        for piece in self.person.status():
+            longer = f"{line} · {piece}" if line else piece
+            if len(longer) > room:
+                break
+            line = longer
+        return " " * GUTTER + line
+
+
+def _prefix(mark: StyleAndTextTuples) -> Callable[[int, int], StyleAndTextTuples]:
+    def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
+        return mark if line == wrapped == 0 else [("", " " * GUTTER)]
+
+    return prefix

@@ -1,0 +1,251 @@
+"""What the screen asks a person: a choice by key, or a line of text. Values, without a terminal.
+
+Enter is never an answer to a choice: who types on while a question comes up has not answered it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+from rich.text import Text
+
+from acphold.errors import DeclarationError
+from acphold.exports.visible_text import on_one_line, visible
+from acphold.journal.timeline import ToolCall
+from acphold.journal.transcript import produced
+from acphold.schema import (
+    BooleanPropertySchema,
+    ElicitationContentValue,
+    IntegerPropertySchema,
+    MultiSelectPropertySchema,
+    NumberPropertySchema,
+    PermissionOption,
+    StringPropertySchema,
+)
+from acphold.schema.elicitation import (
+    ElicitationPropertySchema,
+    StringMultiSelectItems,
+    TitledMultiSelectItems,
+)
+from acphold.screen.layout import Passage, passage
+
+LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
+"""The key for the first option of a kind; the others have numbers."""
+
+
+class Key(Struct, frozen=True):
+    """A key that answers, what it means, and the answer."""
+
+    key: str
+    words: str
+    value: str
+
+
+class Choice(Struct, frozen=True):
+    """A question that one key answers; `keys` are those that count."""
+
+    title: str
+    keys: tuple[Key, ...]
+
+    def answer(self, pressed: str) -> str | None:
+        """What this key answers; None when it is none of them."""
+        return next((key.value for key in self.keys if key.key == pressed), None)
+
+
+class Field(Struct, frozen=True):
+    """A question that a line of text answers; `hints` say what fits."""
+
+    title: str
+    hints: tuple[str, ...] = ()
+    default: str = ""
+
+
+Panel: TypeAlias = Choice | Field
+
+# -- permission -----------------------------------------------------------------------------
+
+
+def permission(tool: ToolCall, options: Sequence[PermissionOption]) -> Choice:
+    """The choice among the options of a request, in their order."""
+    letters: set[str] = set()
+    keys = []
+    for number, option in enumerate(options, 1):
+        letter = LETTERS.get(option.kind, "")
+        if not letter or letter in letters:
+            letter = str(number) if number < 10 else chr(ord("A") + number - 10)
+        letters.add(letter)
+        keys.append(Key(letter, on_one_line(option.name) or option.kind, option.option_id))
+    title = on_one_line(tool.title or tool.tool_call_id)
+    return Choice(f"May it? {title}", tuple(keys))
+
+
+def asked(tool: ToolCall) -> Passage:
+    """All that is to be allowed: the whole command, diff or arguments."""
+    shown = passage(tool, full=True)
+    lines = list(shown.lines)
+    given = b"" if tool.raw_input is None else tool.raw_input
+    if given not in (b"", b"{}", b"null") and not _has_diff(tool):
+        lines += [Text(f"  {line}") for line in arguments(given)]
+    return Passage("asks", "acphold", lines)
+
+
+def _has_diff(tool: ToolCall) -> bool:
+    return any(type(item).__name__ == "Diff" for item in produced(tool))
+
+
+def arguments(raw: bytes) -> list[str]:
+    """A tool's input, one argument a line; a command as it would be typed."""
+    try:
+        value = msgspec.json.decode(raw)
+    except msgspec.MsgspecError:
+        return visible(raw.decode(errors="replace")).splitlines()
+    if not isinstance(value, dict):
+        return visible(_spelled(value)).splitlines()
+    lines = []
+    for name, item in value.items():
+        first, *rest = visible(_spelled(item)).splitlines() or [""]
+        lines += [f"{on_one_line(str(name))}: {first}", *(f"  {line}" for line in rest)]
+    return lines
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return " ".join(value)
+    return msgspec.json.encode(value).decode()
+
+
+# -- forms ----------------------------------------------------------------------------------
+
+
+def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Field:
+    """The question for one field of a form."""
+    title = getattr(form, "title", None) or name
+    hints = [on_one_line(getattr(form, "description", None) or "")]
+    hints += [
+        f"{number}: {on_one_line(words)}" for number, (_, words) in enumerate(choices(form), 1)
+    ]
+    hints.append(_expected(form))
+    default = _default(form)
+    if not required:
+        hints.append("may be left empty" if not default else "")
+    return Field(on_one_line(title), tuple(hint for hint in hints if hint), default)
+
+
+def choices(form: ElicitationPropertySchema) -> list[tuple[str, str]]:
+    """The values that a field may have, and the words for each; none where it is free."""
+    match form:
+        case StringPropertySchema(one_of=tuple() as options):
+            return [(option.const, option.title) for option in options]
+        case StringPropertySchema(enum=tuple() as values):
+            return [(value, value) for value in values]
+        case MultiSelectPropertySchema(items=StringMultiSelectItems(enum=values)):
+            return [(value, value) for value in values]
+        case MultiSelectPropertySchema(items=TitledMultiSelectItems(any_of=options)):
+            return [(option.const, option.title) for option in options]
+    return []
+
+
+def _expected(form: ElicitationPropertySchema) -> str:
+    match form:
+        case BooleanPropertySchema():
+            return "y or n"
+        case IntegerPropertySchema():
+            return f"a whole number{_bounds(form)}"
+        case NumberPropertySchema():
+            return f"a number{_bounds(form)}"
+        case MultiSelectPropertySchema():
+            return "numbers with spaces between them"
+        case StringPropertySchema(format=str() as known):
+            return known
+    return ""
+
+
+def _bounds(form: IntegerPropertySchema | NumberPropertySchema) -> str:
+    least = "" if form.minimum is None else f", {form.minimum} at least"
+    return least + ("" if form.maximum is None else f", {form.maximum} at most")
+
+
+def _default(form: ElicitationPropertySchema) -> str:
+    value = getattr(form, "default", None)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "y" if value else "n"
+    if isinstance(value, tuple):
+        numbers = {known: str(number) for number, (known, _) in enumerate(choices(form), 1)}
+        return " ".join(numbers.get(item, item) for item in map(str, value))
+    return str(value)
+
+
+def value_of(
+    text: str, form: ElicitationPropertySchema, *, required: bool
+) -> ElicitationContentValue | None:
+    """What was typed into a field; None for nothing. DeclarationError says what does not fit."""
+    text = text.strip()
+    if not text:
+        if required and not (isinstance(form, StringPropertySchema) and form.min_length == 0):
+            raise DeclarationError("this has to be filled in")
+        return "" if required else None
+    match form:
+        case BooleanPropertySchema():
+            return _truth(text)
+        case IntegerPropertySchema():
+            return int(_number(text, form, whole=True))
+        case NumberPropertySchema():
+            return _number(text, form, whole=False)
+        case MultiSelectPropertySchema():
+            return _several(text, form)
+    return _text(text, form)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("y", "yes", "true", "n", "no", "false"):
+        raise DeclarationError("answer y or n")
+    return text.lower() in ("y", "yes", "true")
+
+
+def _number(text: str, form: IntegerPropertySchema | NumberPropertySchema, *, whole: bool) -> float:
+    try:
+        number = int(text) if whole else float(text)
+    except ValueError:
+        raise DeclarationError(f"this has to be {_expected(form)}") from None
+    low = form.minimum is not None and number < form.minimum
+    if low or (form.maximum is not None and number > form.maximum):
+        raise DeclarationError(f"this has to be {_expected(form)}")
+    return number
+
+
+def _several(text: str, form: MultiSelectPropertySchema) -> tuple[str, ...]:
+    found = tuple(_choice(word, form) for word in text.replace(",", " ").split())
+    if form.min_items is not None and len(found) < form.min_items:
+        raise DeclarationError(f"{form.min_items} at least")
+    if form.max_items is not None and len(found) > form.max_items:
+        raise DeclarationError(f"{form.max_items} at most")
+    return found
+
+
+def _text(text: str, form: ElicitationPropertySchema) -> str:
+    if choices(form):
+        return _choice(text, form)
+    if isinstance(form, StringPropertySchema):
+        if len(text) < (form.min_length or 0):
+            raise DeclarationError(f"{form.min_length} characters at least")
+        if form.max_length is not None and len(text) > form.max_length:
+            raise DeclarationError(f"{form.max_length} characters at most")
+    return text
+
+
+def _choice(text: str, form: ElicitationPropertySchema) -> str:
+    """One of the values: by its number, else as it is."""
+    known = choices(form)
+    values = [value for value, _ in known]
+    if text in values:
+        return text
+    if text.isascii() and text.isdecimal() and 0 < int(text) <= len(known):
+        return values[int(text) - 1]
+    raise DeclarationError(f"choose a number from 1 to {len(known)}")

@@ -1,0 +1,60 @@
+"""Markdown that still grows, cut into the blocks that are finished and the one that is not."""
+
+from __future__ import annotations
+
+from markdown_it import MarkdownIt
+
+CLEAR_LETTERS = 3
+"""Letters at the beginning of a line after which it is certainly text: before them it may still
+become the next item of a list (`12.`), or go on with one."""
+
+
+class Paragraphs:
+    """What one message says; each block is handed out once, when it cannot change any more."""
+
+    def __init__(self) -> None:
+        self._parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+        self._text = ""
+        self._looked = 0
+
+    @property
+    def live(self) -> str:
+        """The text of the block, or blocks, that may still change."""
+        return self._text
+
+    def feed(self, text: str) -> None:
+        """The message goes on."""
+        self._text += text
+
+    def finished(self) -> str:
+        """The blocks that are finished since the last call, as one text; "" for none."""
+        if len(self._text) == self._looked:
+            return ""
+        self._looked = len(self._text)
+        return self._take(self._end_of_finished())
+
+    def rest(self) -> str:
+        """All that is left: the message is over."""
+        return self._take(len(self._text))
+
+    def _take(self, place: int) -> str:
+        taken, self._text = self._text[:place], self._text[place:]
+        self._looked = len(self._text)
+        return taken.strip("\n")
+
+    def _end_of_finished(self) -> int:
+        """Where the last block begins; 0 while it is the only one."""
+        lines = self._text.splitlines(keepends=True)
+        sure = len(lines) if _is_clear(lines[-1]) else len(lines) - 1
+        starts = [
+            token.map[0]
+            for token in self._parser.parse(self._text)
+            if token.level == 0 and token.nesting >= 0 and token.map is not None
+        ]
+        first = max((start for start in starts if start < sure), default=0)
+        return len("".join(lines[:first]))
+
+
+def _is_clear(line: str) -> bool:
+    """Whether the line can be taken for what it looks like."""
+    return line.endswith("\n") or (line[:CLEAR_LETTERS].isalpha() and len(line) > CLEAR_LETTERS)

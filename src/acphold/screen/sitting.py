@@ -1,0 +1,330 @@
+"""A person at a session: prompts out, updates in, questions answered, until one of them goes.
+
+| | |
+|---|---|
+| a prompt while a turn of ours runs | waits for its end |
+| a turn of another client | is seen as ours are; the hub tells whether it still runs |
+| a question that was answered elsewhere | goes away, and that is said |
+| the agent has ended | is told; the hub starts it again with the next prompt |
+| the process that has the session has ended | is told, and the sitting is over |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from acphold.errors import AcpholdError
+from acphold.exports.visible_text import counted, on_one_line
+from acphold.journal.timeline import TurnEnd, turn_end
+from acphold.schema import SessionConfigSelect, encode
+from acphold.schema.configuration import SessionConfigSelectGroup
+from acphold.screen.answers import Face
+from acphold.screen.flow import Flow
+from acphold.screen.panels import Choice, Key
+from acphold.screen.typed import blocks
+from acphold.server.presence import PRESENCE, LiveSession, Process
+
+if TYPE_CHECKING:
+    from acphold.client import RemoteAgent, RemoteSession
+    from acphold.client.remote_session import ConfigOption
+
+LOOK_SECONDS = 1.0
+"""How often the hub is asked whether a turn of another client still runs."""
+
+IDLE_LOOK_SECONDS = 5.0
+"""How often it is asked who else is there, while nothing happens."""
+
+
+class Sitting:
+    """See the module. `error` is what ended it, if the person did not."""
+
+    def __init__(self, flow: Flow, *, reads_only: bool = False, leaving: str = "leaves") -> None:
+        self.flow = flow
+        self.error: AcpholdError | None = None
+        self.face: Face
+        self._agent: RemoteAgent
+        self._session: RemoteSession | None = None
+        self._reads_only = reads_only
+        self._leaving = leaving
+        self._early: list[bytes] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._queue: deque[str] = deque()
+        self._is_prompting = False
+        self._cancelled = False
+        self._hint = ""
+        self._heard = asyncio.Event()
+        self._live = LiveSession("")
+        self._facts: tuple[str, ...] = ()
+
+    # -- beginning and ending --------------------------------------------------------------
+
+    def begin(self, agent: RemoteAgent, session: RemoteSession) -> None:
+        """The session is open: show it, and go on with what came meanwhile."""
+        self._agent, self._session = agent, session
+        for raw in self._early:
+            self.flow.hear(raw)
+        self._early.clear()
+
+    async def look(self) -> None:
+        """Ask the hub how the session stands; afterwards an open message is really open."""
+        assert self._session is not None
+        try:
+            told = msgspec.convert(await self._agent.call(PRESENCE, {}), Process)
+        except (AcpholdError, msgspec.ValidationError):
+            return
+        found = (live for live in told.sessions if live.session_id == self._session.id)
+        self._live = next(found, LiveSession(self._session.id))
+        if self.flow.is_open and not self._live.running and not self._is_prompting:
+            self.flow.turn_over()
+
+    def attend(self) -> None:
+        """Follow the session from now on."""
+        self._begin(self._follow(), "follow session")
+        self._begin(self._watch(), "watch session")
+
+    async def aclose(self) -> None:
+        """End what was begun for it here."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _follow(self) -> None:
+        """Notice when the session ends; what it says comes to `hear`."""
+        assert self._session is not None
+        updates = self._session.updates()
+        try:
+            while await updates.take_all():
+                pass
+        except AcpholdError as error:
+            self.error = error
+        self.flow.turn_over()
+        self.face.close()
+
+    async def _watch(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_LOOK_SECONDS):
+                    await self._heard.wait()
+            await asyncio.sleep(LOOK_SECONDS)
+            self._heard.clear()
+            await self.look()
+            if self.flow.is_open and not self._is_prompting:
+                self._heard.set()  # it still runs: look again
+            self.face.changed()
+
+    def _begin(self, doing: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(self._told(doing), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _told(self, doing: Coroutine[Any, Any, None]) -> None:
+        """What goes wrong is said on the screen."""
+        try:
+            await doing
+        except AcpholdError as error:
+            self.flow.tell(str(error))
+        self.face.changed()
+
+    # -- what is heard --------------------------------------------------------------------
+
+    def hear(self, session_id: str, raw: bytes) -> None:
+        """An update came; what comes while the session is being opened is kept."""
+        if self._session is None:
+            self._early.append(raw)
+        elif session_id == self._session.id:
+            self.flow.hear(raw)
+            self._heard.set()
+            self.face.changed()
+
+    # -- what the person does ---------------------------------------------------------------
+
+    def submit(self, text: str) -> None:
+        """Send a prompt, now or behind the turn that runs."""
+        self._hint = ""
+        self._queue.append(text)
+        if not self._is_prompting:
+            self._is_prompting = True
+            self._begin(self._prompt_all(), "prompts")
+
+    async def _prompt_all(self) -> None:
+        try:
+            while self._queue:
+                await self.prompt(self._queue.popleft())
+        finally:
+            self._is_prompting = False
+
+    async def prompt(self, text: str) -> TurnEnd:
+        """A turn, to its end, which is shown."""
+        assert self._session is not None
+        self._is_prompting, self._cancelled = True, False
+        said = blocks(text, self._session.cwd)
+        if self.flow.is_open and not self._live.running:
+            self.flow.turn_over()
+        self.flow.prompted(encode(said))
+        self.face.changed()
+        try:
+            turn = await self._session.prompt(*said)
+            end = turn_end(msgspec.json.encode({"stopReason": turn.stop_reason}), 0)
+        except AcpholdError as error:
+            end = TurnEnd("failed", 0, message=str(error))
+        finally:
+            self._is_prompting = bool(self._queue)
+        self.flow.turn_over(end)
+        self.face.changed()
+        return end
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn runs, ours or another client's."""
+        return self._is_prompting or self._live.running or self.flow.is_open
+
+    def interrupt(self, *, typed: bool = False) -> None:
+        """Cancel the running turn; without one, leave at the second time."""
+        if self.in_turn and not self._reads_only and self._session is not None:
+            self._queue.clear()
+            self._cancelled = True
+            self._session.cancel()
+        elif self._hint or self._reads_only:
+            self.face.close()
+        elif not typed:
+            self._hint = f"Ctrl-C again {self._leaving}"
+        self.face.changed()
+
+    def leave(self) -> None:
+        """Go; where that ends a running turn, only at the second time."""
+        if self._leaving == "detaches" or not self.in_turn or self._hint:
+            self.face.close()
+        else:
+            self._hint = "a turn runs: Ctrl-D again ends it and leaves"
+            self.face.changed()
+
+    # -- mode and options -----------------------------------------------------------------
+
+    def next_mode(self) -> None:
+        """Go to the mode behind the one that is set."""
+        self._begin(self._set_next_mode(), "next mode")
+
+    async def _set_next_mode(self) -> None:
+        assert self._session is not None
+        modes = _modes(self._session)
+        if modes is None:
+            self._hint = "this agent has no modes"
+            return
+        current, known = modes
+        ids = [mode for mode, _ in known]
+        place = ids.index(current) + 1 if current in ids else 0
+        await self._session.set_mode(ids[place % len(ids)])
+        self.flow.standing_changed = True
+
+    def set_options(self) -> None:
+        """Have one of the options changed, by a menu."""
+        self._begin(self._set_option(), "options")
+
+    async def _set_option(self) -> None:
+        assert self._session is not None
+        known = self._session.options
+        if not known:
+            self._hint = "this agent has no options"
+            return
+        names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
+        picked = await self.face.choose(_menu("Options", names))
+        option = next((option for option in known if option.id == picked), None)
+        if option is None:
+            return
+        if not isinstance(option, SessionConfigSelect):
+            await self._session.set_option(option.id, not option.current_value)
+        elif value := await self.face.choose(_menu(option.name, _values(option))):
+            await self._session.set_option(option.id, value)
+        self.flow.standing_changed = True
+
+    # -- what the status line says ----------------------------------------------------------
+
+    def status(self) -> Sequence[str]:
+        """The most important first."""
+        if self._hint:
+            return (self._hint,)
+        return (self._doing(), *self._standing(), *self._others())
+
+    def _doing(self) -> str:
+        if self._is_prompting:
+            waiting = f", {counted(len(self._queue), 'prompt')} behind it" if self._queue else ""
+            return f"{'cancelling' if self._cancelled else 'running'}{waiting} (Ctrl-C cancels)"
+        if self._live.waiting:
+            return "waits for an answer"
+        if self.in_turn:
+            return "running for another client"
+        return "reads only" if self._reads_only else "ready"
+
+    def _others(self) -> Sequence[str]:
+        others = self._live.clients - 1
+        keys = "q leaves" if self._reads_only else f"Ctrl-D {self._leaving}"
+        return (*([counted(others, "other client")] if others > 0 else []), keys)
+
+    def _standing(self) -> Sequence[str]:
+        """Agent, mode, options and usage; asked of the session only when one has changed."""
+        if self.flow.standing_changed and self._session is not None:
+            self.flow.standing_changed = False
+            self._facts = standing(self._agent, self._session)
+        return self._facts
+
+
+def standing(agent: RemoteAgent, session: RemoteSession) -> tuple[str, ...]:
+    """What a status line says of a session."""
+    facts = [on_one_line(agent.name)]
+    if (modes := _modes(session)) is not None:
+        current, known = modes
+        name = next((name for mode, name in known if mode == current), current)
+        facts.append(f"{on_one_line(name)} (F2)")
+    picked = [
+        _value_name(option)
+        for option in session.options
+        if option.category == "model" and isinstance(option, SessionConfigSelect)
+    ]
+    facts += [f"{name} (F3)" for name in picked] or (["options: F3"] if session.options else [])
+    if (usage := session.usage) is not None and usage.size:
+        facts.append(f"{100 * usage.used // usage.size}% of {usage.size // 1000}k")
+        if usage.cost is not None:
+            facts.append(f"{usage.cost.amount:.2f} {on_one_line(usage.cost.currency)}")
+    return tuple(facts)
+
+
+def _modes(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None:
+    """The mode that is set, and all of them with their names; None where there are none."""
+    for option in session.options:
+        if option.category == "mode" and isinstance(option, SessionConfigSelect):
+            return option.current_value, _values(option)
+    if (modes := session.modes) is None or not modes.available_modes:
+        return None
+    return modes.current_mode_id, [(mode.id, mode.name) for mode in modes.available_modes]
+
+
+def _values(option: SessionConfigSelect) -> list[tuple[str, str]]:
+    values: list[tuple[str, str]] = []
+    for item in option.options:
+        inside = item.options if isinstance(item, SessionConfigSelectGroup) else (item,)
+        values += [(value.value, value.name) for value in inside]
+    return values
+
+
+def _value_name(option: ConfigOption) -> str:
+    if not isinstance(option, SessionConfigSelect):
+        return "on" if option.current_value else "off"
+    names = dict(_values(option))
+    return on_one_line(names.get(option.current_value, option.current_value))
+
+
+def _menu(title: str, items: Sequence[tuple[str, str]]) -> Choice:
+    """A menu by number and, behind the ninth, by letter."""
+    marks = "123456789abcdefghijklmnopqrstuvwxyz"
+    keys = [
+        Key(mark, on_one_line(words), value)
+        for mark, (value, words) in zip(marks, items, strict=False)
+    ]
+    return Choice(on_one_line(title), (*keys, Key("escape", "leave it", "")))

@@ -1,0 +1,105 @@
+"""What a person types: completed, kept over runs, and made into the blocks of a prompt."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory
+
+from acphold.exports.visible_text import on_one_line
+from acphold.schema import ContentBlock, ResourceLink, TextContent
+from acphold.schema.updates import AvailableCommand
+
+MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+"""A file in a prompt: `@src/a.py`, or `@"with a space.md"`."""
+
+MOST_FILES = 200
+"""Files offered at once: of a folder with more, those that begin with what was typed."""
+
+
+def blocks(text: str, cwd: str) -> tuple[ContentBlock, ...]:
+    """The blocks of a prompt: the text as it is, and a link to each file that `@` names in it."""
+    found: dict[str, ResourceLink] = {}
+    for match in MENTION.finditer(text):
+        path = Path(os.path.join(cwd, os.path.expanduser(match[1] or match[2])))
+        if path.exists():
+            found.setdefault(path.as_uri(), _link(path))
+    return (TextContent(text=text), *found.values())
+
+
+def _link(path: Path) -> ResourceLink:
+    mime_type, _ = mimetypes.guess_type(path.name)
+    size = path.stat().st_size if path.is_file() else None
+    return ResourceLink(
+        name=path.name or str(path), uri=path.as_uri(), mime_type=mime_type, size=size
+    )
+
+
+class PromptCompleter(Completer):
+    """`/` at the beginning: the agent's commands. `@` before a word: files of the session."""
+
+    def __init__(self, commands: Callable[[], Sequence[AvailableCommand]], cwd: str) -> None:
+        self._commands = commands
+        self._cwd = cwd
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        if re.fullmatch(r"/\S*", before):
+            yield from self._of_commands(before[1:])
+        elif match := re.search(r'(?:^|\s)@("?)([^\s"]*)$', before):
+            yield from self._of_files(match[2], quoted=bool(match[1]))
+
+    def _of_commands(self, begun: str) -> Iterator[Completion]:
+        for command in self._commands():
+            name = on_one_line(command.name).removeprefix("/")
+            if name.startswith(begun):
+                about = on_one_line(command.description or "")[:60]
+                yield Completion(f"{name} ", -len(begun), display=f"/{name}", display_meta=about)
+
+    def _of_files(self, begun: str, *, quoted: bool) -> Iterator[Completion]:
+        for name in file_names(begun, self._cwd):
+            if not name.isprintable() or '"' in name:
+                continue  # what could not be typed
+            behind = "" if name.endswith("/") else " "
+            if " " in name and not quoted:
+                yield Completion(f'"{name}"{behind}', -len(begun), display=name)
+            else:
+                mark = '"' if quoted and behind else ""
+                yield Completion(f"{name}{mark}{behind}", -len(begun), display=name)
+
+
+def file_names(begun: str, cwd: str) -> list[str]:
+    """Files and folders (with a `/` behind) whose path begins so; hidden ones only if asked for."""
+    folder, _, start = begun.rpartition("/")
+    above = f"{folder}/" if "/" in begun else ""
+    try:
+        with os.scandir(os.path.join(cwd, os.path.expanduser(above or "."))) as entries:
+            fitting = [
+                entry
+                for entry in entries
+                if entry.name.startswith(start) and (start or not entry.name.startswith("."))
+            ]
+            names = [f"{above}{entry.name}{'/' * entry.is_dir()}" for entry in fitting]
+    except OSError:
+        return []  # no such folder: nothing to offer
+    return sorted(names)[:MOST_FILES]
+
+
+class PrivateHistory(FileHistory):
+    """What was typed, in a file that only this user can read; several programs may add to it."""
+
+    def __init__(self, path: str) -> None:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        super().__init__(path)
+
+
+def continued(text: str) -> str | None:
+    """The text with a line break in place of a backslash at its end; None without one."""
+    return f"{text[:-1]}\n" if text.endswith("\\") else None

@@ -1,0 +1,110 @@
+"""A terminal with a program in it, as a person sees it: keys in, screen out."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+import pyte
+
+from tests.editor import DEADLINE
+
+ROWS = 40
+
+
+class Terminal:
+    """A program on a pseudo terminal, whose output a terminal emulator draws."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], columns: int) -> None:
+        self._ours, theirs = pty.openpty()
+        _set_size(theirs, columns)
+        self.screen = pyte.Screen(columns, ROWS)
+        self.raw = b""
+        self._stream = pyte.ByteStream(self.screen)
+        self.process = subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=env,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
+
+    @property
+    def text(self) -> str:
+        """What is on the screen now."""
+        return "\n".join(line.rstrip() for line in self.screen.display).strip("\n")
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._ours, keys.encode())
+
+    def until(self, *words: str, but: str | None = None) -> str:
+        """Wait until the screen shows all of this, and not `but`; the screen."""
+        deadline = time.monotonic() + DEADLINE
+        while not self._shows(words, but):
+            if time.monotonic() > deadline or not self._read(0.1):
+                raise AssertionError(f"never showed {words} without {but}:\n{self.text}")
+        return self.text
+
+    def ended(self) -> int:
+        """Wait for the program's end; its exit code."""
+        deadline = time.monotonic() + DEADLINE
+        while self._read(0.1):
+            assert time.monotonic() < deadline, f"does not end:\n{self.text}"
+        return self.process.wait(DEADLINE)
+
+    def resize(self, columns: int) -> None:
+        """As if the window were drawn wider or narrower."""
+        self.screen.resize(ROWS, columns)
+        _set_size(self._ours, columns)
+
+    def _shows(self, words: Sequence[str], but: str | None) -> bool:
+        return all(word in self.text for word in words) and (but is None or but not in self.text)
+
+    def _read(self, seconds: float) -> bool:
+        """Draw what comes within this time; False behind the end."""
+        if not select.select([self._ours], [], [], seconds)[0]:
+            return True
+        try:
+            piece = os.read(self._ours, 65536)
+        except OSError:  # Linux's way to say that nobody holds the other end any more
+            return False
+        self.raw += piece
+        self._stream.feed(piece)
+        return bool(piece)
+
+    def close(self) -> None:
+        """Kill what is left of it."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(DEADLINE)
+        os.close(self._ours)
+
+
+def _set_size(fd: int, columns: int) -> None:
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
+
+
+@contextmanager
+def terminal(
+    command: Sequence[str], env: Mapping[str, str], columns: int = 80
+) -> Iterator[Terminal]:
+    """The program on a terminal for the block."""
+    made = Terminal(command, env, columns)
+    try:
+        yield made
+    finally:
+        made.close()

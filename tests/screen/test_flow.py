@@ -1,0 +1,131 @@
+"""What a conversation shows: what is finished is printed once, what may change is redrawn."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from acphold.journal.timeline import turn_end
+from acphold.screen.flow import Flow
+from acphold.screen.layout import Passage
+
+CANCELLED = turn_end(b'{"stopReason":"cancelled"}', 0)
+COMPLETED = turn_end(b'{"stopReason":"end_turn"}', 0)
+
+
+def shown(passages: list[Passage]) -> list[tuple[str, str]]:
+    return [(it.label, "\n".join(line.plain for line in it.lines)) for it in passages]
+
+
+def taken(flow: Flow) -> list[tuple[str, str]]:
+    return shown(flow.take())
+
+
+def hear(flow: Flow, kind: str, **fields: Any) -> None:
+    flow.hear(json.dumps({"sessionUpdate": kind, **fields}).encode())
+
+
+def say(flow: Flow, text: str, kind: str = "agent_message_chunk", **fields: Any) -> None:
+    hear(flow, kind, content={"type": "text", "text": text}, **fields)
+
+
+def tool(flow: Flow, **fields: Any) -> None:
+    hear(flow, "tool_call", toolCallId="t1", title="Run it", **fields)
+
+
+def test_a_finished_paragraph_is_printed_once_and_the_live_one_is_redrawn() -> None:
+    flow = Flow()
+    say(flow, "One.\n\nLater")
+    assert (taken(flow), shown(flow.live())) == ([("agent", "One.")], [("", "Later")])
+    say(flow, " and more")
+    assert (taken(flow), shown(flow.live())) == ([], [("", "Later and more")])
+    flow.turn_over(COMPLETED)
+    assert (taken(flow), shown(flow.live())) == ([("", "Later and more")], [])
+
+
+def test_a_tool_call_is_live_until_it_is_completed() -> None:
+    flow = Flow()
+    tool(flow, status="in_progress")
+    assert (taken(flow), shown(flow.live())) == ([], [("tool", "◐ Run it  other · in progress")])
+    hear(flow, "tool_call_update", toolCallId="t1", status="completed")
+    assert (taken(flow), flow.live()) == ([("tool", "● Run it  other · completed")], [])
+
+
+def test_a_message_that_goes_on_behind_a_tool_call_has_its_label_again() -> None:
+    flow = Flow()
+    tool(flow)
+    say(flow, "One.\n\nLater")
+    assert taken(flow) == [("agent", "One.")]
+    hear(flow, "tool_call_update", toolCallId="t1", status="failed")
+    assert taken(flow) == [("tool", "✗ Run it  other · failed")]
+    assert shown(flow.live()) == [("agent", "Later")]
+
+
+def test_what_is_open_at_the_end_of_a_cancelled_turn_is_cancelled() -> None:
+    flow = Flow()
+    tool(flow)
+    flow.turn_over(CANCELLED)
+    assert taken(flow) == [("tool", "○ Run it  other · cancelled"), ("turn", "cancelled")]
+
+
+def test_the_plan_is_live_and_stands_at_the_end_as_the_turn_left_it() -> None:
+    flow = Flow()
+    entry = {"content": "Think", "priority": "high"}
+    hear(flow, "plan", entries=[{**entry, "status": "in_progress"}])
+    assert (taken(flow), shown(flow.live())) == ([], [("plan", "◐ Think")])
+    hear(flow, "plan", entries=[{**entry, "status": "completed"}])
+    flow.turn_over(COMPLETED)
+    assert taken(flow) == [("plan", "● Think")]
+
+
+def test_a_thought_is_one_line_and_a_key_shows_all_of_it() -> None:
+    flow = Flow()
+    say(flow, "Well.\nAnd so\non.", "agent_thought_chunk")
+    say(flow, "Hi", "agent_message_chunk")
+    assert taken(flow) == [("thought", "Well. And so on.  (+ 2 lines, Ctrl-T)")]
+    flow.unfold()
+    assert taken(flow) == [("thought", "Well.\nAnd so\non.")]
+    say(flow, "A\nB", "agent_thought_chunk")
+    flow.turn_over(COMPLETED)
+    assert ("thought", "A\nB") in taken(flow)
+
+
+def test_a_prompt_of_another_client_has_its_name() -> None:
+    flow = Flow()
+    meta = {"acphold/client": {"name": "zed", "version": "1"}}
+    say(flow, "hello", "user_message_chunk", _meta=meta)
+    flow.turn_over()
+    assert taken(flow) == [("you", "hello\nin zed")]
+
+
+def test_a_prompt_of_another_client_ends_the_turn_before_it() -> None:
+    flow = Flow()
+    hear(flow, "plan", entries=[{"content": "Think", "priority": "low", "status": "pending"}])
+    say(flow, "next", "user_message_chunk")
+    assert taken(flow) == [("plan", "○ Think")]
+
+
+def test_how_a_turn_of_another_client_ended_is_told() -> None:
+    flow = Flow()
+    say(flow, "half")
+    hear(flow, "session_info_update", _meta={"acphold/turn": {"outcome": "interrupted"}})
+    assert taken(flow) == [("agent", "half"), ("turn", "interrupted: a crash or a kill cut it off")]
+    assert not flow.is_open
+
+
+def test_what_plays_tricks_on_a_terminal_is_made_visible() -> None:
+    flow = Flow()
+    say(flow, "\x1b]0;owned\x07", "agent_thought_chunk")
+    tool(
+        flow,
+        status="completed",
+        content=[{"type": "content", "content": {"type": "text", "text": "\x1b[2J"}}],
+    )
+    assert "\x1b" not in str(taken(flow))
+
+
+def test_updates_of_unknown_kinds_are_passed_over() -> None:
+    flow = Flow()
+    hear(flow, "something_new", content=3)
+    flow.hear(b"[]")
+    assert taken(flow) == []

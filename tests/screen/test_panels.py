@@ -1,0 +1,110 @@
+"""What the screen asks a person: choices by key, lines that have to fit a form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from acphold.errors import DeclarationError
+from acphold.journal.timeline import ToolCall
+from acphold.schema import ElicitationSchema, PermissionOption, decode
+from acphold.schema.elicitation import ElicitationPropertySchema
+from acphold.screen.panels import asked, choices, field, permission, value_of
+
+
+def option(id_: str, kind: str) -> PermissionOption:
+    return PermissionOption(option_id=id_, name=id_.title(), kind=kind)  # type: ignore[arg-type]
+
+
+def call(**fields: Any) -> ToolCall:
+    return ToolCall("t1", {name: json.dumps(value).encode() for name, value in fields.items()})
+
+
+def form(**schema: Any) -> ElicitationPropertySchema:
+    whole = json.dumps({"type": "object", "properties": {"it": schema}}).encode()
+    return decode(ElicitationSchema, whole).value.properties["it"]
+
+
+def test_each_kind_of_answer_has_its_key_and_a_second_one_of_a_kind_a_number() -> None:
+    options = [
+        option("go", "allow_once"),
+        option("stop", "reject_once"),
+        option("no", "reject_once"),
+    ]
+    choice = permission(call(title="Run it"), options)
+    assert [(key.key, key.value) for key in choice.keys] == [
+        ("y", "go"),
+        ("n", "stop"),
+        ("3", "no"),
+    ]
+    assert choice.answer("y") == "go"
+
+
+@pytest.mark.parametrize("pressed", ["\r", "\n", "enter", "c-m", " ", "", "Y", "escape"])
+def test_enter_and_its_like_are_never_an_answer(pressed: str) -> None:
+    assert permission(call(), [option("go", "allow_once")]).answer(pressed) is None
+
+
+def test_all_of_the_command_is_shown_however_long_it_is() -> None:
+    command = "\n".join(f"line {number}" for number in range(100))
+    lines = [line.plain for line in asked(call(title="Run", rawInput={"command": command})).lines]
+    assert lines[1] == "  command: line 0"
+    assert lines[-1] == "    line 99"
+
+
+def test_of_an_edit_the_diff_is_shown_and_not_the_arguments_again() -> None:
+    diff = {"type": "diff", "path": "/a", "oldText": "1\n", "newText": "2\n"}
+    shown = asked(call(title="Edit", content=[diff], rawInput={"new": "2"}))
+    assert [line.plain for line in shown.lines][1:] == ["  /a", "  - 1", "  + 2"]
+
+
+def test_arguments_play_no_tricks_on_the_terminal() -> None:
+    shown = asked(call(title="Run", rawInput={"command": "ls\x1b[8m; rm -rf /"}))
+    assert shown.lines[1].plain == "  command: ls\\x1b[8m; rm -rf /"
+
+
+@pytest.mark.parametrize(
+    ("schema", "typed", "value"),
+    [
+        ({"type": "string"}, " a b ", "a b"),
+        ({"type": "string", "enum": ["red", "blue"]}, "2", "blue"),
+        ({"type": "string", "oneOf": [{"const": "r", "title": "Red"}]}, "1", "r"),
+        ({"type": "boolean"}, "y", True),
+        ({"type": "boolean"}, "No", False),
+        ({"type": "integer", "minimum": 1}, "3", 3),
+        ({"type": "number"}, "2.5", 2.5),
+        ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}, "2 1", ("b", "a")),
+        ({"type": "string"}, "", None),
+    ],
+)
+def test_what_is_typed_becomes_the_value_of_the_field(
+    schema: dict[str, Any], typed: str, value: object
+) -> None:
+    assert value_of(typed, form(**schema), required=False) == value
+
+
+@pytest.mark.parametrize(
+    ("schema", "typed", "why"),
+    [
+        ({"type": "string"}, "", "has to be filled in"),
+        ({"type": "string", "enum": ["red", "blue"]}, "3", "from 1 to 2"),
+        ({"type": "string", "maxLength": 2}, "abc", "2 characters at most"),
+        ({"type": "boolean"}, "maybe", "y or n"),
+        ({"type": "integer", "minimum": 1}, "0", "a whole number, 1 at least"),
+        ({"type": "number"}, "x", "a number"),
+    ],
+)
+def test_what_does_not_fit_is_said(schema: dict[str, Any], typed: str, why: str) -> None:
+    with pytest.raises(DeclarationError, match=why):
+        value_of(typed, form(**schema), required=True)
+
+
+def test_a_field_says_what_fits_and_begins_with_its_default() -> None:
+    schema = form(type="string", title="Colour", enum=["red", "blue"], default="red")
+    asked_for = field("it", schema, required=False)
+    assert asked_for.title == "Colour"
+    assert asked_for.hints == ("1: red", "2: blue")
+    assert asked_for.default == "red"
+    assert choices(schema) == [("red", "red"), ("blue", "blue")]

@@ -1,0 +1,73 @@
+"""What a person types: completed, kept over runs, made into a prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from acphold.schema import ResourceLink, TextContent
+from acphold.schema.updates import AvailableCommand
+from acphold.screen.typed import PrivateHistory, PromptCompleter, blocks, continued
+
+COMMANDS = (
+    AvailableCommand(name="review", description="Look it over"),
+    AvailableCommand(name="test", description="Run them"),
+)
+
+
+def completed(text: str, cwd: Path) -> list[str]:
+    completer = PromptCompleter(lambda: COMMANDS, str(cwd))
+    found = completer.get_completions(Document(text), CompleteEvent())
+    return [text[: len(text) + it.start_position] + it.text for it in found]
+
+
+def test_a_file_behind_an_at_becomes_a_link_beside_the_text(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("12345")
+    (tmp_path / "b c.md").write_text("")
+    text, first, second = blocks('look at @a.py and @"b c.md" and @a.py', str(tmp_path))
+    assert text == TextContent(text='look at @a.py and @"b c.md" and @a.py')
+    assert isinstance(first, ResourceLink)
+    assert (first.name, first.uri, first.size) == ("a.py", (tmp_path / "a.py").as_uri(), 5)
+    assert isinstance(second, ResourceLink)
+    assert second.name == "b c.md"
+
+
+def test_what_names_no_file_stays_text(tmp_path: Path) -> None:
+    assert blocks("mail me@home or @nobody", str(tmp_path)) == (
+        TextContent(text="mail me@home or @nobody"),
+    )
+
+
+def test_a_slash_at_the_beginning_completes_the_agents_commands(tmp_path: Path) -> None:
+    assert completed("/re", tmp_path) == ["/review "]
+    assert completed("/", tmp_path) == ["/review ", "/test "]
+    assert completed("say /re", tmp_path) == []
+
+
+def test_an_at_completes_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a b.py").touch()
+    (tmp_path / ".hidden").touch()
+    assert completed("see @", tmp_path) == ["see @src/"]
+    assert completed("see @.h", tmp_path) == ["see @.hidden "]
+    assert completed("see @src/", tmp_path) == ['see @"src/a b.py" ']
+    assert completed("see @nowhere/", tmp_path) == []
+
+
+def test_a_backslash_at_the_end_begins_a_new_line() -> None:
+    assert continued("one\\") == "one\n"
+    assert continued("one") is None
+
+
+def test_prompts_are_kept_for_this_user_only_and_two_programs_may_add_to_them(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state" / "prompts"
+    one, other = PrivateHistory(str(path)), PrivateHistory(str(path))
+    one.store_string("first\nof two lines")
+    other.store_string("second")
+    assert list(one.load_history_strings()) == ["second", "first\nof two lines"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
