@@ -116,6 +116,27 @@ async def test_a_lost_agent_is_started_again_and_its_sessions_are_loaded() -> No
     }
 
 
+async def test_where_acphold_keeps_the_session_its_replay_is_all_that_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Lives, "is_acphold", True)
+    second = FarAgent(ALL)
+
+    @second.on("session/load")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        agent.say("s1", "one", kind="user_message_chunk")
+        agent.say("s1", "half and what came while nobody was there")
+        return {}
+
+    async with living(dying(), second, reconnect=True) as agent:
+        session = await agent.new_session("/tmp")
+        with pytest.raises(AgentExitedError):
+            await session.prompt("one")
+        await session.prompt("two")
+        texts = [item.text for item in session.state.timeline if isinstance(item, Message)]
+        assert texts == ["one", "half and what came while nobody was there", "two", "heard two"]
+
+
 async def test_an_agent_that_cannot_load_is_asked_to_resume() -> None:
     capabilities: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
     second = FarAgent(capabilities)

@@ -65,7 +65,7 @@ class SessionFeed:
         if self.turn is not None:
             doing = "is cancelled, but not over" if self.turn.is_over else "is running"
             raise AgentBusyError(f"a turn of session {self.id!r} {doing}; await it, or cancel it")
-        self._turn = turn = TurnFeed(self._uplink, self.live, self.id, prompt)
+        self._turn = turn = TurnFeed(self._uplink, lambda: self.live, self.id, prompt)
         if self._is_over:
             turn.lost(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
         return turn
@@ -122,8 +122,10 @@ class SessionFeed:
         """A tool call as it stands."""
         return self.live.tool(tool_call_id)
 
-    async def reopen(self) -> None:
-        """The agent is back: open the session there again."""
+    async def reopen(self, *, anew: bool) -> None:
+        """The agent is back: open the session there again; see `Hearing`."""
+        if anew:
+            self.live, self._is_known = LiveState(), False
         await self._reopen(self)
 
     def lost(self, error: AcpholdError) -> None:

@@ -23,7 +23,7 @@ from acphold.schema import PROMPT, decode_update
 from acphold.schema.updates import UnknownUpdate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from acphold.client.live_state import LiveState
     from acphold.client.uplink import Uplink
@@ -48,17 +48,19 @@ class TurnFeed:
     for the agent would lose a second prompt.
     """
 
-    def __init__(self, uplink: Uplink, state: LiveState, session_id: str, prompt: bytes) -> None:
+    def __init__(
+        self, uplink: Uplink, live: Callable[[], LiveState], session_id: str, prompt: bytes
+    ) -> None:
         self.inbox = Inbox(uplink.flow)
         self.stage = Stage.WAITING
         self.holds_agent = False
         self.stop_reason: str | None = None
         self.error: AcpholdError | None = None
         self._uplink = uplink
-        self._state = state
+        self._live = live
+        self._state: LiveState | None = None  # from when it was sent
         self._session_id = session_id
         self._prompt = prompt
-        self._is_sent = False
         self._first = 0
         self._behind: int | None = None
         self._grace: asyncio.TimerHandle | None = None
@@ -76,7 +78,7 @@ class TurnFeed:
     @property
     def items(self) -> tuple[Item, ...]:
         """Its part of the session's timeline."""
-        return self._state.items(self._first, self._behind) if self._is_sent else ()
+        return () if self._state is None else self._state.items(self._first, self._behind)
 
     # -- sending --------------------------------------------------------------------------
 
@@ -87,7 +89,8 @@ class TurnFeed:
         session = msgspec.json.encode(self._session_id)
         params = b'{"sessionId":%b,"prompt":%b}' % (session, self._prompt)
         self._uplink.begin(PROMPT.name, params, self._answered)
-        self.stage, self._is_sent, self.holds_agent = Stage.RUNNING, True, True
+        self.stage, self.holds_agent = Stage.RUNNING, True
+        self._state = self._live()
         self._first = self._state.prompted(self._prompt)
 
     async def sent(self) -> None:
@@ -142,7 +145,7 @@ class TurnFeed:
             return
         if self._grace is not None:
             self._grace.cancel()
-        if self._is_sent:
+        if self._state is not None:
             self._behind = self._state.turn_ended(_turn_end(stop_reason, error))
         self.stage, self.stop_reason, self.error = Stage.OVER, stop_reason, error
         self.inbox.end()

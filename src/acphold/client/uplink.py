@@ -14,6 +14,7 @@ import enum
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -23,20 +24,17 @@ from acphold.agents.runs import runs
 from acphold.agents.wrapped import understood
 from acphold.client.duties import Asking, Duties
 from acphold.client.inbox import Flow
+from acphold.client.refusals import meant
 from acphold.errors import (
-    AUTH_REQUIRED,
     AcpholdError,
-    AgentExitedError,
     AgentStartError,
     AgentTimeoutError,
-    AuthRequiredError,
     ConnectionLostError,
     RemoteError,
 )
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer, Request
 from acphold.schema import (
-    AUTHENTICATE,
     INITIALIZE,
     PROTOCOL_VERSION,
     ClientCapabilities,
@@ -91,8 +89,11 @@ class Hearing(Asking, Protocol):
     def lost(self, error: AcpholdError) -> None:
         """The agent has gone for good."""
 
-    async def reopen(self) -> None:
-        """The agent is back: open the session there again."""
+    async def reopen(self, *, anew: bool) -> None:
+        """The agent is back: open the session there again.
+
+        With `anew` its replay is all that there is; else we may have seen more than it kept.
+        """
 
 
 class Endpoint(Protocol):
@@ -173,7 +174,7 @@ class Uplink:
         self.hello = await self._introduce(peer)
         self.loss = None
         for session in list(self._sessions.values()):
-            await session.reopen()
+            await session.reopen(anew=self._endpoint.is_acphold)
         self.state = State.OPEN
 
     async def aclose(self) -> None:
@@ -283,23 +284,8 @@ class Uplink:
         if again:
             await self.ready()
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-        async def take(answer: Answer) -> None:
-            told = await self.told(answer, method)
-            if answered.done():
-                return
-            try:
-                if isinstance(told, AcpholdError):
-                    raise told
-                if settle is not None:
-                    settle(told)
-            except AcpholdError as error:
-                answered.set_exception(error)
-            else:
-                answered.set_result(told)
-
         try:
-            id_ = self.begin(method, params, take)
+            id_ = self.begin(method, params, partial(self._settle, answered, method, settle))
         except ConnectionLostError:
             raise await self.lost_error() from None
         try:
@@ -310,6 +296,26 @@ class Uplink:
                 answered.exception()  # seen
             if self._peer is not None:
                 self._peer.withdraw(id_)
+
+    async def _settle(
+        self,
+        answered: asyncio.Future[bytes],
+        method: str,
+        settle: Callable[[bytes], None] | None,
+        answer: Answer,
+    ) -> None:
+        told = await self.told(answer, method)
+        if answered.done():
+            return
+        try:
+            if isinstance(told, AcpholdError):
+                raise told
+            if settle is not None:
+                settle(told)
+        except AcpholdError as error:
+            answered.set_exception(error)
+        else:
+            answered.set_result(told)
 
     def begin(
         self, method: str, params: bytes, on_answer: Callable[[Answer], Awaitable[None]]
@@ -331,18 +337,9 @@ class Uplink:
         """An answer in the words of this library."""
         if isinstance(answer, ConnectionLostError):
             return await self.lost_error()
-        if not isinstance(answer, RemoteError):
-            return answer
-        error: AcpholdError = answer
-        if answer.code == AUTH_REQUIRED and method != AUTHENTICATE.name:  # that has just failed
-            methods = ", ".join(repr(method.id) for method in self.hello.auth_methods)
-            how = f"; it offers: {methods}" if methods else ""
-            error = AuthRequiredError(f"{self.name} wants you to sign in: {answer}{how}")
-        elif (end := _end_told(answer)) is not None:
-            error = AgentExitedError(answer.message, end.status, end.stderr)
-        if error is not answer:
-            error.__cause__ = answer
-        return error
+        if isinstance(answer, RemoteError):
+            return meant(answer, method, self.name, self.hello.auth_methods)
+        return answer
 
     async def _in_time(self, answered: asyncio.Future[bytes], method: str) -> bytes:
         """The answer; AgentTimeoutError when nothing at all was heard for too long.
@@ -436,24 +433,6 @@ class Uplink:
     async def forget(self, session_id: str) -> None:
         """The session was closed: end its terminals."""
         await self._duties.forget(session_id)
-
-
-class _End(msgspec.Struct):
-    """What acphold in front of an agent says when that has ended."""
-
-    status: str
-    stderr: str
-
-
-class _EndError(msgspec.Struct):
-    data: _End
-
-
-def _end_told(error: RemoteError) -> _End | None:
-    try:
-        return msgspec.json.decode(error.raw, type=_EndError).data
-    except msgspec.MsgspecError:
-        return None
 
 
 def update_of(kind: str, raw: bytes) -> bytes:
