@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-DEADLINE = 20.0
+DEADLINE = 45.0
 """Seconds any single wait may take."""
 
 SCRIPTED = str(Path(__file__).with_name("scripted_agent.py"))

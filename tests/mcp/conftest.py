@@ -60,7 +60,7 @@ def bridged(server: Remote) -> McpServerStdio:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Return when `condition()` holds; fail after ten seconds."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not condition():  # noqa: ASYNC110  # what other processes do sets no event
             await asyncio.sleep(0.01)
 
@@ -183,7 +183,7 @@ async def gather(tmp_path: Path) -> AsyncIterator[Gather]:
     """`gather(server, …)`: the servers of a session, closed after the test."""
     made: list[Servers] = []
 
-    def servers(*named: Server, deadline: float = 10.0, **told: Any) -> Servers:
+    def servers(*named: Server, deadline: float = 40.0, **told: Any) -> Servers:
         ours = OurSide(cwd=str(tmp_path), roots=(str(tmp_path),), deadline=deadline)
         made.append(Servers(named, ours, **told))
         return made[-1]

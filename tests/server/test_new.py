@@ -304,10 +304,14 @@ async def test_the_bridge_that_the_agent_is_handed_reaches_the_server(
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     assert bridge.stdin is not None
     assert bridge.stdout is not None
-    bridge.stdin.write(json.dumps(request).encode() + b"\n")
-    said = json.loads(await asyncio.wait_for(bridge.stdout.readline(), DEADLINE))
+    try:
+        bridge.stdin.write(json.dumps(request).encode() + b"\n")
+        out = await asyncio.wait_for(bridge.stdout.readline(), DEADLINE)
+        bridge.stdin.close()
+        await asyncio.wait_for(bridge.communicate(), DEADLINE)
+    finally:
+        if bridge.returncode is None:
+            bridge.kill()
     # Nobody listens there: that it says so is all that can be seen of its having tried.
-    assert "127.0.0.1:9" in said["error"]["message"]
-    bridge.stdin.close()
-    await asyncio.wait_for(bridge.communicate(), DEADLINE)
+    assert "127.0.0.1:9" in json.loads(out)["error"]["message"]
     assert bridge.returncode == 0

@@ -89,13 +89,20 @@ class _Worker:
                 return
 
     async def _ask(self, message: Task | More) -> None:
-        if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", _WORKER, stdin=PIPE, stdout=PIPE
-            )
-        assert self._process.stdin is not None
-        self._process.stdin.write(frame(message))
+        process = self._process or await self._started()
+        assert process.stdin is not None
+        process.stdin.write(frame(message))
         self._owes = True
+
+    async def _started(self) -> Process:
+        """A new process; one that starts while we are cancelled is known, and ended, too."""
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(sys.executable, "-c", _WORKER, stdin=PIPE, stdout=PIPE)
+        )
+        try:
+            return await asyncio.shield(starting)
+        finally:
+            self._process = await starting
 
     async def _answer(self) -> Answer:
         assert self._process is not None
