@@ -72,7 +72,7 @@ def without_authors(updates: Iterable[Json]) -> list[Json]:
 
 def assert_same(seen: Iterable[Json], replay: Iterable[Json]) -> None:
     """Nothing is missing, nothing is there twice, and the order is kept."""
-    was, now = lasting(seen), without_authors(replay)
+    was, now = without_authors(lasting(seen)), without_authors(replay)
     assert timeline(now) == timeline(was)
     assert standing(now) == standing(was)
 
@@ -83,7 +83,7 @@ def assert_all_there(seen: Iterable[Json], replay: Iterable[Json]) -> None:
     The replay may have what had been written down and not yet been seen: more words of that
     message. A tool call that was open has failed, and the end is marked as interrupted.
     """
-    was, now = lasting(seen), without_authors(replay)
+    was, now = without_authors(lasting(seen)), without_authors(replay)
     *before, last_seen = timeline(was)
     *same, last = timeline(now)
     assert [_ended(item) for item in same] == [_ended(item) for item in before]
