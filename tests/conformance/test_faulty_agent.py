@@ -67,6 +67,39 @@ def test_the_agent_without_a_fault_breaks_no_rule() -> None:
     assert failed(checked(Exemplar, Settings())) == []
 
 
+class Locked(Exemplar):
+    """Wants a sign-in, and says how."""
+
+    sign_in_wanted = True
+
+
+def test_what_takes_a_sign_in_is_blocked_and_neither_passes_nor_fails() -> None:
+    report = checked(Locked, Settings(), QUICK)
+    assert failed(report) == []
+    blocked = {finding.rule.id for finding in report.of(Verdict.BLOCKED)}
+    assert {"new.answer", "prompt.answer", "cancel.stop-reason", "load.after-restart"} <= blocked
+    passed = {finding.rule.id for finding in report.of(Verdict.PASS)}
+    assert {"initialize.answer", "auth.methods-for-sign-in"} <= passed
+
+
+def test_a_sign_in_that_was_asked_for_opens_the_rest() -> None:
+    report = checked(Locked, Settings(sign_in="key"), QUICK)
+    assert failed(report) == []
+    assert not report.of(Verdict.BLOCKED)
+
+
+def test_the_sessions_that_were_made_are_deleted_afterwards() -> None:
+    memory = Memory()
+
+    async def serve(transport: MemoryTransport) -> None:
+        await Exemplar(transport, memory).serve()
+
+    checks = [check for check in QUICK if check.rule.group in ("new", "prompt")]
+    play(inspect(MemorySubject("agent", serve), checks, Settings(), shell=PlayedShell))
+    # But for those of which nobody kept the id.
+    assert len(memory.sessions) <= 2
+
+
 def test_every_rule_that_can_be_seen_is_broken_by_a_fault() -> None:
     seen = {check.rule.id for check in CHECKS if not check.unseen}
     assert seen - {fault.partition(":")[0] for fault in FAULTS} == PROCESSES_ONLY

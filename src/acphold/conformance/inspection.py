@@ -6,6 +6,7 @@ import asyncio
 import fnmatch
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -79,10 +80,21 @@ async def inspect(
                 finding = findings[check.rule.id] = await _found(stage, check)
                 on_finding(finding)
             agent = await _agent_info(stage)
+            await _tidied_up(stage)
         finally:
             await stage.aclose()
     in_order = tuple(findings[check.rule.id] for check in checks)
     return Report(subject.name, agent, in_order, loop.time() - began)
+
+
+async def _tidied_up(stage: Stage) -> None:
+    """Delete the sessions that were made, where the agent can: they are nobody's conversations."""
+    with suppress(Signal, AgentStartError):
+        await stage.needs("delete")
+        dialogue = await stage.main()
+        calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in stage.made]
+        for call in calls:
+            await dialogue.answered(call)
 
 
 async def _agent_info(stage: Stage) -> Implementation | None:

@@ -175,13 +175,14 @@ class Stage:
         dialogue = await self.connect(name, offers, is_restart=is_restart)
         try:
             (await introduce(dialogue, offers)).succeeded()
-            await self._sign_in(dialogue)
+            await self.sign_in(dialogue)
         except Violation as violation:
             await self.leave(dialogue)
             raise unobservable(violation) from None
         return dialogue
 
-    async def _sign_in(self, dialogue: Dialogue) -> None:
+    async def sign_in(self, dialogue: Dialogue) -> None:
+        """Sign in, if that was asked for; Violation when it is refused."""
         if self.settings.sign_in is not None:
             signed = await dialogue.ask("authenticate", {"methodId": self.settings.sign_in})
             signed.succeeded()
@@ -194,7 +195,7 @@ class Stage:
 
     async def main(self) -> Dialogue:
         """The process of most cases, whose client offers nothing."""
-        await self.given(understood)
+        await self.given(admitted)
         return await self._shared_one("main", BARE)
 
     async def equipped(self) -> Dialogue:
@@ -204,6 +205,10 @@ class Stage:
     def share(self, name: str, dialogue: Dialogue) -> None:
         """From now on this is the process of this name."""
         self._shared[name] = dialogue
+
+    def shared(self, name: str) -> Dialogue:
+        """The process of this name."""
+        return self._shared[name]
 
     async def _shared_one(self, name: str, offers: Json) -> Dialogue:
         found = self._shared.get(name)
@@ -342,6 +347,12 @@ async def introduced(stage: Stage) -> Answer:
     answer = await introduce(dialogue)
     stage.share("main", dialogue)
     return answer
+
+
+async def admitted(stage: Stage) -> None:
+    """The main process has introduced itself, and is signed in to."""
+    await stage.judge(understood)
+    await stage.sign_in(stage.shared("main"))
 
 
 async def understood(stage: Stage) -> InitializeResponse:

@@ -148,6 +148,15 @@ class _OneIdForAll(Exemplar):
         return _OneMessageId(self, turn.session_id, made.words, made.is_cancelled)
 
 
+@FAULTS.breaks("prompt.own-session")
+class _MixesSessions(Exemplar):
+    def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
+        is_thought = update["sessionUpdate"] == "agent_thought_chunk"
+        if is_thought and session_id == "session-1" and "session-4" in self.memory.sessions:
+            session_id = "session-4"
+        super().update(session_id, update, remembered=remembered)
+
+
 class _OddCurrency(Script):
     def usage(self) -> Json:
         return {**super().usage(), "cost": {"amount": 1, "currency": "€"}}

@@ -173,6 +173,26 @@ def updates_first(records: Sequence[Record], witness: Witness) -> None:
                     witness.accuse(f"a {kind} came behind the answer", over[line.session_id], line)
 
 
+@RULES.observer(
+    "prompt.own-session",
+    "What is told in a turn carries the id of its session.",
+    MUST,
+    OUTPUT,
+    unless="nothing was told in a turn",
+)
+def own_session(records: Sequence[Record], witness: Witness) -> None:
+    opened = ("session/prompt", "session/load", "session/resume")
+    for record in records:
+        used: set[object] = set()
+        for line in record.lines:
+            if line.by == "client" and line.method in opened:
+                used.add(line.session_id)
+            elif (line.update or {}).get("sessionUpdate") in CHUNKS and used:
+                witness.saw(line)
+                if line.session_id not in used:
+                    witness.accuse("nothing was asked in this session", line)
+
+
 def _is_cancelled(answer: Line) -> bool:
     """Whether it tells of an error, or of a turn that was cancelled, which has its own rule."""
     result = answer.message.get("result")

@@ -1,0 +1,65 @@
+"""`acphold check` is right about agents on the official SDKs, and `acphold wrap` mends the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from acphold.conformance import CHECKS
+from tests.interop.test_official_sdks import python_agent, ts_agent
+from tests.interop.wire import Json
+
+# On a busy machine, with downloads.
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+
+ONLY = sorted({check.rule.group for check in CHECKS} - {"mcp", "pressure"})
+"""Neither agent knows what an MCP server is, and floods take a while."""
+
+AGENTS = {"python": python_agent, "typescript": ts_agent}
+
+NO_STORE = "new.unique-over-restarts"
+"""Both count their sessions from 0 in every process."""
+
+OWN_FAILURES = {
+    # The SDK takes every line for an object.
+    "python": {NO_STORE, "json-rpc.array"},
+    "typescript": {NO_STORE},
+}
+
+SEEN_AT_TIMES = {
+    # One flag for the cancels of all sessions; most turns are over before it can be seen.
+    "python": {"cancel.other-session"},
+    "typescript": set[str](),
+}
+
+
+async def failures(command: Sequence[str], journal: Path) -> set[str]:
+    """The checks that an agent fails."""
+    words = [word for group in ONLY for word in ("--only", group)]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "acphold", "check", "--json", "--timeout", "30", *words, "--"),
+        *command,
+        stdout=asyncio.subprocess.PIPE,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(journal.parent), "ACPHOLD_JOURNAL": str(journal)},
+    )
+    out, _ = await process.communicate()
+    found: Json = json.loads(out)
+    assert found["counts"]["pass"] > 60, found["counts"]
+    return {check["id"] for check in found["checks"] if check["verdict"] == "fail"}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_what_an_agent_on_an_official_sdk_fails_is_its_own(name: str, tmp_path: Path) -> None:
+    found = await failures(AGENTS[name](), tmp_path / "journal.db")
+    assert found - SEEN_AT_TIMES[name] == OWN_FAILURES[name]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_behind_wrap_it_fails_nothing(name: str, tmp_path: Path) -> None:
+    acphold = [sys.executable, "-m", "acphold", "wrap", "--"]
+    assert await failures([*acphold, *AGENTS[name]()], tmp_path / "journal.db") == set()
