@@ -6,15 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acphold.imports import Home, Intake, Outcome, Selection
+from acphold.imports import Home, Intake, Outcome, Selection, Source
 from acphold.imports.claude import KEY, READER
-from acphold.imports.intake import told_here
+from acphold.imports.intake import OWNER, told_here
 from acphold.imports.pieces import PIECE_BYTES, Piece
 from acphold.journal import ListFilter, Message, NewSession, SqliteJournal, history
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
@@ -233,6 +234,81 @@ async def take_one_piece(journal: SqliteJournal, home: Path) -> None:
     (source,) = sources(READER, home)
     with pytest.raises(OSError, match="enough"):
         await Intake(journal).take(source, READER, telling)
+
+
+class Quicker:
+    """Another import, which is quicker: it runs when we have read, and before we take in.
+
+    With `pieces`, it ends behind so many of them.
+    """
+
+    def __init__(self, journal: SqliteJournal, source: Source, pieces: int = 1_000) -> None:
+        self._journal = journal
+        self._source = source
+        self._pieces: int | None = pieces
+
+    async def telling(self, *given: Any) -> AsyncIterator[Piece]:
+        async for piece in told_here(*given):
+            if self._pieces is not None:
+                await self._run()
+            yield piece
+
+    async def _run(self) -> None:
+        with suppress(InterruptedError):
+            await Intake(self._journal).take(self._source, READER, self._some)
+        self._pieces = None
+
+    async def _some(self, *given: Any) -> AsyncIterator[Piece]:
+        left = self._pieces or 0
+        async for piece in told_here(*given):
+            if not left:
+                raise InterruptedError
+            left -= 1
+            yield piece
+
+
+@pytest.mark.parametrize(
+    ("pieces", "outcome"), [(1_000, "same"), (0, "new"), (1, "grown"), (2, "grown")]
+)
+async def test_of_two_imports_at_once_each_conversation_is_taken_in_by_one(
+    opened: SqliteJournal, journal: Path, tmp_path: Path, pieces: int, outcome: Outcome
+) -> None:
+    conversation(20, LONG).write(tmp_path)
+    (source,) = sources(READER, tmp_path)
+    other = SqliteJournal.open(journal)
+    quicker = Quicker(other, source, pieces)
+    taken = await Intake(opened).take(source, READER, quicker.telling)
+    await other.aclose()
+    assert taken.outcome == outcome
+    (row,) = await opened.page(ListFilter())
+    assert await said(opened, row.session_id) == whole(20)
+
+
+async def test_of_two_imports_at_once_one_adds_what_has_come(
+    opened: SqliteJournal, journal: Path, tmp_path: Path
+) -> None:
+    transcript = conversation(1)
+    transcript.write(tmp_path)
+    await take(opened, tmp_path)
+    say(transcript, 2)
+    transcript.write(tmp_path)
+    (source,) = sources(READER, tmp_path)
+    other = SqliteJournal.open(journal)
+    quicker = Quicker(other, source)
+    taken = await Intake(opened).take(source, READER, quicker.telling)
+    await other.aclose()
+    assert taken.outcome == "busy"
+    assert await said(opened) == whole(2)
+
+
+async def test_what_an_import_only_began_with_is_taken_in_by_the_next(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation(1).write(tmp_path)
+    await opened.create(NewSession(SESSION, KEY, CWD), OWNER)
+    assert await take(opened, tmp_path) == "new"
+    (row,) = await opened.page(ListFilter())
+    assert row.session_id == SESSION
 
 
 async def test_a_conversation_with_nothing_in_common_is_left_as_it_is(

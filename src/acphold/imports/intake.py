@@ -16,10 +16,16 @@ from typing import Final, Literal
 import msgspec
 from msgspec import UNSET, Struct, field
 
-from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionError
+from acphold.errors import (
+    HeldElsewhereError,
+    LeaseLostError,
+    SessionExistsError,
+    UnknownSessionError,
+)
 from acphold.imports.pieces import NOTHING, Known, Piece, pieces, squeezed
 from acphold.imports.sources import Facts, Kept, Manner, Reader, Source
 from acphold.journal import (
+    Holder,
     Journal,
     Lease,
     Message,
@@ -44,6 +50,10 @@ first import of years would take a third longer. They are left to whoever catche
 
 SEARCHABLE_SECONDS: Final = 10.0
 """A bound for that, after each conversation; what it leaves over is gone on with after the next."""
+
+ATTEMPTS: Final = 3
+"""How often a conversation is begun with that another import goes on with meanwhile: who finds
+that has taken it over from the other by then, so a second attempt succeeds but for a third one."""
 
 Outcome = Literal["new", "grown", "same", "empty", "elsewhere", "deleted", "busy", "differs"]
 """What became of a source: taken in whole, or what was new of it; nothing new; nothing said in it;
@@ -89,6 +99,10 @@ async def told_here(
     told = pieces(source, reader, known, whole_turns=manner.whole_turns, redact=manner.redact)
     for piece in told:
         yield piece
+
+
+class _OvertakenError(Exception):
+    """Another import took in what we were about to: what there is to do is another thing now."""
 
 
 class _Marker(Struct, rename="camel"):
@@ -151,21 +165,29 @@ class Intake:
 
         Raises OSError when it cannot be read, and TranscriptError when its reader fails on it.
         """
+        taken = Taken("busy")
+        for _ in range(ATTEMPTS):
+            try:
+                taken = await self._take(source, reader, telling)
+                break
+            except _OvertakenError:
+                continue
+            except (HeldElsewhereError, LeaseLostError, SessionExistsError, UnknownSessionError):
+                break
+        await self._journal.catch_up(SEARCHABLE_SECONDS, now_ms() - SEARCHABLE_MS)
+        return taken
+
+    async def _take(self, source: Source, reader: Reader, telling: Telling) -> Taken:
         expected = await self.expect(source, reader)
 
         def news(known: Known) -> AsyncIterator[Piece]:
             return telling(source, reader, known, self._selection.manner)
 
-        taken = Taken(expected)
-        try:
-            if expected == "new":
-                taken = await self._take_new(source, news(NOTHING))
-            if expected == "grown":
-                taken = await self._take_rest(source, reader, news)
-        except (LeaseLostError, SessionExistsError):
-            return Taken("busy")
-        await self._journal.catch_up(SEARCHABLE_SECONDS, now_ms() - SEARCHABLE_MS)
-        return taken
+        if expected == "new":
+            return await self._take_new(source, news(NOTHING))
+        if expected == "grown":
+            return await self._take_rest(source, reader, news)
+        return Taken(expected)
 
     async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
         writing: _Writing | None = None
@@ -183,33 +205,40 @@ class Intake:
         return Taken("new", missed, removed)
 
     async def _begin(self, source: Source, facts: Facts) -> _Writing:
-        session_id = await self._free_id(source, facts)
-        kept = facts.kept or Kept(session_id)
-        new = NewSession(
-            session_id,
-            facts.agent,
-            _folder(facts),
-            kept.additional_directories,
-            facts.title if kept.renamed else None,
-            facts.created_at,
-            kept.renamed,
-            kept.origins,
-        )
-        lease = await self._journal.create(new, OWNER)
+        session_id, is_begun = await self._id_for(source, facts)
+        if is_begun:
+            lease = await self._journal.acquire(session_id, OWNER)
+            if lease.next_seq > 1:
+                raise _OvertakenError
+        else:
+            kept = facts.kept or Kept(session_id)
+            new = NewSession(
+                session_id,
+                facts.agent,
+                _folder(facts),
+                kept.additional_directories,
+                facts.title if kept.renamed else None,
+                facts.created_at,
+                kept.renamed,
+                kept.origins,
+            )
+            lease = await self._journal.create(new, OWNER)
         return _Writing(self._journal, lease, source, (facts.agent, facts.session_id))
 
-    async def _free_id(self, source: Source, facts: Facts) -> str:
-        """The agent's own id, where no other agent has the same."""
+    async def _id_for(self, source: Source, facts: Facts) -> tuple[str, bool]:
+        """The agent's own id, where no other agent has the same; and whether it is there already,
+        because an import ended, or is, right behind its beginning."""
         wanted = source.kept_as or facts.session_id
         try:
             row = await self._journal.session(wanted)
         except UnknownSessionError:
-            return wanted
-        holder = await self._journal.holder(wanted)
-        if row.agent == facts.agent and row.last_seq == 0 and holder.owner == OWNER:
-            await self._journal.delete(wanted)  # an import ended right behind its beginning
-            return wanted
-        return f"{source.reader}-{wanted}"
+            return wanted, False
+        if row.agent == facts.agent:
+            if await self._journal.session_of(facts.agent, facts.session_id) is not None:
+                raise _OvertakenError
+            if row.last_seq == 0 and (await self._journal.holder(wanted)).owner == OWNER:
+                return wanted, True
+        return f"{source.reader}-{wanted}", False
 
     async def _take_rest(
         self, source: Source, reader: Reader, news: Callable[[Known], AsyncIterator[Piece]]
@@ -222,17 +251,22 @@ class Intake:
         marker, is_newest = await self._newest_marker(row)
         if marker is not None and is_newest:
             told = news(Known(marker.taken, marker.digest))
-            if taken := await self._take_news(source, told, row, marker):
+            if taken := await self._take_news(source, told, row, holder, marker):
                 return taken
         prompts = await self._prompts(row)
         if prompts or marker is None:
             told = news(Known(prompts=prompts))
-            if taken := await self._take_news(source, told, row, marker):
+            if taken := await self._take_news(source, told, row, holder, marker):
                 return taken
         return Taken("differs")
 
     async def _take_news(
-        self, source: Source, told: AsyncIterator[Piece], row: SessionRow, marker: _Marker | None
+        self,
+        source: Source,
+        told: AsyncIterator[Piece],
+        row: SessionRow,
+        holder: Holder,
+        marker: _Marker | None,
     ) -> Taken | None:
         """Take in what is told; None when the source has nothing in common with the session."""
         writing: _Writing | None = None
@@ -242,7 +276,9 @@ class Intake:
         async for piece in told:
             missed, removed = piece.facts.missed, piece.facts.removed
             if writing is None:
-                lease = await self._journal.acquire(row.session_id, OWNER)
+                lease = await self._journal.acquire(row.session_id, OWNER, holder.epoch)
+                if lease.next_seq != row.last_seq + 1:
+                    raise _OvertakenError
                 writing = _Writing(self._journal, lease, source, None, row, marker)
             if await writing.take_in(piece):
                 outcome = "grown"
