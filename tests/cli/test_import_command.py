@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
+from uuid import UUID
 
+import pytest
+import zstandard
+
+from acphold.cli import import_command
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout
@@ -155,3 +161,62 @@ def test_secrets_can_be_left_out_and_are_told_by_kind(acphold: CommandLine, tmp_
     assert done.out == "claude             1 conversation   new 1\n"
     assert done.err == "claude: taken out: AWS Access Key 1\n"
     assert "[removed: AWS Access Key]" in acphold.run("show", "1111").out
+
+
+def test_branches_that_were_left_are_conversations_of_their_own_when_asked_for(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    fork = transcript.assistant("Hi.")
+    transcript.user("Left behind.")
+    transcript.assistant("Yes.")
+    transcript.user("Another way.", after=fork)
+    transcript.write(tmp_path)
+    done = acphold.run("import", "--from", str(tmp_path))
+    assert done.out.split()[-2:] == ["new", "1"]
+    done = acphold.run("import", "--from", str(tmp_path), "--branches")
+    assert done.out.split() == ["claude", "2", "conversations", "new", "1,", "unchanged", "1"]
+    listed = [json.loads(line) for line in acphold.run("list", "--json").out.splitlines()]
+    assert len({session["sessionId"] for session in listed}) == 2
+
+
+def test_compressed_transcripts_are_counted(acphold: CommandLine, tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    (path,) = Path(folder).rglob("rollout-*.jsonl")
+    path.with_name(f"{path.name}.zst").write_bytes(
+        zstandard.ZstdCompressor().compress(path.read_bytes())
+    )
+    path.unlink()
+    done = acphold.run("import", "--from", folder, "--agent", "codex")
+    assert done.out.split() == ["codex", "1", "conversation", "new", "1", "(1", "compressed)"]
+    told = acphold.run("import", "--from", folder, "--agent", "codex", "--json")
+    assert json.loads(told.out)["compressed"] == 1
+
+
+def test_on_a_terminal_a_bar_shows_how_far_it_is(acphold: CommandLine, tmp_path: Path) -> None:
+    done = acphold.on_terminal("import", "--from", home(tmp_path))
+    assert done.code == 0
+    assert re.search("claude .*━", done.out)
+    assert "━" not in acphold.run("import", "--from", home(tmp_path)).err
+
+
+def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_command, "AT_ONCE_SECONDS", 0)
+    left_to: list[str] = []
+    monkeypatch.setattr(import_command, "index_beside", left_to.append)
+    for number in range(3):
+        transcript = Transcript()
+        transcript.user(f"needle {number}", timestamp="2016-01-02T03:04:05.000Z")
+        transcript.assistant("Here.", timestamp="2016-01-02T03:04:06.000Z")
+        transcript.write(tmp_path, str(UUID(int=number)))
+    done = acphold.run("import", "--from", str(tmp_path))
+    assert done.out.splitlines()[1] == (
+        "searchable: the newest 30 days; the rest follows in the background …"
+    )
+    assert left_to == [str(acphold.journal)]
+    acphold.run("index")
+    assert acphold.run("import", "--from", str(tmp_path)).out.split()[-2:] == ["unchanged", "3"]
+    assert len(left_to) == 1

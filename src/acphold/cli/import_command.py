@@ -44,6 +44,9 @@ WATCH_SECONDS = 5.0
 AT_ONCE_SECONDS = 2.0
 """What is made searchable within this time is waited for; the rest is left to another process."""
 
+COMPRESSED = ".zst"
+"""Ends the name of a transcript that its program has compressed."""
+
 BESIDE = "searchable: the newest 30 days; the rest follows in the background …"
 
 
@@ -234,13 +237,17 @@ class _Run:
             )
         except OSError as error:
             self._tallies[reading.name].failed(error, str(self._home.path))
+        tally = self._tallies[reading.name]
+        tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
         return list(self._with_branches(reading, found)) if self._branches else found
 
     def _with_branches(self, reading: Reader, found: Iterable[Source]) -> Iterator[Source]:
         for source in found:
             yield source
-            if reading.branches is not None:
-                yield from reading.branches(source)
+            try:
+                yield from reading.branches(source) if reading.branches is not None else ()
+            except OSError as error:
+                self._tallies[reading.name].failed(error, source.paths[0])
 
     def report(self, *, as_json: bool, dry: bool = False, only_news: bool = False) -> None:
         """Print what became of the sources; with `only_news`, only where there was something."""
@@ -270,6 +277,7 @@ class Tally:
         self.outcomes: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
+        self.compressed = 0
         self._failures: list[str] = []
 
     @property
@@ -312,6 +320,7 @@ class Tally:
             "found": self.found,
             **{word: self.outcomes[word] for word in _WORDS},
             "failed": len(self._failures),
+            "compressed": self.compressed,
             "missed": dict(self.missed),
             "removed": dict(self.removed),
         }
@@ -325,7 +334,8 @@ class Tally:
         if self._failures:
             told.append(f"unreadable {len(self._failures):,}")
         what = counted(self.found, "conversation")
-        return f"{what:>22}   {'would be ' if dry else ''}{', '.join(told)}"
+        packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
+        return f"{what:>22}   {'would be ' if dry else ''}{', '.join(told)}{packed}"
 
     def messages(self) -> list[str]:
         """Lines for what could not be read, what was not understood, and what was taken out."""
