@@ -10,7 +10,7 @@ import pytest
 
 from acphold import __version__
 from acphold.cli.command_line import MEANINGS, Exit
-from acphold.cli.main import COMMANDS, exit_code, main, parser_of
+from acphold.cli.main import COMMANDS, TASKS, exit_code, main, parser_of
 from acphold.errors import AcpholdError, AgentStartError, UnknownSessionError
 from tests.cli.command_line import CommandLine
 
@@ -71,6 +71,8 @@ def test_the_help_names_every_command_and_every_exit_code(acphold: CommandLine) 
     assert done.code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in done.out
+    for first, task in TASKS.items():
+        assert f"\n\n{task}:\n  {first} " in done.out
     for code, meaning in MEANINGS.items():
         assert f"{code.value}  {meaning}" in done.out
 

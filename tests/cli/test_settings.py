@@ -139,7 +139,7 @@ def test_without_a_file_it_says_where_it_would_be(
     monkeypatch.setenv("ACPHOLD_SETTINGS", str(tmp_path / "none.toml"))
     told = refusal("gemini")
     assert f"no settings file {tmp_path / 'none.toml'}" in told
-    assert "acphold wrap -- gemini" in told
+    assert "behind `--`, as in `-- gemini`" in told
 
 
 def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:

@@ -277,6 +277,20 @@ def test_the_file_keeps_its_mode_and_its_link_and_a_copy_is_beside_it(person: Pe
 # -- asked first ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["acphold", "demo-agent"], "demo-agent (acphold)"),
+        (["acphold", "run", "some/agent.py"], "agent.py (acphold)"),
+    ],
+)
+def test_an_agent_of_ours_is_not_called_like_the_program(
+    person: Person, command: list[str], name: str
+) -> None:
+    done = person.run("zed", "--", *command)
+    assert f'"{name}": {{' in done.out
+
+
 def test_without_a_terminal_it_shows_the_change_and_writes_nothing(person: Person) -> None:
     file = person.write(".config/zed/settings.json", ZED)
     done = person.run("zed", "--", "gemini")

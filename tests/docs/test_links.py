@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.main import COMMANDS
+from acphold.cli.main import COMMANDS, TASKS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,8 +38,10 @@ def test_every_page_is_in_the_index() -> None:
     ] == []
 
 
-def test_the_readme_names_every_command_a_person_calls() -> None:
+def test_the_readme_names_every_command_a_person_calls_by_task_as_the_help_does() -> None:
     table = re.findall(
         r"^\| `acphold ([a-z-]+)", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert {*table} == COMMANDS.keys() - {"mcp-bridge"}
+    assert table == [name for name in COMMANDS if name != "mcp-bridge"]
+    tasks = re.findall(r"^\| \*\*(.*)\*\* \|", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)
+    assert tasks == [*TASKS.values()]

@@ -10,6 +10,7 @@ from typing import TypeVar
 from xml.etree import ElementTree
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from acphold.cli.terminal_text import counted, on_one_line, plain_console, visible, visible_json
@@ -136,7 +137,7 @@ def _print_unseen(report: Report, console: Console) -> None:
     for (verdict, why), ids in reasons.items():
         mark, style = MARKS[verdict]
         console.print(Text.assemble((f"  {mark} ", style), f"{verdict.value}: {on_one_line(why)}"))
-        console.print(Text(f"      {', '.join(ids)}", "faint"))
+        console.print(Padding(Text(", ".join(ids), "faint"), (0, 0, 0, 6), expand=False))
 
 
 def print_rules(rules: Iterable[Rule], console: Console) -> None:

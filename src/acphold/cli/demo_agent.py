@@ -20,6 +20,8 @@ Json = dict[str, Any]
 PAUSE = 0.02
 """Seconds between two words: quick to watch, slow enough to be killed in between."""
 
+EDIT = "Edit hello.py"
+
 DIFF = {
     "type": "diff",
     "path": "/demo/hello.py",
@@ -217,7 +219,7 @@ class Turn:
             self._say(words)
             time.sleep(PAUSE)
         call = f"edit-{len(self._session.said) + 1}"
-        self._tool(call, title="Edit hello.py", kind="edit", status="pending")
+        self._tool(call, title=EDIT, kind="edit", status="pending")
         if not self._permitted(call):
             self._change_tool(call, status="failed")
             self._say("I left it as it was.")
@@ -232,7 +234,7 @@ class Turn:
             "session/request_permission",
             {
                 "sessionId": self._session.id,
-                "toolCall": {"toolCallId": tool_call_id},
+                "toolCall": {"toolCallId": tool_call_id, "title": EDIT},
                 "options": [
                     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
                     {"optionId": "no", "name": "Reject", "kind": "reject_once"},

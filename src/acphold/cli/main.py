@@ -36,28 +36,28 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "wrap": Entry("wrap", "Speak ACP on stdio for an editor, in front of an agent."),
-    "run": Entry("run", "Speak ACP on stdio for an editor, with an agent written in Python."),
+    "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
+    "connect": Entry("connect", "Speak ACP on stdio for an editor, in front of an agent far away."),
+    "run": Entry("run", "Speak ACP on stdio for an editor, with an agent in Python."),
+    "stop": Entry("stop", "End what keeps sessions in the background."),
     "chat": Entry("chat", "Talk to an agent in the terminal."),
     "attach": Entry("attach", "Join a session that is live in some acphold process."),
-    "connect": Entry("connect", "Speak ACP on stdio for an editor, in front of an agent far away."),
+    "ask": Entry("ask", "Ask an agent one thing, without an editor."),
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),
     "search": Entry("search_command", "Find what was said and done, newest first."),
     "usage": Entry("usage", "Add up the tokens and the cost that agents reported."),
-    "import": Entry("import_command", "Take in the conversations that other agents keep on disk."),
     "diff": Entry("diff", "Show what a session changed in files, as a patch."),
     "rename": Entry("rename", "Give a session another title."),
     "archive": Entry("archive", "Take sessions out of the list."),
     "unarchive": Entry("unarchive", "Put archived sessions back into the list."),
-    "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
     "fork": Entry("fork", "Begin a session with a copy of another one's conversation."),
-    "index": Entry("index", "Make all that was imported searchable."),
-    "stop": Entry("stop", "End what keeps sessions in the background."),
     "handover": Entry("handover_command", "Give a conversation to another agent."),
     "delete": Entry("delete", "Delete sessions for good."),
-    "ask": Entry("ask", "Ask an agent one thing, without an editor."),
-    "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
     "prune": Entry("prune", "Delete old sessions for good."),
+    "import": Entry("import_command", "Take in the conversations that other agents keep on disk."),
+    "index": Entry("index", "Make all that was imported searchable."),
+    "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
     "backup": Entry("backup", "Copy the journal, safely while sessions run."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),
     "check": Entry("check", "Check what an agent keeps of the protocol."),
@@ -67,7 +67,18 @@ COMMANDS = {
     "mcp": Entry("mcp_command", "Speak MCP on stdio, for agents that are to recall sessions."),
     "mcp-bridge": Entry("mcp_bridge", "Speak MCP on stdio for a server behind a URL."),
 }
-"""In the order of the help. None is imported before it is called."""
+"""In the order of the help: by task. None is imported before it is called."""
+
+TASKS = {
+    "wrap": "serve editors",
+    "chat": "use in the terminal",
+    "list": "look",
+    "rename": "put in order",
+    "import": "keep",
+    "doctor": "try and check",
+    "mcp": "for agents",
+}
+"""The headings of the help, each by the command that it stands above."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -142,11 +153,12 @@ def parser_of(name: str) -> Parser:
 
 
 def _overview() -> Parser:
-    commands = "".join(f"\n  {name:<12}{entry.summary}" for name, entry in COMMANDS.items())
-    codes = "".join(f"\n  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
-    made = Parser(
-        _introduce, "", "COMMAND ...", epilog=f"commands:{commands}\n\nexit codes:{codes}"
+    commands = "".join(
+        (f"\n\n{TASKS[name]}:" if name in TASKS else "") + f"\n  {name:<12}{entry.summary}"
+        for name, entry in COMMANDS.items()
     )
+    codes = "".join(f"\n  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    made = Parser(_introduce, "", "COMMAND ...", epilog=f"{commands.strip()}\n\nexit codes:{codes}")
     made.add_argument("--version", action="version", version=f"acphold {__version__}")
     return made
 

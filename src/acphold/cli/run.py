@@ -43,7 +43,7 @@ def run(
     log_level: str,
     log_file: str | None,
 ) -> int:
-    """Speak ACP on stdio for an editor, with an agent written in Python.
+    """Speak ACP on stdio for an editor, with an agent in Python.
 
     MODULE:NAME is a module and the acphold.Agent in it, or a file and the agent in it:
 

@@ -210,7 +210,7 @@ def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, o
 
 
 def _elsewhere(name: str) -> str:
-    return f"an agent's command goes behind `--`, as in `acphold wrap -- {name}`"
+    return f"an agent's command goes behind `--`, as in `-- {name}`"
 
 
 def near_to(word: str, words: Iterable[str]) -> str:

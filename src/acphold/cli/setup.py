@@ -150,6 +150,8 @@ def _found(program: str) -> str:
 
 def _name_of(program: Sequence[str]) -> str:
     """The last part of what the command shows: `claude-agent-acp` of an npm package."""
+    if os.path.basename(program[0]) == "acphold":
+        return os.path.basename(program[-1])  # an agent of ours: `demo-agent`, `run agent.py`
     return agent_key(program).split()[-1].rpartition("/")[2]
 
 
