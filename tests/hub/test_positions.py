@@ -70,7 +70,7 @@ async def test_each_update_carries_its_position_for_who_asks_and_for_nobody_else
         await two.load(session)
         await turn(house, one, session, "a", "b")
         await two.until_text("b")
-        assert positions(one) == [3, 4, 5]  # behind the settings and the prompt; then the title
+        assert positions(one) == [2, 3, 4, 5]  # of its prompt, that alone; the last is the title
         assert positions(two) == [None] * 4
         assert all("_meta" not in params for params in told(two)[1:3])
 

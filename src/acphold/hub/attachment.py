@@ -26,7 +26,7 @@ from typing import Protocol
 from acphold.errors import ConnectionLostError, LeaseLostError
 from acphold.hub.frames import Frames
 from acphold.journal import Segment
-from acphold.journal.entries import UPDATE
+from acphold.journal.entries import PROMPT, UPDATE
 from acphold.schema import ClientCapabilities
 
 log = logging.getLogger(__name__)
@@ -171,6 +171,8 @@ class Attachment:
             return
         if segment.last_seq in self.untold:
             self.untold.discard(segment.last_seq)
+            if segment.kind == PROMPT and (lines := self._frames.place(segment.last_seq)):
+                self.client.send(lines)
         elif lines := self._frames.live(segment):
             self._send_apart(lines)
         self._advance(segment.last_seq)
@@ -266,13 +268,17 @@ class Attachment:
 
     def _send_page(self, page: Sequence[Segment]) -> None:
         told = [segment for segment in page if segment.last_seq not in self.untold]
+        last = page[-1]
+        is_own = last.kind == PROMPT and last.last_seq in self.untold
         self.untold.difference_update(segment.last_seq for segment in page)
         past = [segment for segment in told if segment.last_seq <= self._news_after]
         lines = [self._frames.history(past)]
         lines += [self._frames.live(segment) for segment in told[len(past) :]]
+        if is_own:
+            lines.append(self._frames.place(last.last_seq))
         if any(lines) and self.state is not State.CLOSED:
             self.client.send(b"".join(lines))
-        self._advance(page[-1].last_seq)
+        self._advance(last.last_seq)
 
     def _advance(self, seq: int) -> None:
         self.cursor = seq

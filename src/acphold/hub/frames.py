@@ -25,6 +25,9 @@ from acphold.schema.splice import members, splice
 POSITION = "acphold/seq"
 """The `_meta` key of a position."""
 
+NO_NEWS = b'{"sessionUpdate":"session_info_update"}'
+"""An update that changes nothing: each of its members may be missing (spec v1, session list)."""
+
 
 class Frames:
     """Lines of one session for one client."""
@@ -90,6 +93,13 @@ class Frames:
     def replayed(self, updates: Iterable[Replayed]) -> bytes:
         """The lines for what a replay yields."""
         return b"".join([self._line(update) for update in updates])
+
+    def place(self, seq: int) -> bytes:
+        """The line that tells nothing but a position; b"" for who asks for none.
+
+        For a prompt: its own client knows it, and is not told it again when it goes on behind.
+        """
+        return self.replayed([Replayed(NO_NEWS, seq=seq)]) if self._positions else b""
 
     def _line(self, update: Replayed) -> bytes:
         raw = update.raw

@@ -205,10 +205,13 @@ class Connection:
             await self._elsewhere.forward_opening(line, request, session_id, setup)
 
         with self._waiting_for(session_id):
-            await self._elsewhere.open(here, there)
+            await self._elsewhere.reopen_no_more(session_id)
+            await self._elsewhere.open(session_id, here, there)
 
     async def _reopen(self, session_id: str, opened: Opened) -> None:
         """A session whose owner has ended: the client has it open, and is asked nothing."""
+        if session_id in self._opening:
+            return  # it is opening it anew
 
         async def here(dead: int | None) -> None:
             conversation, attachment = await self._hub.resume(
@@ -220,7 +223,7 @@ class Connection:
             await self._elsewhere.resume(line, session_id, opened)
 
         with self._waiting_for(session_id):
-            await self._elsewhere.open(here, there)
+            await self._elsewhere.open(session_id, here, there)
 
     @contextmanager
     def _waiting_for(self, session_id: str) -> Iterator[None]:
@@ -319,6 +322,7 @@ class Connection:
 
     async def _close(self, request: Request) -> bytes | None:
         session_id = decode(CloseSessionRequest, request.params).value.session_id
+        await self._elsewhere.reopen_no_more(session_id)
         if (line := self._elsewhere.line(session_id)) is not None:
             await line.forward(request, lambda: self._elsewhere.left(line, session_id))
             return None
@@ -327,6 +331,7 @@ class Connection:
 
     async def _delete(self, request: Request) -> bytes | None:
         session_id = decode(DeleteSessionRequest, request.params).value.session_id
+        await self._elsewhere.reopen_no_more(session_id)
         if (line := self._elsewhere.line(session_id)) is not None:
             await line.forward(request, lambda: self._elsewhere.left(line, session_id))
             return None

@@ -10,19 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from acphold.errors import (
     INVALID_PARAMS,
     AcpholdError,
     ConnectionLostError,
     HeldElsewhereError,
+    OwnerLostError,
 )
 from acphold.hub import Client, Setup
 from acphold.hub.owners import reachable_at
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.peer import Answer, Request
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
-from acphold.server.owner_line import Opened, OwnerLine, line_to
+from acphold.server.owner_line import Opened, OwnerLine, is_answering, line_to
 from acphold.server.positions import behind
 
 log = logging.getLogger(__name__)
@@ -52,7 +55,9 @@ class Elsewhere:
         self._reopen = reopen
         self._lines: dict[str, OwnerLine] = {}
         self._reaching = asyncio.Lock()
-        self._reopening: set[asyncio.Task[None]] = set()
+        self._tasks = EagerTasks()
+        self._reopening: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def line(self, session_id: str) -> OwnerLine | None:
         """The line to the owner of a session that the client has open there."""
@@ -63,7 +68,7 @@ class Elsewhere:
 
     # -- opening --------------------------------------------------------------------------
 
-    async def open(self, here: OpenHere, there: OpenThere) -> None:
+    async def open(self, session_id: str, here: OpenHere, there: OpenThere) -> None:
         """Open a session where it is live; here, when it is live nowhere or its owner is dead."""
         dead: int | None = None
         for _ in range(ATTEMPTS):
@@ -73,18 +78,23 @@ class Elsewhere:
                 try:
                     line = await self._reach(reachable_at(held.owner))
                 except ConnectionLostError as exc:
-                    log.info("session %s is taken over: %s", held.session_id, exc)
+                    log.info("session %s is taken over: %s", session_id, exc)
                     dead = held.epoch
-                else:
+                    continue
+                with suppress(OwnerLostError):  # it ended before it did anything: looked for anew
                     await there(line)
                     return
             else:
+                self._is_at(None, session_id)
                 return
         raise ConnectionLostError("the session changes hands all the time; try again")
 
     async def _reach(self, path: str) -> OwnerLine:
         async with self._reaching:
             line = self._lines.get(path)
+            if line is not None and not line.peer.is_lost and not await is_answering(path):
+                self._lost(line)  # what else the client has open there is taken over, too
+                raise ConnectionLostError("the process that has the session does not answer")
             if line is None or line.peer.is_lost:
                 line = await line_to(path, self.introduction, self._client, self._limit, self._lost)
                 self._lines[path] = line
@@ -101,9 +111,10 @@ class Elsewhere:
 
         def opened() -> None:
             opening.is_open = True
+            self._is_at(line, session_id)
 
         try:
-            await line.forward(request, opened)
+            await line.forward(request, opened, may_ask_anew=lambda: opening.told is None)
         finally:
             if not opening.is_open and line.opened.get(session_id) is opening:
                 self._put_back(line, session_id, before)
@@ -123,6 +134,7 @@ class Elsewhere:
         def take(answer: Answer) -> None:
             if isinstance(answer, bytes):
                 line.opened[session_id] = opened
+                self._is_at(line, session_id)
             if not answered.done():
                 answered.set_result(answer)
 
@@ -130,6 +142,12 @@ class Elsewhere:
         line.ask(RESUME_SESSION.name, behind(params, opened.told), take)
         if not isinstance(answer := await answered, bytes):
             raise answer
+
+    def _is_at(self, place: OwnerLine | None, session_id: str) -> None:
+        """It is open there, or here: whoever had it before has it no more."""
+        for line in self._lines.values():
+            if line is not place:
+                line.opened.pop(session_id, None)
 
     # -- leaving --------------------------------------------------------------------------
 
@@ -141,15 +159,32 @@ class Elsewhere:
         for path, known in tuple(self._lines.items()):
             if known is line:
                 del self._lines[path]
-        for session_id, opened in line.opened.items():
-            if not opened.is_open:
-                continue  # its client has been told that it has to ask again
-            task = asyncio.create_task(self._take_back(session_id, opened), name="reopen session")
-            self._reopening.add(task)
-            task.add_done_callback(self._reopening.discard)
+        opened, line.opened = line.opened, {}
+        for session_id, each in opened.items():
+            if each.is_open:  # else its client has been told that it has to ask again
+                self._begin_take_back(session_id, each)
         ending = asyncio.create_task(line.peer.aclose(), name="end line")
-        self._reopening.add(ending)
-        ending.add_done_callback(self._reopening.discard)
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    def _begin_take_back(self, session_id: str, opened: Opened) -> None:
+        # At once: what comes for the session from now on waits.
+        task = self._tasks.begin(self._take_back(session_id, opened), "reopen session")
+        if task is None:
+            return
+        self._reopening[session_id] = task
+
+        def over(task: asyncio.Task[None]) -> None:
+            if self._reopening.get(session_id) is task:
+                del self._reopening[session_id]
+
+        task.add_done_callback(over)
+
+    async def reopen_no_more(self, session_id: str) -> None:
+        """The client itself opens, closes or deletes the session: what it wants now counts."""
+        if (task := self._reopening.get(session_id)) is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def _take_back(self, session_id: str, opened: Opened) -> None:
         try:
@@ -167,9 +202,14 @@ class Elsewhere:
 
     async def aclose(self) -> None:
         """Leave every owner."""
-        for task in tuple(self._reopening):
+        reopening = tuple(self._reopening.values())
+        for task in reopening:  # all in one step: none is to attach a client that has gone
             task.cancel()
-            await asyncio.wait([task])
+        if reopening:
+            await asyncio.wait(reopening)
+        self._tasks.close()
+        if self._ending:
+            await asyncio.wait(self._ending)
         lines = tuple(self._lines.values())
         self._lines.clear()
         for line in lines:

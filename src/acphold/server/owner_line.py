@@ -24,14 +24,15 @@ from acphold.hub.attachment import LAG
 from acphold.rpc import NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer, Request
 from acphold.schema import INITIALIZE
-from acphold.server.positions import told_position, with_wish
+from acphold.server.positions import is_bare, told_position, with_wish
+from acphold.server.presence import presence_of
 from acphold.transports.unix import connect
 
 log = logging.getLogger(__name__)
 
 REACH_SECONDS = 10.0
-"""What an owner has to answer `initialize`, which it does at once. One that was stopped, or hangs,
-loses its sessions; long enough for a machine under heavy load."""
+"""What an owner has to answer, which it does at once. One that was stopped, or hangs, loses its
+sessions; long enough for a machine under heavy load."""
 
 Reply = Callable[[Answer], None]
 
@@ -95,22 +96,36 @@ class OwnerLine:
         except ConnectionLostError:
             raise OwnerLostError(method) from None
 
-    async def forward(self, request: Request, on_result: Callable[[], None] | None = None) -> None:
-        """Hand a request of the client on, and the answer back; until it has been answered."""
-        answered = asyncio.Event()
+    async def forward(
+        self,
+        request: Request,
+        on_result: Callable[[], None] | None = None,
+        may_ask_anew: Callable[[], bool] = bool,
+    ) -> None:
+        """Hand a request of the client on, and the answer back; until it has been answered.
+
+        Raises OwnerLostError when the owner went before it got it; also when it went before the
+        answer and the request may be sent to another one.
+        """
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def reply(answer: Answer) -> None:
             if isinstance(answer, bytes):
                 if on_result is not None:
                     on_result()
                 request.answer(answer)
+            elif isinstance(answer, OwnerLostError) and may_ask_anew():
+                if not answered.done():
+                    answered.set_exception(answer)
+                return
             else:
                 request.refuse(answer)
-            answered.set()
+            if not answered.done():
+                answered.set_result(None)
 
         id_ = self.ask(request.method, request.params, reply)
         try:
-            await answered.wait()
+            await answered
         except asyncio.CancelledError:
             self.peer.withdraw(id_)
             raise
@@ -122,8 +137,10 @@ class OwnerLine:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
-            self._client.tell(notification.method, notification.params)
-            if (position := told_position(notification.params)) is not None:
+            position = told_position(notification.params)
+            if position is None or self._client.wants_positions or not is_bare(notification.params):
+                self._client.tell(notification.method, notification.params)
+            if position is not None:
                 opened = self.opened.get(_session_id(notification.params))
                 if opened is not None:
                     opened.told = position
@@ -154,6 +171,12 @@ def _session_id(params: bytes) -> str:
         return msgspec.json.decode(params, type=_Params).sessionId
     except msgspec.MsgspecError:
         return ""
+
+
+async def is_answering(path: str) -> bool:
+    """Whether the owner that listens at `path` is neither gone nor stopped; asked beside its lines,
+    where it may have much to say before."""
+    return await presence_of(path, REACH_SECONDS) is not None
 
 
 async def line_to(

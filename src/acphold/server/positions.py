@@ -11,12 +11,15 @@ import re
 import msgspec
 
 from acphold.errors import InvalidParamsError
-from acphold.hub.frames import POSITION
+from acphold.hub.frames import NO_NEWS, POSITION
 from acphold.schema import ClientCapabilities
 from acphold.schema.splice import members, splice
 
 WANTED = "acphold/positions"
 AFTER = "acphold/after"
+
+BARE_BYTES = 1024
+"""More than any of the params have that tell nothing but a position; ids are shorter than this."""
 
 
 def wants_positions(capabilities: ClientCapabilities) -> bool:
@@ -66,6 +69,11 @@ def told_position(params: bytes) -> int | None:
     """The position in the params of an update; None where there is none."""
     found = _TOLD.search(params, max(0, len(params) - 64))
     return None if found is None else int(found[1])
+
+
+def is_bare(params: bytes) -> bool:
+    """Whether params of an update tell nothing but its position."""
+    return len(params) < BARE_BYTES and NO_NEWS in params
 
 
 def behind(params: bytes, position: int | None) -> bytes:

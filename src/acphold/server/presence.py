@@ -68,11 +68,14 @@ async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
         paths = sockets()
     except (RuntimeFolderError, OSError):
         return []  # then nobody can be reached
-    asking = [asyncio.create_task(_ask(path, seconds), name="ask presence") for path in paths]
+    asking = [
+        asyncio.create_task(presence_of(path, seconds), name="ask presence") for path in paths
+    ]
     return [process for process in await asyncio.gather(*asking) if process is not None]
 
 
-async def _ask(path: str, seconds: float) -> Process | None:
+async def presence_of(path: str, seconds: float) -> Process | None:
+    """What the process at this socket answers; None when it does not within `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             peer = Peer(await connect(path, seconds), _Nobody(), name="process")

@@ -1,0 +1,79 @@
+"""A session whose owner changes while clients of several processes have it open."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from acphold.server import owner_line
+from tests.editor import Editor, Refused, scripted_agent
+from tests.editor import wrapped as program
+from tests.served import guest
+
+
+@contextmanager
+def stopped(one: Editor) -> Iterator[None]:
+    """Its program takes no step meanwhile."""
+    os.kill(one.process.pid, signal.SIGSTOP)
+    yield
+    os.kill(one.process.pid, signal.SIGCONT)
+
+
+async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_the_new_one(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.5)
+    async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
+        await left.initialize()
+        await right.initialize()
+        async with program(journal) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello "})
+            await left.load(session)
+            with stopped(one):
+                await right.load(session)  # taken over
+            monkeypatch.undo()
+            await one.refused("session/prompt", {"sessionId": session, "prompt": []})
+            await left.load(session)
+            await left.prompt(session, {"say": "again"})
+            await right.until_text("again")
+
+
+async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_an_open_line(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.5)
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize()
+        async with program(journal) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello"})
+            await other.load(session)
+            with stopped(one):
+                await other.load(session)
+                await other.prompt(session, {"say": "mine"})
+
+
+async def test_a_prompt_that_its_owner_died_with_is_not_shown_to_who_sent_it(
+    journal: Path,
+) -> None:
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize()
+        async with program(journal) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello"})
+            await other.load(session)
+            before = other.text("user_message_chunk")
+            turn = other.begin_prompt(session, {"until": "cancel"})
+            await one.until(lambda: '"until"' in one.text("user_message_chunk"))
+            await one.kill()
+            with pytest.raises(Refused, match="has ended"):
+                await turn
+        await other.prompt(session, {"say": "whole"})
+        await other.until_text("whole")
+        assert other.text("user_message_chunk") == before
