@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -87,12 +88,12 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
         one.type("\r")  # which is never a yes
         one.until("[y] Go on")
         one.type("y")
-        one.until("Run it → Go on", '"optionId": "go"', "ready")
+        one.until("Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready")
         one.type("\x04")
         assert one.ended() == 0
         one.until("To go on: acphold chat --resume")
     with place.chat("--continue") as other:
-        other.until('"optionId": "go"', "ready")
+        other.until('agent  answer: {"outcome"', '"go"', "ready")
         other.type("\x03")
         other.until("Ctrl-C again")
         other.type("\x03")
@@ -103,7 +104,7 @@ def test_ctrl_c_cancels_the_running_turn(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
-        one.until("begun", "running")
+        one.until("agent  begun", "running")
         one.type("\x03")
         one.until("cancelled", "ready")
 
@@ -112,33 +113,33 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(place: Place
     with place.chat() as one:
         one.until("ready")
         one.type(steps({"say": "from the first"}))
-        one.until("from the first", "ready")
+        one.until("agent  from the first", "ready")
         with place.on_terminal("attach") as other:
             other.until("Which one?")
             other.type("\r")
-            other.until("from the first", "ready")
+            other.until("agent  from the first", "ready")
             other.type(steps(ask(title="Run it")))
             one.until("[y] Go on")
             other.until("[y] Go on")
             other.type("y")
-            one.until("settled without", '"optionId": "go"', but="[y]")
-            other.until('"optionId": "go"', "ready")
+            one.until("settled without", 'agent  answer: {"outcome"', '"go"', but="[y]")
+            other.until('agent  answer: {"outcome"', '"go"', "ready")
             other.type("\x04")
             other.until("the session goes on")
             assert other.ended() == 0
         one.type(steps({"say": "still here"}))
-        one.until("still here", "ready")
+        one.until("agent  still here", "ready")
 
 
 def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps({"say": "from the first"}))
-        one.until("from the first", "ready")
+        one.until("agent  from the first", "ready")
         with place.on_terminal("attach") as other:
             other.until("Which one?")
             other.type("\r")
-            other.until("from the first", "ready")
+            other.until("agent  from the first", "ready")
             one.type("\x04")
             assert one.ended() == 0
             other.until("has ended")
@@ -179,3 +180,103 @@ def test_what_is_typed_stays_one_prompt_over_several_lines_and_is_kept_private(
     kept = place.folder / "state" / "acphold" / "prompts"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert "+three" in kept.read_text()
+
+
+def test_tail_prints_what_comes_until_the_process_goes(place: Place) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "the first"}))
+        one.until("agent  the first", "ready")
+        one.type(steps({"say": "the second"}))
+        one.until("agent  the second", "ready")
+        [line] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+        with place.on_terminal("tail", line["sessionId"]) as other:
+            assert "first" not in other.until("agent  the second")
+            one.type(steps({"say": "the third"}, ask(title="Run it")))
+            other.until("agent  the third", "Run it → not answered yet")
+            one.until("[y] Go on")
+            one.type("y")
+            other.until("Run it → Go on (acphold)")
+            one.until("ready")
+            one.type("\x04")
+            assert other.ended() == 0
+            other.until("has ended with the process")
+
+
+def test_tail_of_a_session_that_is_not_live_says_so(place: Place) -> None:
+    place.run("chat", "--", *scripted_agent(), typed="hello\n")
+    [line] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+    done = place.run("tail", "--json", line["sessionId"])
+    kinds = [json.loads(it)["kind"] for it in done.stdout.splitlines()]
+    assert (done.returncode, kinds[0], "turn_end" in kinds) == (0, "prompt", True)
+    assert "is not live" in done.stderr
+
+
+def test_who_only_watches_sees_a_question_and_cannot_answer_it(place: Place) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "from the first"}))
+        one.until("agent  from the first", "ready")
+        with place.on_terminal("attach", "--watch") as other:
+            other.until("Which one?")
+            other.type("\r")
+            other.until("agent  from the first", "reads only")
+            one.type(steps(ask(title="Run it")))
+            other.until("May it? Run it (not answered from here)")
+            other.type("y")
+            one.until("[y] Go on")
+            one.type("n")
+            other.until('agent  answer: {"outcome"', '"stop"')
+            other.type("q")
+            assert other.ended() == 0
+
+
+def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(place: Place) -> None:
+    colours = {"type": "string", "title": "Colour", "enum": ["red", "blue"]}
+    form = {
+        "type": "object",
+        "properties": {"colour": colours, "count": {"type": "integer"}},
+        "required": ["colour", "count"],
+    }
+    asked = {"mode": "form", "message": "How shall it look?", "requestedSchema": form}
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"ask": ["elicitation/create", asked]}))
+        one.until("How shall it look?", "Colour", "2: blue")
+        one.type("2\r")
+        one.until("count", "a whole number")
+        one.type("many\r")
+        one.until("this has to be a whole number")
+        one.type("3\r")
+        one.until("colour: blue, count: 3", "[s] send")
+        one.type("s")
+        one.until('agent  answer: {"action": "accept"', '"count": 3', "ready")
+
+
+def test_a_terminal_that_becomes_narrow_is_drawn_for_its_width(place: Place) -> None:
+    with place.chat(columns=100) as one:
+        one.until("ready")
+        one.resize(60)
+        one.type(steps({"say": "words " * 30}, {"until": "cancel"}))
+        one.until("running")
+        one.until("words", "Ctrl-C cancels")
+        assert max(len(line.rstrip()) for line in one.screen.display) <= 60
+        one.type("\x03")
+        one.until("ready")
+
+
+def test_no_colours_where_none_are_wanted(place: Place) -> None:
+    with place.chat("--no-color") as one:
+        one.until("ready")
+        one.type(steps({"say": "# Plain **words**"}))
+        one.until("Plain words", "ready")
+        assert not re.search(rb"\x1b\[[0-9;]*(3[0-7]|9[0-7]|38|48)[;m]", one.raw)
+
+
+def test_a_crash_of_the_agent_is_told_and_the_next_prompt_goes_on(place: Place) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, {"stderr": "out of luck"}, {"exit": 3}))
+        one.until("out of luck", "ready")
+        one.type(steps({"say": "here again"}))
+        one.until("agent  here again", "ready")

@@ -13,6 +13,7 @@ from acphold.cli.list import GAP, Live, aligned, cells, fitted, short_id
 from acphold.cli.owner import log_folder
 from acphold.cli.terminal_text import console, counted, folder, on_one_line, visible
 from acphold.journal.session_rows import now_ms
+from acphold.journal.transcript import Noticed
 
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession
@@ -99,11 +100,13 @@ class Seat:
             await self.sitting.aclose()
 
     def _keep_history_short(self) -> None:
+        from acphold.screen.layout import passage
+
         shown = self.flow.take()
         if left_out := max(0, len(shown) - HISTORY_PASSAGES):
-            self.flow.tell(f"{counted(left_out, 'earlier passage')}: `acphold show` has them")
-        for passage in shown[left_out:]:
-            self.flow.put(passage)
+            told = f"{counted(left_out, 'earlier passage')}: `acphold show` has them"
+            shown[:left_out] = [passage(Noticed("info", "", told))]
+        self.flow.give_back(shown)
 
     async def _in_pipe(self) -> None:
         from acphold.screen.plain import PlainFace

@@ -85,10 +85,9 @@ class PersonAnswers:
             while True:
                 values = await self._filled(question)
                 answer = await self._chosen(_review(values))
-                if answer == "send":
-                    return values
-                if answer == "decline":
-                    return None
+                if answer != "change":
+                    self._show(passage(Decision(question.message, answer or "not answered")))
+                    return values if answer == "send" else None
         except _Left:
             return "dismissed"
 

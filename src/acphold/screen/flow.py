@@ -14,7 +14,7 @@ not always the order in which it began. What may still change is redrawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -154,8 +154,13 @@ class Flow:
         self._put(passage(Noticed("info", "", words)))
 
     def put(self, shown: Passage) -> None:
-        """Anything else that is finished."""
-        self._put(shown)
+        """A question, or what came of it: the agent waits, so what it was saying is said."""
+        self._close()
+        self._done.append(shown)
+
+    def give_back(self, shown: Sequence[Passage]) -> None:
+        """What was taken and not printed."""
+        self._done[:0] = shown
 
     def unfold(self) -> None:
         """Show thoughts whole from now on, those of this turn too; or fold them again."""
@@ -277,14 +282,6 @@ class Flow:
             elif outcome == "failed":
                 raw = b'{"error":{"message":%b}}' % told.get("message", b'""')
             self.turn_over(turn_end(raw, 0))
-
-
-def history(raws: Iterable[bytes], flow: Flow, most: int) -> tuple[int, list[Passage]]:
-    """The last `most` passages of a replay, and how many stand before them."""
-    for raw in raws:
-        flow.hear(raw)
-    shown = flow.take()
-    return max(0, len(shown) - most), shown[-most:]
 
 
 def _client(parts: Mapping[str, bytes]) -> str | None:

@@ -300,12 +300,18 @@ class Beside:
         width = max(20, min(options.max_width, MAX_WIDTH) - self._gutter)
         lines = console.render_lines(self._body, options.update(width=width), pad=False)
         label = self._label
-        for line in lines:
+        for line in _without_margins(lines):
             yield Segment(f"{label:>{self._gutter - 2}}", console.get_style(self._style))
             yield Segment(f"{MARK} ", console.get_style("found")) if self._marked else Segment("  ")
             yield from line
             yield Segment.line()
             label = ""
+
+
+def _without_margins(lines: list[list[Segment]]) -> list[list[Segment]]:
+    """Rendered lines without the empty ones that code and tables have around them."""
+    told = [place for place, line in enumerate(lines) if "".join(it.text for it in line).strip()]
+    return lines[told[0] : told[-1] + 1] if told else lines
 
 
 # -- Markdown -------------------------------------------------------------------------------

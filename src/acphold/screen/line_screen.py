@@ -28,6 +28,7 @@ from prompt_toolkit.layout import (
     Window,
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from rich.console import Console
@@ -256,6 +257,7 @@ class LineScreen:
             key_bindings=key_bindings(self),
             erase_when_done=True,
             output=output,
+            color_depth=ColorDepth.DEPTH_1_BIT if self._console.no_color else None,
             include_default_pygments_style=False,
         )
 
@@ -305,9 +307,9 @@ class LineScreen:
             is_last = place == len(self.choice.keys) - 1
             words = f" {key.words}" if is_last else f" {key.words}\n"
             if self.is_armed:
-                shown += [("", margin), ("class:key", f"[{key.key}]"), ("", words)]
+                shown += [("", margin), ("class:key", f"[{key.name}]"), ("", words)]
             else:
-                shown += [("", margin), ("class:faint", f" {key.key} {words}")]
+                shown += [("", margin), ("class:faint", f" {key.name} {words}")]
         return shown
 
     def _field_text(self) -> StyleAndTextTuples:

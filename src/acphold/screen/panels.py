@@ -43,6 +43,11 @@ class Key(Struct, frozen=True):
     words: str
     value: str
 
+    @property
+    def name(self) -> str:
+        """What stands on the key."""
+        return "Esc" if self.key == "escape" else self.key
+
 
 class Choice(Struct, frozen=True):
     """A question that one key answers; `keys` are those that count."""

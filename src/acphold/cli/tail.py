@@ -1,0 +1,151 @@
+"""`acphold tail`: the last turn of a session, and what comes, without attaching to it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.journals import opened, place
+from acphold.cli.ssh import add_host
+from acphold.cli.terminal_text import console, visible, visible_json
+from acphold.exports.json_lines import entry_line
+from acphold.hub.owners import lives
+from acphold.journal import history
+from acphold.journal.decisions import asked_question, closed_question
+from acphold.journal.entries import ANSWER, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
+from acphold.journal.raw_update import members
+from acphold.journal.timeline import turn_end
+from acphold.journal.transcript import Decision
+
+if TYPE_CHECKING:
+    from acphold.journal import Entry, Journal
+    from acphold.journal.decisions import AskedQuestion
+    from acphold.screen.flow import Flow
+    from acphold.screen.layout import Gutter, Plain
+
+LOOK_SECONDS = 0.2
+"""Between two looks into the journal: soon enough to read along, and hardly any work."""
+
+
+def parser() -> Parser:
+    """The arguments of `tail`."""
+    made = Parser(tail, "tail", "[OPTIONS] ID")
+    made.add_argument("session_id", metavar="ID", help="the session's id, or its beginning")
+    made.add_argument(
+        "--json", dest="as_json", action="store_true", help="one JSON object for each journal entry"
+    )
+    add_host(made)
+    add_journal(made)
+    return made
+
+
+def tail(*, session_id: str, as_json: bool, host: str | None, journal: str | None) -> int:
+    """Print the last turn of a session, and what comes.
+
+    It reads the journal, so nobody is disturbed: the agent does not wait for it, and questions
+    are not asked here. It ends with the process that has the session, or with Ctrl-C. Of a session
+    that is not live it prints the last turn, and says so.
+
+    With --json each line is an object as `acphold show --json` has it.
+    """
+    assert host is None, "done there"
+    asyncio.run(_tail(session_id, journal, as_json=as_json))
+    return Exit.OK
+
+
+async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
+    put = _put_json if as_json else _Told().put
+    async with opened(location) as journal:
+        session_id = (await place(journal, given)).row.session_id
+        shown = was_live = False
+        after = 0
+        while True:
+            is_live = await _is_live(journal, session_id)  # before: what it says last is read
+            fresh = await _entries(journal, session_id, after)
+            for entry in fresh if shown else _last_turn(fresh):
+                put(entry)
+            after, shown = (fresh[-1].seq if fresh else after), True
+            if not is_live:
+                break
+            was_live = True
+            await asyncio.sleep(LOOK_SECONDS)
+    if not as_json:
+        put(None)
+    why = "has ended with the process that had it" if was_live else "is not live"
+    print(visible(f"Session {session_id} {why}."), file=sys.stderr)
+
+
+async def _is_live(journal: Journal, session_id: str) -> bool:
+    holder = await journal.holder(session_id)
+    return not holder.is_released and lives(holder.owner)
+
+
+async def _entries(journal: Journal, session_id: str, after: int) -> list[Entry]:
+    return [
+        entry
+        async for segment in history(journal, session_id, after)
+        for entry in segment.entries()
+        if entry.raw and entry.seq > after
+    ]
+
+
+def _last_turn(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The entries from the last prompt on; all of them when nobody has prompted."""
+    places = [place for place, entry in enumerate(entries) if entry.kind == PROMPT]
+    return entries[places[-1] :] if places else entries
+
+
+def _put_json(entry: Entry | None) -> None:
+    if entry is not None:
+        sys.stdout.write(visible_json(entry_line(entry)))
+        sys.stdout.flush()
+
+
+class _Told:
+    """Prints entries as the screen of `attach` shows them."""
+
+    def __init__(self) -> None:
+        from acphold.screen.flow import Flow
+        from acphold.screen.layout import Gutter, Plain
+
+        self._flow: Flow = Flow()
+        self._layout: Gutter | Plain = (
+            Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
+        )
+        self._questions: dict[str, AskedQuestion] = {}
+
+    def put(self, entry: Entry | None) -> None:
+        """Print what is finished by this entry; None stands for the end of all of them."""
+        if entry is None:
+            self._flow.turn_over()
+        else:
+            self._hear(entry)
+        for passage in self._flow.take():
+            self._layout.put(passage)
+        sys.stdout.flush()
+
+    def _hear(self, entry: Entry) -> None:
+        if entry.kind == UPDATE:
+            self._flow.hear(entry.raw)
+        elif entry.kind == PARAMS:
+            self._flow.hear(members(entry.raw).get("update", b"{}"))
+        elif entry.kind == PROMPT:
+            self._flow.prompted(entry.raw)
+        elif entry.kind == TURN_END:
+            self._flow.turn_over(turn_end(entry.raw, entry.at))
+        elif entry.kind == QUESTION:
+            question = asked_question(entry.raw)
+            self._questions[question.id] = question
+            self._decided(Decision(question.title))
+        elif entry.kind == ANSWER:
+            closed = closed_question(entry.raw)
+            if (asked := self._questions.get(closed.question)) is not None:
+                self._decided(Decision(asked.title, closed.words(asked), closed.client))
+
+    def _decided(self, decision: Decision) -> None:
+        from acphold.screen.layout import passage
+
+        self._flow.put(passage(decision))
