@@ -129,3 +129,16 @@ def test_updates_of_unknown_kinds_are_passed_over() -> None:
     hear(flow, "something_new", content=3)
     flow.hear(b"[]")
     assert taken(flow) == []
+
+
+def test_of_a_long_history_the_end_is_shown_and_the_rest_counted() -> None:
+    flow = Flow()
+    for number in range(5):
+        say(flow, f"prompt {number}", "user_message_chunk", messageId=str(number))
+    flow.turn_over()
+    flow.shorten(2)
+    assert taken(flow) == [
+        ("notice", "3 earlier passages: `acphold show` has them"),
+        ("you", "prompt 3"),
+        ("you", "prompt 4"),
+    ]

@@ -11,9 +11,8 @@ from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import sessions
 from acphold.cli.list import GAP, Live, aligned, cells, fitted, short_id
 from acphold.cli.owner import log_folder
-from acphold.cli.terminal_text import console, counted, folder, on_one_line, visible
+from acphold.cli.terminal_text import console, folder, on_one_line, visible
 from acphold.journal.session_rows import now_ms
-from acphold.journal.transcript import Noticed
 
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession
@@ -92,21 +91,12 @@ class Seat:
         )
         self.sitting.face = self.answers.face = screen
         await self.sitting.look()
-        self._keep_history_short()
+        self.flow.shorten(HISTORY_PASSAGES)
         self.sitting.attend()
         try:
             await screen.run()
         finally:
             await self.sitting.aclose()
-
-    def _keep_history_short(self) -> None:
-        from acphold.screen.layout import passage
-
-        shown = self.flow.take()
-        if left_out := max(0, len(shown) - HISTORY_PASSAGES):
-            told = f"{counted(left_out, 'earlier passage')}: `acphold show` has them"
-            shown[:left_out] = [passage(Noticed("info", "", told))]
-        self.flow.give_back(shown)
 
     async def _in_pipe(self) -> None:
         from acphold.screen.plain import PlainFace

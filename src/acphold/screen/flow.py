@@ -14,7 +14,8 @@ not always the order in which it began. What may still change is redrawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -96,12 +97,13 @@ class Flow:
         self.standing_changed = True
         self.is_open = False
         """Whether something was heard since the last end of a turn."""
-        self._done: list[Passage] = []
+        # Laid out when they are taken: of a long history most never are.
+        self._done: list[Callable[[], Passage]] = []
         self._said: _Said | None = None
         self._tools: dict[str, dict[str, bytes]] = {}
         self._finished_tools: set[str] = set()
         self._plan: bytes | None = None
-        self._folded: list[Passage] = []
+        self._folded: list[Message] = []
 
     # -- what is heard --------------------------------------------------------------------
 
@@ -122,7 +124,8 @@ class Flow:
             title, description = string(parts.get("title")), string(parts.get("description"))
             self.tell(". ".join(filter(None, (title, description))))
         elif kind == "current_mode_update":
-            self._put(passage(ModeChanged(string(parts.get("currentModeId")) or "")))
+            mode = string(parts.get("currentModeId")) or ""
+            self._put(partial(passage, ModeChanged(mode)))
         elif kind == "session_info_update":
             self._end_told(parts)
 
@@ -131,7 +134,7 @@ class Flow:
         self._close()
         self.is_open = True
         self._folded.clear()
-        self._done.append(passage(Message("user", None, tuple(items(blocks)))))
+        self._done.append(partial(passage, Message("user", None, tuple(items(blocks)))))
 
     def turn_over(self, end: TurnEnd | None = None) -> None:
         """The turn has ended; `end` where it is known how."""
@@ -143,30 +146,33 @@ class Flow:
         self._tools.clear()
         self._finished_tools.clear()
         if self._plan is not None:
-            self._done.append(_planned(self._plan))
+            self._done.append(partial(_planned, self._plan))
             self._plan = None
         if end is not None and end.outcome != "completed":
-            self._done.append(passage(end))
+            self._done.append(partial(passage, end))
         self.is_open = False
 
     def tell(self, words: str) -> None:
         """A line of our own."""
-        self._put(passage(Noticed("info", "", words)))
+        self._put(partial(passage, Noticed("info", "", words)))
 
     def put(self, shown: Passage) -> None:
         """A question, or what came of it: the agent waits, so what it was saying is said."""
         self._close()
-        self._done.append(shown)
+        self._done.append(lambda: shown)
 
-    def give_back(self, shown: Sequence[Passage]) -> None:
-        """What was taken and not printed."""
-        self._done[:0] = shown
+    def shorten(self, most: int) -> None:
+        """Of what is finished keep the last `most` passages, and a line that counts the others."""
+        self._say_finished()
+        if (left_out := len(self._done) - most) > 0:
+            told = f"{counted(left_out, 'earlier passage')}: `acphold show` has them"
+            self._done[:left_out] = [partial(passage, Noticed("info", "", told))]
 
     def unfold(self) -> None:
         """Show thoughts whole from now on, those of this turn too; or fold them again."""
         self.thoughts = "folded" if self.thoughts == "whole" else "whole"
         if self.thoughts == "whole":
-            self._done += self._folded
+            self._done += [partial(passage, message) for message in self._folded]
             self._folded = []
 
     # -- what is shown --------------------------------------------------------------------
@@ -175,7 +181,7 @@ class Flow:
         """What was finished since the last call, to be printed in this order."""
         self._say_finished()
         done, self._done = self._done, []
-        return done
+        return [lay_out() for lay_out in done]
 
     def live(self) -> list[Passage]:
         """What may still change, as it stands."""
@@ -185,9 +191,9 @@ class Flow:
         shown += [_working(tool, fields) for tool, fields in self._tools.items()]
         if (said := self._said) is not None:
             if said.role == "agent" and said.paragraphs.live.strip():
-                shown.append(self._spoken(said.paragraphs.live, begun=said.is_begun))
+                shown.append(_spoken(said.paragraphs.live, begun=said.is_begun))
             elif said.role == "thought":
-                shown.append(self._thought(said.message))
+                shown.append(_thought(said.message, self.thoughts))
             elif said.role == "user":
                 shown.append(_by(said))
         return shown
@@ -218,11 +224,11 @@ class Flow:
         if said.role == "agent":
             self._speak(said, said.paragraphs.rest())
         elif said.role == "user":
-            self._done.append(_by(said))
+            self._done.append(partial(_by, said))
         elif said.message.text.strip():
-            self._done.append(self._thought(said.message))
+            self._done.append(partial(_thought, said.message, self.thoughts))
             if self.thoughts == "folded":
-                self._folded.append(passage(said.message))
+                self._folded.append(said.message)
 
     def _say_finished(self) -> None:
         if self._said is not None and self._said.role == "agent":
@@ -230,21 +236,8 @@ class Flow:
 
     def _speak(self, said: _Said, text: str) -> None:
         if text.strip():
-            self._done.append(self._spoken(text, begun=said.is_begun))
+            self._done.append(partial(_spoken, text, begun=said.is_begun))
             said.is_begun = True
-
-    def _spoken(self, text: str, *, begun: bool) -> Passage:
-        shown = passage(Message("agent", None, (text_block(text),)))
-        return msgspec.structs.replace(shown, label="") if begun else shown
-
-    def _thought(self, message: Message) -> Passage:
-        shown = passage(message)
-        if self.thoughts == "whole":
-            return shown
-        first, more = on_one_line(message.text)[:200], len(message.text.splitlines()) - 1
-        rest = f"  (+ {counted(more, 'line')}, Ctrl-T)" if more > 0 else ""
-        line = Text(first, "thought", no_wrap=True, overflow="ellipsis")
-        return Passage(shown.label, shown.style, [line.append(rest, "faint")])
 
     # -- tool calls, and what stands beside the conversation --------------------------------
 
@@ -262,9 +255,9 @@ class Flow:
             self._finished_tools.add(tool_call_id)
 
     def _put_tool(self, tool_call_id: str, fields: Mapping[str, bytes]) -> None:
-        self._put(passage(ToolCall(tool_call_id, fields), more=MORE))
+        self._put(partial(passage, ToolCall(tool_call_id, dict(fields)), more=MORE))
 
-    def _put(self, shown: Passage) -> None:
+    def _put(self, shown: Callable[[], Passage]) -> None:
         """Print this now. What the agent is saying goes on behind it, with its label again."""
         self._say_finished()
         if self._said is not None:
@@ -282,6 +275,21 @@ class Flow:
             elif outcome == "failed":
                 raw = b'{"error":{"message":%b}}' % told.get("message", b'""')
             self.turn_over(turn_end(raw, 0))
+
+
+def _spoken(text: str, *, begun: bool) -> Passage:
+    shown = passage(Message("agent", None, (text_block(text),)))
+    return msgspec.structs.replace(shown, label="") if begun else shown
+
+
+def _thought(message: Message, thoughts: Thoughts) -> Passage:
+    shown = passage(message)
+    if thoughts == "whole":
+        return shown
+    first, more = on_one_line(message.text)[:200], len(message.text.splitlines()) - 1
+    rest = f"  (+ {counted(more, 'line')}, Ctrl-T)" if more > 0 else ""
+    line = Text(first, "thought", no_wrap=True, overflow="ellipsis")
+    return Passage(shown.label, shown.style, [line.append(rest, "faint")])
 
 
 def _client(parts: Mapping[str, bytes]) -> str | None:
