@@ -44,7 +44,6 @@ COMMANDS = {
     "attach": Entry("attach", "Join a session that is live in some acphold process."),
     "ask": Entry("ask", "Ask an agent one thing, without an editor."),
     "tail": Entry("tail", "Print the last turn of a session, and what comes."),
-    "connect": Entry("connect", "Speak ACP on stdio for an editor, in front of an agent far away."),
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),
     "search": Entry("search_command", "Find what was said and done, newest first."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from markdown_it import MarkdownIt
 
 CLEAR_LETTERS = 3
@@ -9,11 +11,16 @@ CLEAR_LETTERS = 3
 become the next item of a list (`12.`), or go on with one."""
 
 
+@cache
+def _parser() -> MarkdownIt:
+    """One for all messages: making it costs more than most messages take to read."""
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
 class Paragraphs:
     """What one message says; each block is handed out once, when it cannot change any more."""
 
     def __init__(self) -> None:
-        self._parser = MarkdownIt("commonmark", {"html": False}).enable("table")
         self._text = ""
         self._looked = 0
 
@@ -48,7 +55,7 @@ class Paragraphs:
         sure = len(lines) if _is_clear(lines[-1]) else len(lines) - 1
         starts = [
             token.map[0]
-            for token in self._parser.parse(self._text)
+            for token in _parser().parse(self._text)
             if token.level == 0 and token.nesting >= 0 and token.map is not None
         ]
         first = max((start for start in starts if start < sure), default=0)
