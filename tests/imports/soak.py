@@ -37,7 +37,7 @@ from tests.imports.test_opencode import Store, tool
 DEADLINE: Final = 60.0
 """For whatever is waited for; it takes a second."""
 
-PIECE_BYTES: Final = 4 << 10
+PIECE_BYTES: Final = 2 << 10
 
 _SMALL: Final = f"from acphold.imports import pieces; pieces.PIECE_BYTES = {PIECE_BYTES}"
 
@@ -169,7 +169,7 @@ async def kept(journal: Path) -> Kept:
 
 def fill(home: Path) -> None:
     """Conversations of several agents, of one piece and of many."""
-    for number, turns in enumerate((1, 8, 40)):
+    for number, turns in enumerate((1, 4, 15)):
         transcript = Transcript()
         for turn in range(turns):
             transcript.user(f"prompt {turn}")
@@ -177,7 +177,7 @@ def fill(home: Path) -> None:
             transcript.result(f"t{turn}", "A" * 400)
             transcript.assistant("done")
         transcript.write(home, str(UUID(int=number)))
-    for number, turns in enumerate((2, 20), 10):
+    for number, turns in enumerate((2, 8), 10):
         rollout = Rollout(str(UUID(int=number)))
         for turn in range(turns):
             rollout.user(f"prompt {turn}")
@@ -186,7 +186,7 @@ def fill(home: Path) -> None:
             rollout.end()
         rollout.write(home)
     log = Log()
-    for turn in range(10):
+    for turn in range(5):
         log.user(f"u{turn}", f"prompt {turn}")
         log.message(f"g{turn}", "gemini", f"answer {turn}", toolCalls=[call(f"c{turn}")])
         log.result(f"c{turn}", output="A" * 400)
@@ -194,7 +194,7 @@ def fill(home: Path) -> None:
     store = Store(home)
     for session in ("ses_1", "ses_2"):
         store.session(session)
-        for turn in range(10):
+        for turn in range(5):
             store.message("user", f"prompt {turn}", session=session)
             used = tool(f"c{turn}", "read", output="A" * 400)
             store.message("assistant", f"answer {turn}", used, session=session)
