@@ -13,7 +13,6 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEnd
 from acphold.client.remote_agent import RemoteAgent
 from acphold.client.uplink import SILENCE, START_TIMEOUT, Endpoint, Settings, Uplink
 from acphold.errors import DeclarationError
-from acphold.hub import CANCEL_GRACE
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import ClientCapabilities, Implementation
 
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from acphold.client.duties import Handler
     from acphold.client.form_answers import AskForm, AskPage
     from acphold.client.policy import AskPermission, Policy
+
+CANCEL_GRACE = 10.0
+"""Seconds an agent gets to end a turn that was cancelled; then it is over without its answer."""
 
 
 class Options(TypedDict, total=False):

@@ -12,7 +12,6 @@ from itertools import count
 
 import msgspec
 
-from acphold.hub.interjections import repeats
 from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE, Entry
 from acphold.journal.fold import Fold, SessionState
 from acphold.journal.raw_update import encode_object, encode_text, update_kind
@@ -106,4 +105,8 @@ class LiveState:
 
     def _is_echo(self, raw: bytes) -> bool:
         """Whether the agent sends the prompt back, as some do: it is on the timeline already."""
-        return update_kind(raw) == "user_message_chunk" and repeats(raw, self._prompt)
+        if update_kind(raw) != "user_message_chunk":
+            return False
+        from acphold.hub.interjections import repeats  # all of the hub, which few clients need
+
+        return repeats(raw, self._prompt)
