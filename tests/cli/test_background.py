@@ -142,6 +142,15 @@ async def test_two_editors_that_start_at_once_share_one_process(home: Home) -> N
         tasks.create_task(one())
 
 
+async def test_doctor_says_what_runs_and_where_it_logs(home: Home) -> None:
+    async with home.editor() as one:
+        await one.new()
+        said = (await asyncio.to_thread(home.run, "doctor")).stdout
+        [owner] = home.owners()
+    assert f"process {owner}: scripted, in the background, 1 session live" in said
+    assert str(home.folder / "state" / "acphold") in said
+
+
 async def test_other_options_are_another_process(home: Home) -> None:
     async with home.editor(), home.editor("--name", "another"):
         assert len(home.owners()) == 2

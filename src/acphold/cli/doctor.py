@@ -27,6 +27,7 @@ from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
 from acphold.cli.findings import Finding, Report
 from acphold.cli.journal_findings import checked_journal, repaired_journal
+from acphold.cli.owner import log_folder
 from acphold.cli.settings import (
     NamedAgent,
     chosen_agent,
@@ -38,7 +39,13 @@ from acphold.cli.settings import (
 )
 from acphold.cli.terminal_text import counted, folder, on_one_line
 from acphold.cli.wrap import parser as wrap_parser
-from acphold.errors import AcpholdError, MethodNotFoundError, RemoteError, SettingsError
+from acphold.errors import (
+    AcpholdError,
+    MethodNotFoundError,
+    RemoteError,
+    RuntimeFolderError,
+    SettingsError,
+)
 from acphold.imports import Home, deletions
 from acphold.schema import (
     PROTOCOL_VERSION,
@@ -50,6 +57,8 @@ from acphold.schema import (
     encode,
 )
 from acphold.server.initialization import with_ours
+from acphold.server.presence import processes
+from acphold.transports.runtime_folder import runtime_folder
 
 
 def parser() -> Parser:
@@ -85,6 +94,7 @@ def doctor(
     with _ctrl_c_leaves_at_once():
         report.section("Installation", checked_installation())
         report.section("Settings", checked_settings())
+        report.section("Processes", asyncio.run(checked_processes()))
         if repair:
             report.wait("counting every session anew, and making the search index anew")
             report.section("Repair", repaired_journal(journal))
@@ -113,6 +123,25 @@ def _ctrl_c_leaves_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+# -- processes ------------------------------------------------------------------------------
+
+
+async def checked_processes() -> list[Finding]:
+    """What serves sessions now, where processes find each other, and where they log."""
+    try:
+        found = [Finding(f"sockets: {folder(runtime_folder())}")]
+    except RuntimeFolderError as exc:
+        found = [Finding("sessions are not shared", str(exc))]
+    found.append(Finding(f"logs of what runs in the background: {folder(log_folder())}"))
+    for process in await processes():
+        where = "in the background" if process.is_background else "for an editor or a program"
+        count = counted(len(process.sessions), "session")
+        found.append(
+            Finding(f"process {process.pid}: {on_one_line(process.agent)}, {where}, {count} live")
+        )
+    return found
 
 
 # -- this installation ----------------------------------------------------------------------
