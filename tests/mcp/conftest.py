@@ -169,7 +169,7 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
         roots: tuple[str, ...] = (str(tmp_path),),
         **ours: Any,
     ) -> Connection:
-        side = OurSide(cwd=str(tmp_path), roots=roots, **ours)
+        side = OurSide(cwd=str(tmp_path), roots=roots, **{"deadline": 40.0, **ours})
         made.append(Connection(server, side, on_failure=on_failure, on_change=on_change))
         return made[-1]
 
