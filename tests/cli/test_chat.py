@@ -155,6 +155,29 @@ def test_a_session_that_is_not_live_is_not_attached_to(place: Place) -> None:
     assert f"acphold chat --resume {line['sessionId']}" in refused.stderr
 
 
+def test_who_attaches_while_a_question_waits_is_asked(place: Place) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps(ask(title="Run it")))
+        one.until("[y] Go on")
+        with place.on_terminal("attach") as other:
+            other.until("Which one?")
+            other.type("\r")
+            other.until("[y] Go on", but="Traceback")
+            other.type("y")
+            one.until("settled without")
+
+
+def test_words_typed_at_a_question_do_not_answer_it(place: Place) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps(ask(title="Run it")))
+        one.until("[y] Go on")
+        one.type("my")  # of which only the second letter could be an answer
+        one.type("\x03")
+        one.until("Run it → settled without an answer from here")
+
+
 def test_in_a_pipe_each_line_is_a_prompt_and_nothing_is_allowed_unasked(place: Place) -> None:
     typed = f"{json.dumps([ask(title='Run it')])}\nsecond\n"
     done = place.run("chat", "--", *scripted_agent(), typed=typed)

@@ -50,16 +50,30 @@ class PersonAnswers:
     """Asks on a face and shows in a flow what came of it; the callbacks of `acphold.connect`.
 
     With `reads_only` questions are shown, and never answered from here. A question that is
-    withdrawn, because another client has answered or the turn was cancelled, goes away.
+    withdrawn, because another client has answered or the turn was cancelled, goes away. One that
+    waits already when a session is joined comes before there is a face, and waits for that.
     """
 
     def __init__(self, flow: Flow, *, reads_only: bool = False) -> None:
-        self.face: Face
+        self._face: Face | None = None
+        self._has_face = asyncio.Event()
         self._flow = flow
         self._reads_only = reads_only
 
+    @property
+    def face(self) -> Face:
+        """Where the person is, once they are there."""
+        assert self._face is not None
+        return self._face
+
+    @face.setter
+    def face(self, face: Face) -> None:
+        self._face = face
+        self._has_face.set()
+
     async def on_permission(self, question: PermissionQuestion) -> str | None:
         """Ask whether a tool may go on; the id of an option."""
+        await self._has_face.wait()
         shown = asked(question.tool_call)
         if len(shown.lines) > 1:  # more than the line that the question has, too
             self._show(shown)
@@ -73,6 +87,7 @@ class PersonAnswers:
 
     async def on_page(self, question: PageQuestion) -> bool | None:
         """Ask whether the person opens a page, all of whose address they see."""
+        await self._has_face.wait()
         self._show(_request(f"{question.message}\n{question.url}"))
         keys = (Key("y", "yes, I open it", "yes"), Key("n", "no", "no"))
         answer = await self._chosen(Choice("Do you open this page?", keys))
@@ -80,6 +95,7 @@ class PersonAnswers:
 
     async def on_form(self, question: FormQuestion) -> Filled:
         """Ask for the fields, one after the other; all of them are shown before they go."""
+        await self._has_face.wait()
         self._show(_request(question.message))
         try:
             while True:

@@ -110,7 +110,7 @@ def _add_for_questions(keys: KeyBindings, screen: LineScreen) -> None:
         answer = screen.choice.answer(getattr(pressed, "value", pressed)) if screen.choice else None
         if armed and answer is not None:
             screen.settle(answer)
-        elif not armed:
+        else:
             screen.touched()
 
     @keys.add(Keys.BracketedPaste, filter=asks)

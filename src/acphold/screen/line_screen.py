@@ -207,7 +207,8 @@ class LineScreen:
             self._answered.set_result(answer)
 
     def touched(self) -> None:
-        """A key was pressed: a question that came up while somebody types is not answered yet."""
+        """A key was pressed that is no answer: who types words answers no question with them."""
+        self.is_armed = False
         if self._arming is not None:
             self._arming.cancel()
         self._arming = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._arm)
