@@ -50,6 +50,7 @@ def test_the_page_has_its_commands() -> None:
     assert [command.split()[0] for command in COMMANDS] == [
         "demo",
         "doctor",
+        "ask",
         "list",
         "list",
         "show",
