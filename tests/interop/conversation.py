@@ -27,7 +27,7 @@ def timeline(updates: Iterable[Json]) -> list[Json]:
     """
     items: list[Json] = []
     tools: dict[str, Json] = {}
-    for update in updates:
+    for update in without_authors(updates):
         kind = update["sessionUpdate"]
         if kind in CHUNKS:
             _add_chunk(items, update)
@@ -72,7 +72,7 @@ def without_authors(updates: Iterable[Json]) -> list[Json]:
 
 def assert_same(seen: Iterable[Json], replay: Iterable[Json]) -> None:
     """Nothing is missing, nothing is there twice, and the order is kept."""
-    was, now = without_authors(lasting(seen)), without_authors(replay)
+    was, now = lasting(seen), list(replay)
     assert timeline(now) == timeline(was)
     assert standing(now) == standing(was)
 
@@ -83,7 +83,7 @@ def assert_all_there(seen: Iterable[Json], replay: Iterable[Json]) -> None:
     The replay may have what had been written down and not yet been seen: more words of that
     message. A tool call that was open has failed, and the end is marked as interrupted.
     """
-    was, now = without_authors(lasting(seen)), without_authors(replay)
+    was, now = lasting(seen), list(replay)
     *before, last_seen = timeline(was)
     *same, last = timeline(now)
     assert [_ended(item) for item in same] == [_ended(item) for item in before]

@@ -16,7 +16,6 @@ from tests.interop.conversation import (
     assert_same,
     text,
     timeline,
-    without_authors,
 )
 from tests.interop.official_schema import sdk_folder
 from tests.interop.place import Place
@@ -90,7 +89,7 @@ async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
     async with place.client(client(acphold)) as second:
         replay = list(await load(second, place, session_id))
         whole = timeline(seen[:whole_turn])
-        assert timeline(without_authors(replay))[: len(whole)] == whole
+        assert timeline(replay)[: len(whole)] == whole
         assert_all_there(seen, replay)
         await second.call("session/prompt", prompt(session_id, "recall it"))
         answer = text(second.updates(session_id)[len(replay) :])
