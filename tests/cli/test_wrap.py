@@ -87,7 +87,7 @@ def test_without_a_command_behind_the_dashes_it_says_how_to_write_it(arguments: 
     done = run(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "acphold wrap -- " in done.stderr
+    assert "behind `--`" in done.stderr
     assert "Traceback" not in done.stderr
 
 
