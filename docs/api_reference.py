@@ -25,7 +25,8 @@ Everything that authors of agents and of clients can call, from the docstrings (
 tour, read [Write an agent](library.md) and [Talk to an agent](library.md#talk-to-an-agent). What
 `acphold.sync` has is the client of this page without `await`. Names are imported from `acphold`,
 unless said otherwise; types of the protocol that are only mentioned here (`ContentBlock`,
-`ClientCapabilities` …) are in `acphold.schema`. "Source" names the page of the protocol's specification.
+`ClientCapabilities` …) are in `acphold.schema`. "Source" names the page of the protocol's
+specification.
 """
 
 SECTIONS = {
