@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -174,11 +175,15 @@ def ssh_server(folder: Path, place: Place) -> Iterator[Path]:
         process.wait()
 
 
+LISTENS_WITHIN = 30.0  # seconds: making its first keys takes a loaded machine a while
+
+
 def until_it_listens(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(400):
+    deadline = time.monotonic() + LISTENS_WITHIN
+    while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         with socket.socket() as asking:
-            asking.settimeout(0.05)
             if asking.connect_ex(("127.0.0.1", port)) == 0:
                 return
-    raise AssertionError("sshd does not listen")
+        time.sleep(0.02)  # a port that nobody listens at refuses at once
+    raise AssertionError(f"sshd does not listen: {log.read_text()}")
