@@ -18,6 +18,9 @@ from typing import Any
 import psutil
 import pytest
 
+from acphold.cli import stop
+from acphold.server.presence import Process
+from acphold.transports.runtime_folder import lock
 from tests.editor import DEADLINE, Editor, Refused, editor, scripted_agent, wrap_command
 from tests.failures.processes import lives, until
 
@@ -149,6 +152,32 @@ async def test_doctor_says_what_runs_and_where_it_logs(home: Home) -> None:
         [owner] = home.owners()
     assert f"process {owner}: scripted, in the background, 1 session live" in said
     assert str(home.folder / "state" / "acphold") in said
+
+
+async def test_an_editor_that_starts_while_the_last_process_ends_gets_the_next_one(
+    home: Home,
+) -> None:
+    slow = scripted_agent(deaf=True)  # its end takes seconds
+    async with home.editor(agent=slow) as one:
+        await one.new()
+        [owner] = home.owners()
+        os.kill(owner, signal.SIGTERM)
+        await one.ended()
+        async with home.editor(agent=slow) as other:
+            await other.new()
+            assert owner not in home.owners()
+
+
+def test_stop_takes_the_next_process_of_a_name_not_for_the_one_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    gone = Process(ended.pid, "agent", [], str(tmp_path / "owner-1.sock"))
+    next_one = lock(gone.path)
+    assert next_one is not None
+    assert asyncio.run(asyncio.wait_for(stop._left([gone]), DEADLINE / 2)) == []
+    os.close(next_one)
 
 
 async def test_other_options_are_another_process(home: Home) -> None:

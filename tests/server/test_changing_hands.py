@@ -27,7 +27,6 @@ def stopped(one: Editor) -> Iterator[None]:
 async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_the_new_one(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.5)
     async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
         await left.initialize()
         await right.initialize()
@@ -35,9 +34,9 @@ async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_t
             session = await one.new()
             await one.prompt(session, {"say": "hello "})
             await left.load(session)
-            with stopped(one):
+            with stopped(one), monkeypatch.context() as patch:
+                patch.setattr(owner_line, "REACH_SECONDS", 0.5)
                 await right.load(session)  # taken over
-            monkeypatch.undo()
             await one.refused("session/prompt", {"sessionId": session, "prompt": []})
             await left.load(session)
             await left.prompt(session, {"say": "again"})
@@ -47,14 +46,14 @@ async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_t
 async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_an_open_line(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.5)
     async with guest(scripted_agent(), journal) as other:
         await other.initialize()
         async with program(journal) as one:
             session = await one.new()
             await one.prompt(session, {"say": "hello"})
             await other.load(session)
-            with stopped(one):
+            with stopped(one), monkeypatch.context() as patch:
+                patch.setattr(owner_line, "REACH_SECONDS", 0.5)
                 await other.load(session)
                 await other.prompt(session, {"say": "mine"})
 
@@ -63,14 +62,15 @@ async def test_a_prompt_that_its_owner_died_with_is_not_shown_to_who_sent_it(
     journal: Path,
 ) -> None:
     async with guest(scripted_agent(), journal) as other:
-        await other.initialize()
+        await other.initialize(_meta={"acphold/positions": True})
         async with program(journal) as one:
             session = await one.new()
             await one.prompt(session, {"say": "hello"})
             await other.load(session)
             before = other.text("user_message_chunk")
             turn = other.begin_prompt(session, {"until": "cancel"})
-            await one.until(lambda: '"until"' in one.text("user_message_chunk"))
+            # It has been told that its prompt has arrived.
+            await other.until(lambda: {"sessionUpdate": "session_info_update"} in other.updates())
             await one.kill()
             with pytest.raises(Refused, match="has ended"):
                 await turn

@@ -13,7 +13,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.server.presence import Process, processes
-from acphold.transports.runtime_folder import lock
+from acphold.transports.runtime_folder import is_running, lock
 
 STOP_SECONDS = 20.0
 """What a process has to end: its turns get their grace, and its agent some seconds."""
@@ -114,9 +114,9 @@ async def _left(found: Sequence[Process]) -> list[Process]:
 
 
 def _holds_lock(process: Process) -> bool:
-    """Whether it has not ended: not told by its number, which a parent may keep."""
+    """Whether it has not ended: its number may be kept by a parent, its lock by the next one."""
     descriptor = lock(process.path)
     if descriptor is None:
-        return True
+        return is_running(process.pid)
     os.close(descriptor)
     return False

@@ -16,7 +16,7 @@ import time
 from zlib import adler32, crc32
 
 from acphold.errors import AcpholdError
-from acphold.transports.runtime_folder import background_socket
+from acphold.transports.runtime_folder import background_socket, lock
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ START_SECONDS = 30.0
 """What an owner has to listen; a loaded machine takes seconds to start a Python program."""
 
 RETRY_SECONDS = 0.01
-"""How often is looked whether an owner that another pipe has started listens by now."""
+"""How often is looked whether another owner of the name listens by now, or has ended."""
 
 HANDED_OVER = b"\0"
 """What goes with the descriptors; see acphold.transports.unix."""
@@ -94,22 +94,35 @@ def _connect(path: str) -> socket.socket | None:
 
 
 def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
-    """Start the owner and connect; raises OSError with the reason when that fails."""
+    """Start the owner and connect; raises OSError with the reason when that fails.
+
+    The name may be another owner's still: one that begins to listen, or one that ends.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        word = _start(path, words, env)
+        if word not in ("ready", "taken"):
+            raise OSError(word or "the background process ended at once; its log says why")
+        while True:
+            if (connection := _connect(path)) is not None:
+                return connection
+            if time.monotonic() > deadline:
+                raise OSError(f"the background process does not listen at {path}")
+            if (free := lock(path)) is not None:
+                os.close(free)
+                break  # it has ended, and nobody is there to wait for
+            time.sleep(RETRY_SECONDS)
+
+
+def _start(path: str, words: list[str], env: dict[str, str]) -> str:
+    """Start an owner; what it tells."""
     told, tells = os.pipe()
     try:
         _spawn(path, words, env, tells)
         os.close(tells)
-        word = _read_line(told)
+        return _read_line(told)
     finally:
         os.close(told)
-    if word not in ("ready", "taken"):
-        raise OSError(word or "the background process ended at once; its log says why")
-    deadline = time.monotonic() + START_SECONDS
-    while (connection := _connect(path)) is None:
-        if time.monotonic() > deadline:
-            raise OSError(f"the background process does not listen at {path}")
-        time.sleep(RETRY_SECONDS)
-    return connection
 
 
 READY = 9
@@ -162,11 +175,11 @@ def _read_line(descriptor: int) -> str:
 def _hand_over(connection: socket.socket) -> int:
     """Let the owner talk to the editor itself, and wait until it has done so; the exit code."""
     streams = struct.pack("2i", 0, 1)
-    connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
     try:
+        connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         if connection.recv(1):
             return OK
     except OSError:
-        pass  # reset: it was killed
+        pass  # reset: it was killed, or ended before it took us in
     print("acphold wrap: the background process has ended; start anew", file=sys.stderr)
     return AGENT
