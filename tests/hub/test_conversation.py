@@ -92,6 +92,7 @@ async def test_a_prompt_stands_in_the_list_with_the_entry_that_holds_it(journal:
         await house.agent.prompted(session)
         while (await entries(house, session))[-1][0] != "prompt":
             assert not (await house.journal.session(session)).prompted
+            await asyncio.sleep(0)
         row = await house.journal.session(session)
         assert (row.prompted, row.title) == (True, "hi there")
         await house.agent.end(session)

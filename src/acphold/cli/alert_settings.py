@@ -55,13 +55,16 @@ class AlertFile:
     """Called, it gives the rules of the file as it is now; one that has not changed is not read."""
 
     def __init__(self) -> None:
+        self._path: str | None = None
         self._seen: tuple[int, ...] | None = None
         self._rules = NONE
 
     def __call__(self) -> AlertRules:
-        from acphold.cli.settings import settings_path  # an editor waits for what stands above
+        path = self._path
+        if path is None:  # once: it is asked for at every turn
+            from acphold.cli.settings import settings_path  # an editor waits for what stands above
 
-        path = settings_path()
+            path = self._path = settings_path()
         try:
             found = os.stat(path)
         except OSError:  # nearly always: there is none

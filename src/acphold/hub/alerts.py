@@ -165,13 +165,15 @@ class SessionAlerts:
         self._prompt = prompt
         self._before_turn = before
 
-    def turn_ended(self, outcome: TurnOutcome) -> None:
-        """It is over; one that never reached the agent has not begun."""
+    def turn_ended(self, how: Callable[[], TurnOutcome]) -> None:
+        """It is over; one that never reached the agent has not begun. `how` is rarely asked."""
         began, self._turn_began = self._turn_began, None
-        if began is None or outcome in UNTOLD:
+        if began is None:
             return
         rules = self._alerts.rules()
-        if rules.on_turn_end and self._alerts.clock.time() - began >= rules.turn_seconds:
+        if not rules.on_turn_end or self._alerts.clock.time() - began < rules.turn_seconds:
+            return
+        if (outcome := how()) not in UNTOLD:
             alert = self._alert("turn_end", began, outcome=outcome)
             self._alerts.tell(rules.on_turn_end, alert, None)
 

@@ -166,13 +166,16 @@ class Attachment:
         """Send what was just committed, unless this client lags: then it comes from the journal."""
         if self.state is not State.LIVE:
             return
-        if self.cursor + 1 != segment.first_seq or self.client.buffered > LAG:
+        if self.cursor + 1 != segment.first_seq:
             self._go_on()
             return
         if segment.last_seq in self.untold:
             self.untold.discard(segment.last_seq)
             if segment.kind == PROMPT and (lines := self._frames.place(segment.last_seq)):
                 self.client.send(lines)
+        elif self.client.buffered > LAG:
+            self._go_on()
+            return
         elif lines := self._frames.live(segment):
             self._send_apart(lines)
         self._advance(segment.last_seq)

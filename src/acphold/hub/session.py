@@ -128,9 +128,9 @@ class Session:
         `change` is what the list shows from now on, committed with them. Raises JournalError, and
         then nothing was delivered.
         """
+        news = News(kind, raws, author, then, change, audience)
         async with self._writing:
-            published = await self._publish(News(kind, raws, author, then, change, audience))
-            return published[-1]
+            return await self._publish(news)
 
     def hold(
         self,
@@ -145,6 +145,11 @@ class Session:
         """
         self._held.append(News(kind, raws, author, None, change, None))
 
+    @property
+    def holds_any(self) -> bool:
+        """Whether anything is held."""
+        return bool(self._held)
+
     async def release(self) -> None:
         """Publish what is held, if nothing else was published since; raises JournalError."""
         if self._held:
@@ -152,29 +157,38 @@ class Session:
                 if self._held:
                     await self._publish()
 
-    async def _publish(self, *last: News) -> list[Segment]:
+    async def _publish(self, *last: News) -> Segment:
         """Publish what is held and this, which is all or nothing; what is held stays so then."""
         held, self._held = self._held, []
         news = (*held, *last) if held else last
-        standing, change = self._folded(news)
         try:
-            segments = await self._commit(news, change)
+            return await (self._publish_one(*news) if len(news) == 1 else self._publish_all(news))
         except JournalError as exc:
             self._held = held + self._held
             if isinstance(exc, LeaseLostError):
                 self._lose(exc)
             raise
-        self.standing = standing
-        self.last_seq = segments[-1].last_seq
+
+    async def _publish_one(self, news: News) -> Segment:
+        kind, raws, change = news.kind, news.raws, news.change
+        standing = self._standing_after(kind, raws, self.standing)
+        row = self._with_news(change, standing)
+        segment = await self._journal.append(self._lease, kind, raws, row)
+        self.standing, self.last_seq = standing, segment.last_seq
+        self._deliver(news, segment)
+        return segment
+
+    async def _publish_all(self, news: Sequence[News]) -> Segment:
+        standing, change = self.standing, NO_CHANGE
+        for each in news:
+            standing = self._standing_after(each.kind, each.raws, standing)
+            change = both(change, each.change)
+        row, runs = self._with_news(change, standing), [(each.kind, each.raws) for each in news]
+        segments = await self._journal.append_all(self._lease, runs, row)
+        self.standing, self.last_seq = standing, segments[-1].last_seq
         for each, segment in zip(news, segments, strict=True):
             self._deliver(each, segment)
-        return segments
-
-    async def _commit(self, news: Sequence[News], change: RowChange | None) -> list[Segment]:
-        if len(news) == 1:  # nearly always
-            return [await self._journal.append(self._lease, news[0].kind, news[0].raws, change)]
-        runs = [(each.kind, each.raws) for each in news]
-        return await self._journal.append_all(self._lease, runs, change)
+        return segments[-1]
 
     def _deliver(self, news: News, segment: Segment) -> None:
         author = None if news.author is None else self._current(news.author)
@@ -187,14 +201,18 @@ class Session:
         if author is not None and news.then is not None:
             author.when_reached(segment.last_seq, news.then)
 
-    def _folded(self, news: Sequence[News]) -> tuple[Standing, RowChange | None]:
-        """How the session stands behind this, and what it changes in the list."""
-        standing, change = self.standing, NO_CHANGE
-        for each in news:
-            standing = _standing_after(standing, each.kind, each.raws)
-            if each.change is not NO_CHANGE:
-                change = both(change, each.change)
-        return standing, self._with_news(change, standing)
+    @staticmethod
+    def _standing_after(kind: str, raws: Sequence[bytes], standing: Standing) -> Standing:
+        if kind in ("update", "params"):
+            for raw in raws if kind == "update" else map(update_in, raws):
+                if raw.startswith(CHUNK_STARTS):
+                    continue
+                if (update := update_kind(raw)) not in CHUNKS:
+                    standing = fold_update(standing, update, raw)
+        elif kind == "settings":
+            for raw in raws:
+                standing = fold_settings(standing, raw)
+        return standing
 
     def _with_news(self, change: RowChange, standing: Standing) -> RowChange | None:
         """The change, with what the entries themselves change in the list; None for nothing."""
@@ -469,23 +487,10 @@ class Session:
         await self._journal.release(self._lease)
 
 
-def _standing_after(standing: Standing, kind: str, raws: Sequence[bytes]) -> Standing:
-    if kind in ("update", "params"):
-        for raw in raws if kind == "update" else map(update_in, raws):
-            if raw.startswith(CHUNK_STARTS):
-                continue
-            if (update := update_kind(raw)) not in CHUNKS:
-                standing = fold_update(standing, update, raw)
-    elif kind == "settings":
-        for raw in raws:
-            standing = fold_settings(standing, raw)
-    return standing
-
-
 def both(change: RowChange, later: RowChange) -> RowChange:
     """Both changes in one."""
-    if change is NO_CHANGE:
-        return later
+    if change is NO_CHANGE or later is NO_CHANGE:
+        return change if later is NO_CHANGE else later
     known = {name: value for name, value in asdict(later).items() if value is not UNSET}
     return replace(change, **known)
 

@@ -218,8 +218,11 @@ class Turns:
         if turn.stage is Stage.QUEUED:
             turn.stage = Stage.STARTING
         try:
-            if turn.is_cancelled or self._agents_turn is not None or not self._can_send_at_once:
+            is_ready = self._agents_turn is None and self._restoration.is_needless
+            takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
+            if turn.is_cancelled or not is_ready or not takes_a_moment:
                 await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
+            if turn.is_cancelled or not is_ready:
                 await self._make_ready(turn)
             await self._hand_over(turn)
         except AcpholdError as exc:
@@ -245,14 +248,6 @@ class Turns:
                 log.info("session %s: %s before it got a prompt", self._session.id, exc)
                 await self._record(turn)
                 await self._make_ready(turn)
-
-    @property
-    def _can_send_at_once(self) -> bool:
-        return (
-            self._restoration.is_needless
-            and self._side.agent.takes_a_moment
-            and self._unrecorded is None
-        )
 
     @property
     def _agents_turn(self) -> AgentTurn | None:
@@ -339,7 +334,8 @@ class Turns:
             if isinstance(answer, bytes):
                 await self._restoration.understood()
             await self._end(turn, answer)
-            await self._session.release()  # if the turn was over already
+            if self._session.holds_any:  # the turn was over already
+                await self._session.release()
         except Exception as exc:  # whatever went wrong, a client that waits is answered
             self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
 
@@ -388,17 +384,18 @@ class Turns:
             "turn_end", [entry], turn.author, then=lambda: turn.reply(answer)
         )
         if not turn.is_over:  # the session may have been lost meanwhile
-            self._leave_queue(turn, turn_end(entry, 0).outcome)
+            self._leave_queue(turn, lambda: turn_end(entry, 0).outcome)
 
     def _conclude(self, turn: Turn, error: AcpholdError) -> None:
         """It is over without an end in the journal."""
         if not turn.is_over:
             turn.reply(error)
-            self._leave_queue(turn, "interrupted" if self._session.is_lost else "failed")
+            outcome: TurnOutcome = "interrupted" if self._session.is_lost else "failed"
+            self._leave_queue(turn, lambda: outcome)
 
-    def _leave_queue(self, turn: Turn, outcome: TurnOutcome) -> None:
+    def _leave_queue(self, turn: Turn, how: Callable[[], TurnOutcome]) -> None:
         turn.conclude()
-        self._alerts.turn_ended(outcome)
+        self._alerts.turn_ended(how)
         self._queue.remove(turn)
         if not self._queue:
             self._session.turn_over()

@@ -141,12 +141,15 @@ def on_one_line(raw: bytes) -> bytes:
 
 def in_one(first_seq: int, kind: str, raws: Sequence[bytes], at: int) -> Segment:
     """Entries of one kind as one segment; ValueError for none."""
-    if not raws:
-        raise ValueError("nothing to append")
     count = len(raws)
-    raw = raws[0] if count == 1 else b"\n".join(raws)
-    if raw.count(b"\n") != count - 1:
-        raw = b"\n".join(map(on_one_line, raws))
+    if count == 1:
+        raw = raws[0] if b"\n" not in raws[0] else on_one_line(raws[0])
+    elif count:
+        raw = b"\n".join(raws)
+        if raw.count(b"\n") != count - 1:
+            raw = b"\n".join(map(on_one_line, raws))
+    else:
+        raise ValueError("nothing to append")
     return Segment(first_seq, first_seq + count - 1, kind, at, raw)
 
 

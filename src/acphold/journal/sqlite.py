@@ -190,41 +190,50 @@ class SqliteJournal:
     async def append(
         self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
     ) -> Segment:
-        segment = in_one(lease.next_seq, kind, raws, now_ms())
-        self._append((segment,), lease, change)
-        return segment
+        made = in_one(lease.next_seq, kind, raws, now_ms())
+        self._append(appending(1), self._row(lease, made), lease, made, change)
+        return made
 
     async def append_all(
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
         made: list[Segment] = []
+        values: tuple[object, ...] = ()
         seq, at = lease.next_seq, now_ms()
         for kind, raws in runs:
             made.append(in_one(seq, kind, raws, at))
+            values += self._row(lease, made[-1])
             seq = made[-1].last_seq + 1
-        self._append(made, lease, change)
+        self._append(appending(len(made)), values, lease, made[-1], change)
         return made
 
-    def _append(self, made: Sequence[Segment], lease: Lease, change: RowChange | None) -> None:
-        first = lease.number << SEQ_BITS
-        values: list[object] = []
-        for segment in made:
-            kind = CODES.get(segment.kind, segment.kind)
-            values += (first | segment.last_seq, segment.first_seq, segment.at, kind, segment.raw)
-        values += (lease.number, lease.epoch)
+    def _row(self, lease: Lease, made: Segment) -> tuple[object, ...]:
+        self._grown += len(made.raw)
+        key = lease.number << SEQ_BITS | made.last_seq
+        return (key, made.first_seq, made.at, CODES.get(made.kind, made.kind), made.raw)
+
+    def _append(
+        self,
+        statement: str,
+        rows: tuple[object, ...],
+        lease: Lease,
+        last: Segment,
+        change: RowChange | None,
+    ) -> None:
+        values = (*rows, lease.number, lease.epoch)
         if change is None:
-            done = self._append_alone(len(made), values, made[0].at)
+            done = self._append_alone(statement, values, last.at)
         else:
             with self._transaction() as db:
-                done = db.execute(appending(len(made)), values).rowcount
+                done = db.execute(statement, values).rowcount
                 if done:
                     session_rows.change_row(db, lease.number, change)
         if not done:
             raise self._look(lambda db: leases.lost(db, lease))
-        lease.next_seq = made[-1].last_seq + 1
-        self._has_grown(sum(len(segment.raw) for segment in made) + _COMMIT_BYTES)
+        lease.next_seq = last.last_seq + 1
+        self._has_grown(_COMMIT_BYTES)
 
-    def _append_alone(self, number: int, values: list[object], at: int) -> int:
+    def _append_alone(self, statement: str, values: tuple[object, ...], at: int) -> int:
         """One statement is a transaction by itself, and checks the lease; rows written."""
         file = self._file or self.connect()
         if at >= self._verify_at:
@@ -232,7 +241,7 @@ class SqliteJournal:
             self._verify_at = at + VERIFY_MS
         try:
             with self._writing:
-                done = file.connection.execute(appending(number), values).rowcount
+                done = file.connection.execute(statement, values).rowcount
         except (sqlite3.Error, UnicodeEncodeError) as error:
             raise self._failure(error) from error
         if self._hurried:

@@ -93,7 +93,7 @@ class InProcessAgent:
         self.has_sign_in = bool(definition.auth_methods)
         self.can_fork = False  # it needs to be told of none: it reads the copy
         self.reads_journal = True
-        self.takes_a_moment = False  # not known before the first turn
+        self.takes_a_moment = False  # not known yet
         self.generation = 1
         self.capabilities = capabilities_of(definition)
         self._listener = listener
@@ -105,7 +105,6 @@ class InProcessAgent:
         self._turns: dict[str, TurnTask] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._tasks = EagerTasks()
-        self._blocked = False
         self._channel: Channel | None = None
         self._replying: dict[Call, asyncio.Task[None]] = {}
         self._openers: dict[str, Callable[[bytes], Awaitable[tuple[OpenSession, bytes]]]] = {
@@ -190,9 +189,8 @@ class InProcessAgent:
         self._turns[opened.id] = turn
         began = monotonic()
         self._tasks.begin(answered(), "turn")
-        # Code that blocks here once is likely to do so again: then prompts are committed first.
-        self._blocked = self._blocked or monotonic() - began > BLOCKING_SECONDS
-        self.takes_a_moment = not self._blocked
+        # Code that has blocked is likely to do so in the next turn, too.
+        self.takes_a_moment = monotonic() - began < BLOCKING_SECONDS
 
     async def tell(self, method: str, params: bytes) -> None:
         if method == CANCEL.name:

@@ -18,6 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import _enter_task as enter_task
+from asyncio import _leave_task as leave_task
+from asyncio import current_task
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
 from enum import Enum
@@ -39,10 +42,12 @@ class EagerTasks:
         """Run `work` until it has to wait; the task that goes on with it, None if it is over.
 
         Raises what `work` raises before it waits, but for a cancellation, with which it is over.
-        As in any task, `asyncio.current_task()` is the one that goes on.
+        As in any task, `asyncio.current_task()` is the one that goes on, and what `work` sets in
+        its context is seen in it alone.
         """
-        # Asked for once: Python 3.11 makes a system call of it.
-        loop = self._loop = self._loop or asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:  # Python 3.11 makes a system call of the question
+            loop = self._loop = asyncio.get_running_loop()
         if sys.version_info < (3, 12):
             return self._begin(loop, work, name)
         task = asyncio.Task(work, loop=loop, name=name, eager_start=True)
@@ -62,35 +67,32 @@ class EagerTasks:
         # Source: Python documentation, "Extending asyncio", task lifetime support.
         context = copy_context()
         spare = self._spares.pop() if self._spares else _Spare(loop, context)
-        if spare.context != context:  # nearly never; of equal ones only the roots are compared
-            spare.task.cancel()
+        task, own = spare.task, spare.context
+        if own != context:  # nearly never; of equal ones only the roots are compared
+            task.cancel()
             spare = _Spare(loop, context)
-        caller = asyncio.current_task(loop)
-        if caller is not None:
-            asyncio._leave_task(loop, caller)
-        asyncio._enter_task(loop, spare.task)
+            task, own = spare.task, spare.context
+        if (caller := current_task(loop)) is not None:
+            leave_task(loop, caller)
+        enter_task(loop, task)
         try:
-            awaited = spare.context.run(work.send, None)
-        except (StopIteration, asyncio.CancelledError):
-            self._keep(spare, context)
-            return None
-        except BaseException:
-            self._keep(spare, context)
+            awaited = own.run(work.send, None)
+        except BaseException as exc:
+            # It is kept for other work, unless this has left something behind in it.
+            if own == context and not task.cancelling():
+                self._spares.append(spare)
+            else:
+                task.cancel()
+            if isinstance(exc, StopIteration | asyncio.CancelledError):
+                return None
             raise
         finally:
-            asyncio._leave_task(loop, spare.task)
+            leave_task(loop, task)
             if caller is not None:
-                asyncio._enter_task(loop, caller)
-        spare.task.set_name(name)
+                enter_task(loop, caller)
+        task.set_name(name)
         spare.rest.hand_over(work, awaited)
-        return spare.task
-
-    def _keep(self, spare: _Spare, context: Context) -> None:
-        """Keep it for other work, unless this has left something behind in it."""
-        if spare.context == context and not spare.task.cancelling():
-            self._spares.append(spare)
-        else:
-            spare.task.cancel()
+        return task
 
 
 class _Spare:

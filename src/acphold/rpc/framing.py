@@ -50,6 +50,13 @@ class LineBuffer:
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         """The frames that `data` completes, in order; blank lines are left out."""
+        if (
+            data
+            and not self._line
+            and len(data) <= self._safe
+            and data.find(b"\n") == len(data) - 1
+        ):
+            return [] if data.isspace() else [data[:-1]]  # one whole line, as most reads bring
         lines = data.split(b"\n")
         tail = lines.pop()
         frames: list[bytes | Oversize] = []

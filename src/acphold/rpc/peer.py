@@ -26,7 +26,7 @@ from acphold.errors import (
     RequestCancelledError,
     TooManyRequestsError,
 )
-from acphold.rpc.eager_tasks import EagerTasks
+from acphold.rpc.eager_tasks import EagerTasks, Work
 from acphold.rpc.events import (
     Event,
     MalformedReceived,
@@ -278,11 +278,20 @@ class Peer:
         """Handle a read in the step that made it; False when what was read before still waits."""
         if self._lane is not None or self._is_unread:
             return False
-        lane = self._tasks.begin(self._take(self._protocol.feed(chunk)), f"{self.name} lane")
-        if lane is not None:
-            self._lane = lane
-            lane.add_done_callback(self._left_lane)
+        events = self._protocol.feed(chunk)
+        if len(events) == 1 and isinstance(events[0], RequestReceived):
+            self._start(events[0])
+        elif len(events) == 1 and isinstance(events[0], ResponseReceived):
+            if (telling := self._begin_telling(events[0])) is not None:
+                self._begin_lane(self._to_its_end(telling))
+        else:
+            self._begin_lane(self._take(events))
         return True
+
+    def _begin_lane(self, work: Work) -> None:
+        self._lane = self._tasks.begin(work, f"{self.name} lane")
+        if self._lane is not None:
+            self._lane.add_done_callback(self._left_lane)
 
     def _left_lane(self, lane: asyncio.Task[None]) -> None:
         if not lane.cancelled() and lane.exception() is None:
@@ -322,7 +331,8 @@ class Peer:
                     if begun % AT_ONCE == 0:
                         await asyncio.sleep(0)  # each may have taken its time
                 case ResponseReceived():
-                    await self._answered(event)
+                    if (telling := self._begin_telling(event)) is not None:
+                        await self._to_its_end(telling)
                 case NotificationReceived():
                     self._cancel(event)
                 case MalformedReceived():
@@ -343,21 +353,16 @@ class Peer:
         except Exception:  # one notification must not end the connection; nobody awaits it
             log.exception("a notification from the %s could not be handled", self.name)
 
-    async def _answered(self, event: ResponseReceived) -> None:
+    def _begin_telling(self, event: ResponseReceived) -> asyncio.Task[None] | None:
         on_answer = self._calls.pop(event.id, None)
         if on_answer is None:
-            return  # cancelled meanwhile: nobody waits any more
-        error = event.error
-        if error is None:
-            await self._tell_answer(on_answer, event.result)
-        else:
-            await self._tell_answer(on_answer, RemoteError(error.code, error.message, error.raw))
+            return None  # cancelled meanwhile: nobody waits any more
+        error, answer = event.error, event.result
+        told = answer if error is None else RemoteError(error.code, error.message, error.raw)
+        return self._tasks.begin(self._told(on_answer, told), f"{self.name} has answered")
 
-    async def _tell_answer(self, on_answer: OnAnswer, answer: Answer) -> None:
+    async def _to_its_end(self, telling: asyncio.Task[None]) -> None:
         """Nobody else has this answer: it is told to the end, also when the pump is ended."""
-        telling = self._tasks.begin(self._told(on_answer, answer), f"{self.name} has answered")
-        if telling is None:
-            return
         try:
             await asyncio.wait([telling])
         except asyncio.CancelledError:
@@ -438,7 +443,10 @@ class Peer:
                 task.cancel()  # what an agent has asked is for nobody any more
         while self._calls:  # one after the other: if this is cancelled, `aclose` tells the rest
             on_answer = self._calls.pop(next(iter(self._calls)))
-            await self._tell_answer(on_answer, ConnectionLostError(f"the {self.name} has gone"))
+            lost = ConnectionLostError(f"the {self.name} has gone")
+            telling = self._tasks.begin(self._told(on_answer, lost), f"{self.name} is lost")
+            if telling is not None:
+                await self._to_its_end(telling)
 
     async def finish(self, seconds: float, *, but: str) -> None:
         """Wait until what the other side has asked is answered, except for requests of `but`."""

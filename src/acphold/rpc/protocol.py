@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
 from acphold.rpc.events import Event, NotificationReceived, RequestReceived, ResponseReceived
@@ -51,21 +51,20 @@ class _Envelope(Struct, gc=False):
     error: Raw = ABSENT
 
 
-class _Told(Struct, gc=False, forbid_unknown_fields=True):
-    """A notification as nearly every program writes one: decoded in one pass."""
+class _Usual(Struct, gc=False, forbid_unknown_fields=True):
+    """A message as nearly every program writes one, but for errors: decoded and checked at once."""
 
     jsonrpc: Literal["2.0"]
-    method: str
-    params: Raw
+    id: int | UnsetType = UNSET
+    method: str = ""
+    params: Raw = ABSENT
+    result: Raw = ABSENT
 
 
-TOLD = b'{"jsonrpc":"2.0","method":'
-"""How such a notification begins."""
+USUAL = b'{"jsonrpc"'
+"""How such a message begins."""
 
-TOLD_BYTES = 1024
-"""Below it the short way is worth trying: what is longer is rarely a plain notification."""
-
-_decode_told = msgspec.json.Decoder(_Told).decode
+_decode_usual = msgspec.json.Decoder(_Usual).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _encode = msgspec.json.encode
 
@@ -101,15 +100,32 @@ class Protocol:
     def _event(self, frame: bytes | Oversize) -> Event:
         if isinstance(frame, Oversize):
             return self._refused(frame, INVALID_REQUEST)
-        if len(frame) < TOLD_BYTES and frame.startswith(TOLD):
-            told = _told(frame)
-            if told is not None:
-                return told
+        if frame.startswith(USUAL) and (usual := self._usual(frame)) is not None:
+            return usual
         try:
             envelope = _decode_envelope(frame)
         except (msgspec.MsgspecError, RecursionError):
             return self._unusual(frame)
         return self._classify(envelope, frame)
+
+    def _usual(self, frame: bytes) -> Event | None:
+        """A message written as nearly every program writes one; None for anything else."""
+        try:
+            usual = _decode_usual(frame)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        id_, method, params, result = usual.id, usual.method, bytes(usual.params), usual.result
+        if method and params[:1] == b"{" and not bytes(result):
+            if isinstance(id_, UnsetType):
+                return NotificationReceived(method, params)
+            # Of a zero it is not known how it was written.
+            return RequestReceived(b"%d" % id_, method, params) if id_ > 0 else None
+        if method or params or isinstance(id_, UnsetType) or id_ not in self._unanswered:
+            return None
+        found = bytes(result)
+        if found:
+            self._unanswered.discard(id_)
+        return ResponseReceived(id_, found) if found else None
 
     def _classify(self, envelope: _Envelope, frame: bytes) -> Event:
         id_, method = bytes(envelope.id), bytes(envelope.method)
@@ -212,16 +228,6 @@ class Protocol:
 
 def _params(params: bytes) -> bytes:
     return b',"params":%b}\n' % params if params else b"}\n"
-
-
-def _told(frame: bytes) -> NotificationReceived | None:
-    """A notification written as nearly every program writes one; None for anything else."""
-    try:
-        told = _decode_told(frame)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    params = bytes(told.params)
-    return NotificationReceived(told.method, params) if params[:1] == b"{" else None
 
 
 def _own_id(id_: bytes) -> int:
