@@ -15,7 +15,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine is no fault of an example; pytest-timeout bounds each test.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples at every run: what fails, fails again. `pytest --hypothesis-profile=search`
+# looks for new ones.
+search = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", search)
+settings.register_profile("tests", search, derandomize=True)
 settings.load_profile("tests")
 
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not those of who runs the tests

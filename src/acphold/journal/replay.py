@@ -117,7 +117,8 @@ def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
 
 
 def _replay_prompt(entry: Entry, author: Segment, seq: int) -> Iterator[Replayed]:
-    client = author.raw if author.last_seq + 1 == entry.seq else b""
+    said = author.raw if author.last_seq + 1 == entry.seq else b""
+    client = said[said.rfind(b"\n") + 1 :]  # of several, the one right before it
     *blocks, last = items(entry.raw) or [b""]
     for block in blocks:
         yield Replayed(prompt_chunk(entry.seq, block, client))
