@@ -145,8 +145,8 @@ class Stage:
     ) -> Dialogue:
         """A new process of the agent, to which nothing has been said.
 
-        One is always started ahead, for many agents take seconds for that. With `is_restart` it
-        is started now.
+        One is always started ahead, for many agents take seconds for that; but not beside the very
+        first, which may have a home to make. With `is_restart` it is started now.
         """
         record = Record(name, offers)
         stack = AsyncExitStack()
@@ -167,8 +167,13 @@ class Stage:
         """The process that was started ahead; the next one is started."""
         spare, self._spare = self._spare, None
         running = await (self.subject.start() if spare is None else spare)
-        self._spare = asyncio.create_task(self.subject.start(), name="start ahead")
+        if self._shared:
+            self.start_ahead()
         return running
+
+    def start_ahead(self) -> None:
+        """Start the next process now."""
+        self._spare = asyncio.create_task(self.subject.start(), name="start ahead")
 
     async def meet(self, name: str, offers: Json = BARE, *, is_restart: bool = False) -> Dialogue:
         """A new process that has been introduced; NotObservable when that fails."""
@@ -346,6 +351,7 @@ async def introduced(stage: Stage) -> Answer:
     dialogue = await stage.connect("main")
     answer = await introduce(dialogue)
     stage.share("main", dialogue)
+    stage.start_ahead()
     return answer
 
 
