@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src tests bench examples docs
 
-.PHONY: demo test format lint types docs check interop soak bench clean
+.PHONY: demo test format lint types docs conformance check interop soak bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
@@ -27,11 +27,23 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 
-# The API page, from the docstrings.
+# The API page, from the docstrings; the page of rules, from the rules.
 docs: $(VENV)/.installed
 	$(BIN)/python -m docs.api_reference
+	$(BIN)/python -m docs.rule_tables
 
-check: lint types test
+# Our own agents, before and behind wrap; `known` has what each of them fails, and why.
+conformance: KNOWN := tests/conformance/known
+conformance: ACPHOLD := $(BIN)/acphold
+conformance: CHECKED := $(ACPHOLD) check --timeout 30
+conformance: $(VENV)/.installed
+	set -e; export ACPHOLD_JOURNAL=$$(mktemp -d)/journal.db; \
+	$(CHECKED) --baseline $(KNOWN)/demo-agent.txt -- $(ACPHOLD) demo-agent; \
+	$(CHECKED) --baseline $(KNOWN)/demo-agent-wrapped.txt -- \
+		$(ACPHOLD) wrap -- $(ACPHOLD) demo-agent; \
+	$(CHECKED) -- $(ACPHOLD) run examples/echo.py
+
+check: lint types test conformance
 
 # Real agents and clients of others: some hundred megabytes of downloads, kept in .interop.
 interop: $(VENV)/.installed

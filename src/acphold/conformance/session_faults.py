@@ -232,9 +232,22 @@ class _WithoutThoughts(_Replayer):
 
 
 @FAULTS.breaks("load.tool-calls")
+class _NeverEnded(_Replayer):
+    def replayed(self, kept: Kept) -> list[Json]:
+        names = {"status"}
+        return [{key: it[key] for key in it.keys() - names} for it in kept.history]
+
+
+@FAULTS.breaks("load.tool-details")
 class _WithoutResults(_Replayer):
-    def keeps(self, update: Json) -> bool:
-        return bool(update["sessionUpdate"] != "tool_call_update")
+    def replayed(self, kept: Kept) -> list[Json]:
+        calls = ("tool_call", "tool_call_update")
+        return [
+            {key: it[key] for key in it.keys() - {"content"}}
+            if it["sessionUpdate"] in calls
+            else it
+            for it in kept.history
+        ]
 
 
 @FAULTS.breaks("load.tool-calls:gone")

@@ -102,7 +102,9 @@ class _RunningProgram:
         return 0
 
     def last_words(self) -> str:
-        return self._child.stderr_tail(3)
+        lines = self._child.stderr_tail(6).splitlines()
+        # Without the signs that point at a place in the line before.
+        return "\n".join([line for line in lines if any(map(str.isalnum, line))][-2:])
 
     async def kill(self) -> None:
         with suppress(ProcessLookupError):

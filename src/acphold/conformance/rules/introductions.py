@@ -217,7 +217,7 @@ def terminal_offered(records: Sequence[Record], witness: Witness) -> None:
 @RULES.observer(
     "auth.methods-for-sign-in",
     "An agent that wants a sign-in advertises how.",
-    MUST,
+    EXPECTED,
     Source(SIGN_IN, "Protocol-driven authentication"),
     unless="no request was answered with `auth_required`",
 )

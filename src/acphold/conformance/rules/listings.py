@@ -86,7 +86,7 @@ async def answer(stage: Stage) -> None:
 @RULES.case(
     "list.known-session",
     "A session in which something was said is listed, with its folder.",
-    MUST,
+    EXPECTED,
     Source(PAGE, ""),
     "list",
 )

@@ -7,11 +7,12 @@ from itertools import takewhile
 from acphold.conformance.catalogue import EXPECTED, MUST, Rules
 from acphold.conformance.dialogue import Answer, Dialogue
 from acphold.conformance.errands import COUNT, GREET, RECALL, Errand
-from acphold.conformance.record import Line
+from acphold.conformance.record import Json, Line
 from acphold.conformance.rules.cancellations import begun, is_of_turn
 from acphold.conformance.rules.past_sessions import (
     CODE_WORD,
     Loaded,
+    Told,
     load,
     loaded_after_restart,
     newest,
@@ -78,22 +79,50 @@ async def thoughts(stage: Stage) -> None:
 
 @RULES.case(
     "load.tool-calls",
-    "A load replays the tool calls, with their titles, results and how they ended.",
+    "A load replays the tool calls, and how they ended.",
     MUST,
     LOADING,
     "load",
 )
 async def replayed_tool_calls(stage: Stage) -> None:
     told = await stage.given(told_again)
-    live, replayed = tool_calls(told.live), tool_calls(told.loaded.replay)
+    live, replayed = _both_tool_calls(told)
+    for id, fields in live.items():
+        if id not in replayed:
+            raise Violation(f"the tool call {id} is not replayed", *_some(told.loaded))
+        status, again = fields.get("status"), replayed[id].get("status")
+        if status in ENDED and again != status:
+            why = f"the tool call {id} was {status}, and is {again} in the replay"
+            raise Violation(why, *_some(told.loaded))
+
+
+ENDED = ("completed", "failed")
+
+
+def _both_tool_calls(told: Told) -> tuple[dict[str, Json], dict[str, Json]]:
+    """The tool calls as they were seen live, and as they are replayed."""
+    live = tool_calls(told.live)
     if not live:
         raise NotObservable("the agent made no tool call in the conversation")
-    for id, fields in live.items():
-        again = replayed.get(id)
-        if again is None:
-            raise Violation(f"the tool call {id} is not replayed", *_some(told.loaded))
-        for name in ("title", "status", "content"):
-            if name in fields and fields[name] != again.get(name):
+    return live, tool_calls(told.loaded.replay)
+
+
+@RULES.case(
+    "load.tool-details",
+    "A load replays the titles of tool calls and what they produced.",
+    EXPECTED,
+    LOADING,
+    "load",
+)
+async def tool_details(stage: Stage) -> None:
+    told = await stage.given(told_again)
+    live, replayed = _both_tool_calls(told)
+    both = live.keys() & replayed.keys()
+    if not both:
+        raise NotObservable("no tool call is replayed")
+    for id in sorted(both):
+        for name in ("title", "content"):
+            if name in live[id] and live[id][name] != replayed[id].get(name):
                 why = f"the {name} of the tool call {id} is another one"
                 raise Violation(why, *_some(told.loaded))
 

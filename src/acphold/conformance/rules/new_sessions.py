@@ -57,7 +57,7 @@ async def session_of_another_process(stage: Stage) -> Session:
 @RULES.case(
     "new.unique-over-restarts",
     "No process of the agent gives an id that another has given.",
-    MUST,
+    EXPECTED,
     SESSION_ID,
 )
 async def unique_over_restarts(stage: Stage) -> None:

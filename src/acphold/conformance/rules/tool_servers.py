@@ -211,7 +211,7 @@ async def _opened_again(stage: Stage, method: str) -> None:
 @RULES.case(
     "mcp.on-load",
     "A load connects the servers that it names.",
-    MUST,
+    SHOULD,
     Source(PAGE, "Loading a Session"),
     "load",
 )
@@ -222,7 +222,7 @@ async def on_load(stage: Stage) -> None:
 @RULES.case(
     "mcp.on-resume",
     "A resume connects the servers that it names.",
-    MUST,
+    SHOULD,
     Source(PAGE, "Resuming a Session"),
     "resume",
 )
