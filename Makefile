@@ -39,8 +39,7 @@ conformance: CHECKED := $(ACPHOLD) check --timeout 30
 conformance: $(VENV)/.installed
 	set -e; export ACPHOLD_JOURNAL=$$(mktemp -d)/journal.db; \
 	$(CHECKED) --baseline $(KNOWN)/demo-agent.txt -- $(ACPHOLD) demo-agent; \
-	$(CHECKED) --baseline $(KNOWN)/demo-agent-wrapped.txt -- \
-		$(ACPHOLD) wrap -- $(ACPHOLD) demo-agent; \
+	$(CHECKED) --baseline $(KNOWN)/demo-agent.txt -- $(ACPHOLD) wrap -- $(ACPHOLD) demo-agent; \
 	$(CHECKED) -- $(ACPHOLD) run examples/echo.py
 
 check: lint types test conformance

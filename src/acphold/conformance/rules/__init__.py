@@ -34,7 +34,10 @@ MODULES = (
     json_rpc,
     pressure,
 )
-"""In the order in which they are played: the simplest first, what may end the agent last."""
+"""In the order in which they are played: the simplest first, what may end the agent last.
+
+The processes of
+`past_sessions` are over with the module `tool_servers`."""
 
 CHECKS: tuple[Check, ...] = tuple(check for module in MODULES for check in module.RULES)
 """Every check there is."""

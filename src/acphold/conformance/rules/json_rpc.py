@@ -495,16 +495,12 @@ def _judge_replies(garbage: Line, replies: list[Line], code: int) -> None:
 # -- the end --------------------------------------------------------------------------------
 
 
-LEAVE_SECONDS = 5.0
-"""What an agent gets to end after its stdin has; editors wait no longer before they kill."""
-
-
 async def left(stage: Stage) -> str | None:
     """How the agent ended when its client left."""
     await stage.given(plain_session)
     dialogue = await stage.meet("leaving")
     await stage.new_session(dialogue)
-    how = await dialogue.hang_up(LEAVE_SECONDS)
+    how = await dialogue.hang_up(stage.settings.timeout)
     if how is not None:
         stage.leftovers = await dialogue.running.leftovers(2.0)
     await stage.leave(dialogue)
@@ -519,7 +515,8 @@ async def left(stage: Stage) -> str | None:
 )
 async def ends_with_stdin(stage: Stage) -> None:
     if await stage.judge(left) is None:
-        raise Violation(f"it still ran {LEAVE_SECONDS:g} s after its stdin had ended")
+        seconds = stage.settings.timeout
+        raise Violation(f"it still ran {seconds:g} s after its stdin had ended")
 
 
 @RULES.case(

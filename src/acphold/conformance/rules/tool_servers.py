@@ -16,7 +16,7 @@ from acphold.conformance.dialogue import Dialogue, Silence
 from acphold.conformance.errands import GREET, Errand
 from acphold.conformance.record import Json
 from acphold.conformance.rules.new_sessions import plain_session
-from acphold.conformance.rules.past_sessions import past
+from acphold.conformance.rules.past_sessions import past, restarted
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Session, Stage
 from acphold.conformance.tool_endpoint import Endpoint, served
@@ -172,6 +172,7 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
         connected = await _connected(stage, dialogue, session, came)
         await stage.leave(dialogue)
         if not connected:
+            await stage.given(with_server)  # one that connects none is told so once
             raise Violation("the server was not spoken to", *session.answer.lines)
         if KEY not in endpoint.came("initialize", path):
             raise Violation("the header was not sent", *session.answer.lines)
@@ -197,6 +198,8 @@ async def sse(stage: Stage) -> None:
 async def _opened_again(stage: Stage, method: str) -> None:
     await stage.given(with_server)
     session = (await stage.given(past)).session
+    # What is open elsewhere may be shared: then its servers are those it has already.
+    await stage.leave(await stage.given(restarted))
     dialogue = await stage.meet(f"tools of {method}", is_restart=True)
     log, named = server(stage, method.replace("/", "-"))
     params = stage.params(sessionId=session.id, cwd=session.cwd, mcpServers=[named])
