@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("cache-control", "no-store")
         self.end_headers()
         self.close_connection = True
-        with suppress(OSError):  # the client has gone
+        with suppress(ConnectionError):  # the client has gone
             self._event("endpoint", f"/messages?{stream}".encode())
             while not endpoint.closed:
                 with suppress(queue.Empty):
@@ -119,8 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, b"")
 
     def _send(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # the client has gone
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
