@@ -116,6 +116,7 @@ class Record:
         self.lines: list[Line] = []
         self.ended = ""
         self.broken = False
+        self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[Exchange]] = {}
 
     def add(self, at: float, by: Side, raw: bytes) -> Line:
         """Note a line, and return what it is."""
@@ -136,6 +137,14 @@ class Record:
 
     def exchanges(self, by: Side, *methods: str) -> list[Exchange]:
         """The requests of one side, in order, each with its first answer."""
+        # Asked for by every rule, mostly when no more lines come.
+        key = by, methods, len(self.lines)
+        found = self._exchanges.get(key)
+        if found is None:
+            found = self._exchanges[key] = self._found_exchanges(by, methods)
+        return found
+
+    def _found_exchanges(self, by: Side, methods: tuple[str, ...]) -> list[Exchange]:
         other: Side = "agent" if by == "client" else "client"
         answers: dict[bytes, Line] = {}
         for found in self.by(other):
