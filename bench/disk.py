@@ -86,7 +86,9 @@ def _rows(path: Path) -> Iterator[bytes]:
 
 def _with_dictionary(rows: Sequence[bytes]) -> float:
     """The share of their size that rows keep with a dictionary that was made of some of them."""
-    some = [raw[:16_384] for raw in rows[:: max(1, len(rows) // 3000)]]
+    some: list[bytes | bytearray | memoryview] = [
+        raw[:16_384] for raw in rows[:: max(1, len(rows) // 3000)]
+    ]
     dictionary = zstandard.train_dictionary(DICTIONARY_BYTES, some)
     pack = zstandard.ZstdCompressor(LEVEL, dict_data=dictionary).compress
     return sum(min(len(pack(raw)), len(raw)) for raw in rows) / sum(map(len, rows))

@@ -200,7 +200,12 @@ def _claude_records(random: Random, code: _Code) -> Iterator[Line]:
 
 
 def _codex(session_id: str, at: float, random: Random, code: _Code) -> Iterator[Line]:
-    head = {"id": session_id, "cwd": "/home/ada/p1", "cli_version": "0.137.0", "source": "cli"}
+    head: Line = {
+        "id": session_id,
+        "cwd": "/home/ada/p1",
+        "cli_version": "0.137.0",
+        "source": "cli",
+    }
     yield _record(at - 3600, "session_meta", {**head, "timestamp": _iso(at - 3600)})
     for number, (kind, payload) in enumerate(_codex_records(random, code)):
         yield _record(at - 3600 + number, kind, payload)
@@ -220,7 +225,7 @@ def _codex_records(random: Random, code: _Code) -> Iterator[tuple[str, Line]]:
             use = {"type": "function_call", "name": "exec_command", "arguments": arguments}
             yield "response_item", {**use, "call_id": call_id}
             output = code.lines(random.choice((80, 160, 320)))
-            result = {"type": "function_call_output", "call_id": call_id, "output": output}
+            result: Line = {"type": "function_call_output", "call_id": call_id, "output": output}
             yield "response_item", result
         yield from _codex_message("assistant", "agent_message", "output_text", code.words(120))
 

@@ -143,10 +143,10 @@ def _one_way(clients: Sequence[Onlooker], owner: Wire, number: int) -> list[floa
             ready.register(client, selectors.EVENT_READ)
         while min(map(len, taken.values())) < number:
             for key, _ in ready.select():
-                client = key.fileobj
-                assert isinstance(client, Onlooker)
-                lines, now = client.lines(), monotonic_ns()
-                taken[client] += [
+                heard = key.fileobj
+                assert isinstance(heard, Onlooker)
+                lines, now = heard.lines(), monotonic_ns()
+                taken[heard] += [
                     (now - int(line.split(TEXT, 1)[1].split(b" ", 1)[0])) / 1e3
                     for line in lines
                     if b"agent_message_chunk" in line

@@ -6,9 +6,10 @@
 import json
 import sys
 import time
+from typing import Any
 
 TOOLS = [{"name": f"tool_{number}", "inputSchema": {"type": "object"}} for number in range(8)]
-RESULTS = {
+RESULTS: dict[str, dict[str, object]] = {
     "initialize": {
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "bench", "version": "1"},
@@ -32,7 +33,7 @@ def main() -> None:
             answer(message)
 
 
-def answer(message: dict) -> None:
+def answer(message: dict[str, Any]) -> None:
     """Answer a request."""
     result = dict(RESULTS.get(message["method"], {}))
     if message["method"] == "initialize":
