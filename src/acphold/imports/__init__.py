@@ -13,9 +13,9 @@ from acphold.imports.intake import (
     Telling,
     forecast,
 )
-from acphold.imports.readers import NAMES, WAVES, reader
+from acphold.imports.readers import NAMES, WAVES, Reader, reader
 from acphold.imports.retention import deletions
-from acphold.imports.sources import Facts, Home, Reader, Source
+from acphold.imports.sources import Facts, Home, Source
 
 __all__ = [
     "ALL",

@@ -21,9 +21,10 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from acphold.imports.intake import IMPORTED
+from acphold.imports.readers import Reader
 from acphold.imports.records import Line, lines, readable
 from acphold.imports.scribe import Scribe
-from acphold.imports.sources import Facts, Home, Kept, Reader, Source, files_below, source_of
+from acphold.imports.sources import Facts, Home, Kept, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, strings, text
 from acphold.journal.entries import PROMPT
 from acphold.journal.journal import Origin

@@ -18,11 +18,21 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acphold.imports.content_blocks import content, text_block
+from acphold.imports.readers import Reader
 from acphold.imports.records import document, lines, records
-from acphold.imports.scribe import Scribe, content, text_block
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
-from acphold.imports.values import UNREADABLE, Object, milliseconds, number, obj, objects, text
-from acphold.imports.wire_log import relay
+from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    UNREADABLE,
+    Object,
+    decoded,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE
 
 NAME: Final = "acpx"
@@ -45,6 +55,12 @@ _OURS: Final = frozenset({"session/prompt", "session/new", "session/load", "sess
 
 HEAD_LINES: Final = 20
 """How far into a journal the agent's introduction is looked for."""
+
+
+_TELLING: Final = (b'"tool_call', b'"agent_message_chunk"', b'"session_info_update"')
+"""What the scribe has to look into to know how a turn stands."""
+
+_decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
 
 
 class _Message(Struct, gc=False):
@@ -155,7 +171,7 @@ class _Wire:
 
     def _prompted(self, message: _Message) -> None:
         if prompt := bytes(_decode_params(message.params).prompt):
-            relay(self._scribe, PROMPT, prompt)
+            _relay(self._scribe, PROMPT, prompt)
 
     def _updated(self, message: _Message) -> None:
         update = bytes(_decode_params(message.params).update)
@@ -163,17 +179,17 @@ class _Wire:
             return
         plain = _decode_names(message.params).keys() <= {"sessionId", "update"}
         raw = update if plain else bytes(message.params)
-        relay(self._scribe, UPDATE if plain else PARAMS, raw)
+        _relay(self._scribe, UPDATE if plain else PARAMS, raw)
 
     def _answered(self, method: str, message: _Message) -> None:
         result, error = bytes(message.result), bytes(message.error)
         if method == "session/prompt":
-            relay(self._scribe, TURN_END, b'{"error":%b}' % error if error else result)
+            _relay(self._scribe, TURN_END, b'{"error":%b}' % error if error else result)
         elif method in ("session/new", "session/load", "session/resume") and result:
             settings = _decode_names(result)
             kept = {name: settings[name] for name in ("modes", "configOptions") if name in settings}
             if kept:
-                relay(self._scribe, SETTINGS, msgspec.json.encode(kept))
+                _relay(self._scribe, SETTINGS, msgspec.json.encode(kept))
 
 
 def _tell(message: Object, scribe: Scribe) -> None:
@@ -200,6 +216,42 @@ def _result(scribe: Scribe, call_id: str, result: Object) -> None:
     if words := text(result, "content", "Text"):
         fields["content"] = [content(words)]
     scribe.update(call_id, fields)
+
+
+def _relay(scribe: Scribe, kind: str, raw: bytes) -> None:
+    """Hand on one entry of this kind, as the journal has it; what cannot be one is counted."""
+    if kind == PROMPT:
+        if _is_prompt(raw):
+            scribe.relay_prompt(raw)
+            return
+    elif raw.startswith(b"{"):
+        if kind == TURN_END:
+            scribe.relay_end(raw)
+        elif kind in (UPDATE, PARAMS):
+            scribe.relay_update(raw, kind, _update(raw, kind))
+        else:
+            scribe.relay(kind, raw)
+        return
+    scribe.facts.missed[f"entries of kind {kind[:40]!r} that are none"] += 1
+
+
+def _is_prompt(raw: bytes) -> bool:
+    try:
+        blocks = _decode_blocks(raw)
+    except UNREADABLE:
+        return False
+    return bool(blocks)
+
+
+def _update(raw: bytes, kind: str) -> Object:
+    if not any(mark in raw for mark in _TELLING):
+        return {}
+    try:
+        whole = decoded(raw)
+    except UNREADABLE:
+        return {}
+    inner = whole.get("update") if kind == PARAMS else whole
+    return inner if isinstance(inner, dict) else {}
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -26,11 +26,12 @@ from acphold.imports.claude_tools import (
     picture_of,
     result_fields,
 )
-from acphold.imports.prompts import prompt_blocks
+from acphold.imports.content_blocks import content, prompt_blocks, text_block
+from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, lines, readable
-from acphold.imports.scribe import PARENT, Scribe, content, text_block
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
+from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, decoded, milliseconds, number, obj, text
 from acphold.imports.values import objects as objects_of
 

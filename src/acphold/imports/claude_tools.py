@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.scribe import content, diff, image
+from acphold.imports.content_blocks import content, diff, image
 from acphold.imports.values import Object, looked_up, number, obj, objects, strings, text
 
 SUBAGENT_TOOLS: Final = frozenset({"Agent", "Task"})

@@ -16,10 +16,11 @@ from typing import Final
 import msgspec
 
 from acphold.imports.cline_tasks import SCREEN, read_task, task_sources
-from acphold.imports.prompts import prompt_blocks
+from acphold.imports.content_blocks import content, image, prompt_blocks, text_block
+from acphold.imports.readers import Reader
 from acphold.imports.records import document
-from acphold.imports.scribe import PARENT, Scribe, content, image, text_block
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
+from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Object,
     from_json,

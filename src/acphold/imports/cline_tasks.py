@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from acphold.imports.prompts import picture
+from acphold.imports.content_blocks import checklist, content, diff, picture, text_block
 from acphold.imports.records import document_list
-from acphold.imports.scribe import Scribe, checklist, content, diff, text_block
+from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Source, files_below, source_of
 from acphold.imports.values import Object, from_json, milliseconds, number, strings, text
 

@@ -17,11 +17,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from acphold.imports.codex_patches import asked_changes, done_changes, edit_fields, is_patch
-from acphold.imports.prompts import picture, prompt_blocks
+from acphold.imports.content_blocks import content, picture, prompt_blocks, text_block
+from acphold.imports.readers import Reader
 from acphold.imports.records import records
-from acphold.imports.scribe import PARENT, Scribe, content, on_title, text_block
+from acphold.imports.scribe import PARENT, Scribe, on_title
 from acphold.imports.shell_commands import command_fields, language, printed, purposes, script_of
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Object,
     from_json,

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Final
 
-from acphold.imports.scribe import diff
+from acphold.imports.content_blocks import diff
 from acphold.imports.values import Object, text
 
 _HEADER: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from acphold.imports.content_blocks import content, diff, image, text_block
+from acphold.imports.readers import Reader
 from acphold.imports.records import records
-from acphold.imports.scribe import PARENT, Scribe, content, diff, image, text_block
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
+from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "copilot"

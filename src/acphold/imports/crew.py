@@ -13,7 +13,8 @@ from typing import Final, Self
 from acphold.errors import TranscriptError
 from acphold.imports.intake import Telling, told_here
 from acphold.imports.pieces import Known, Piece
-from acphold.imports.sources import Manner, Reader, Source
+from acphold.imports.readers import Reader
+from acphold.imports.sources import Manner, Source
 from acphold.imports.worker import (
     LENGTH_BYTES,
     Answer,

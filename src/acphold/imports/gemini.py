@@ -16,11 +16,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from acphold.imports.content_blocks import content, image, prompt_blocks, text_block
 from acphold.imports.gemini_tools import KINDS, answer, parts_text, places, plan, shown
-from acphold.imports.prompts import prompt_blocks
+from acphold.imports.readers import Reader
 from acphold.imports.records import document, records
-from acphold.imports.scribe import PARENT, Scribe, content, image, text_block
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
+from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "gemini"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from acphold.imports.scribe import content, diff
+from acphold.imports.content_blocks import content, diff
 from acphold.imports.values import Object, number, objects, text
 
 KINDS: Final = {

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from acphold.imports import databases
+from acphold.imports.content_blocks import checklist, content, diff, image, text_block
+from acphold.imports.readers import Reader
 from acphold.imports.records import readable, records
-from acphold.imports.scribe import PARENT, Scribe, checklist, content, diff, image, text_block
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
+from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, obj, objects, text
 
 NAME: Final = "goose"

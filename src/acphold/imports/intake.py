@@ -23,7 +23,8 @@ from acphold.errors import (
     UnknownSessionError,
 )
 from acphold.imports.pieces import NOTHING, Known, Piece, pieces, squeezed
-from acphold.imports.sources import Facts, Kept, Manner, Reader, Source
+from acphold.imports.readers import Reader
+from acphold.imports.sources import Facts, Kept, Manner, Source
 from acphold.journal import (
     Holder,
     Journal,

@@ -16,10 +16,11 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from acphold.imports import databases
-from acphold.imports.prompts import picture
+from acphold.imports.content_blocks import content, diff, picture, text_block
+from acphold.imports.readers import Reader
 from acphold.imports.records import document, readable
-from acphold.imports.scribe import PARENT, Scribe, content, diff, text_block
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
+from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "opencode"

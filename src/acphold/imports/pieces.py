@@ -11,6 +11,7 @@ changed, its reader tells it all again, and what is known decides where the news
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -18,14 +19,17 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.errors import TranscriptError
+from acphold.imports.readers import Reader
 from acphold.imports.scribe import Scribe
-from acphold.imports.sources import Facts, Reader, Source
+from acphold.imports.sources import Facts, Source
 from acphold.imports.values import text
 from acphold.imports.without_secrets import SecretsOut, may_go_on
 from acphold.journal import PastEntry
 from acphold.journal.entries import PROMPT
+from acphold.redaction.redactor import UNREADABLE
 
 PIECE_BYTES: Final = 512 << 10
 """How much is taken in at once, about: the journal's other writers wait for it."""
@@ -83,15 +87,28 @@ def pieces(
         size += len(entry.raw)
         if size >= PIECE_BYTES and not (out and may_go_on(entry, size)):
             piece = told.piece(entries)
-            yield out.piece(piece) if out else piece
+            yield _without_secrets(piece, out) if out else piece
             entries, size = [], 0
     piece = told.piece(entries, is_last=True)
-    yield out.piece(piece) if out else piece
+    yield _without_secrets(piece, out) if out else piece
 
 
 def squeezed(words: str) -> str:
     """A text as prompts are compared: agents change the space in them."""
     return " ".join(words.split())
+
+
+def _without_secrets(piece: Piece, out: SecretsOut) -> Piece:
+    """A piece without secrets, and so far how many of each kind were taken out."""
+    entries, closing = out.entries(piece.entries), out.entries(piece.closing)
+    facts = piece.facts
+    title = facts.title and out.text(facts.title)
+    first_prompt = piece.first_prompt and out.text(piece.first_prompt)
+    removed, missed = out.removed, facts.missed + Counter()
+    if unreadable := removed.pop(UNREADABLE, 0):
+        missed["entries that cannot be looked through"] = unreadable
+    facts = replace(facts, title=title, missed=missed, removed=removed)
+    return replace(piece, entries=entries, closing=closing, facts=facts, first_prompt=first_prompt)
 
 
 class _Told:

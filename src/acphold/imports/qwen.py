@@ -13,13 +13,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from acphold.imports.content_blocks import content, image, prompt_blocks, text_block
 from acphold.imports.gemini import read_sessions, session_sources
 from acphold.imports.gemini_tools import KINDS, answer, change, parts_text, places, plan
-from acphold.imports.prompts import prompt_blocks
+from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, records
-from acphold.imports.scribe import PARENT, Scribe, content, image, text_block
-from acphold.imports.sources import Home, Reader, Source, files_below, source_of
+from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "qwen"

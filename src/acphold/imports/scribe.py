@@ -7,12 +7,12 @@ result are told as failed, as nothing runs any more.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from acphold.imports.content_blocks import text_block
 from acphold.imports.sources import Facts
 from acphold.imports.values import Object
 from acphold.journal import PastEntry
@@ -22,8 +22,6 @@ _encode: Final = msgspec.json.Encoder().encode
 
 TITLE_CHARACTERS: Final = 200
 """How much of a title is kept; some agents take a whole first prompt for one."""
-
-_BOX: Final = re.compile(r"^\s*[-*] \[([ xX~-])\] (.+)$", re.MULTILINE)
 
 PARENT: Final = "acphold/parentToolCallId"
 """In `_meta` of what a subagent said and did: the call that started it."""
@@ -274,32 +272,3 @@ class Scribe:
 def on_title(words: str) -> str:
     """Words as a title has them: on one line, and not too many."""
     return " ".join(words.split())[:TITLE_CHARACTERS]
-
-
-def text_block(words: str) -> Object:
-    """A content block of text."""
-    return {"type": "text", "text": words}
-
-
-def content(words: str) -> Object:
-    """Text as what a tool call produced."""
-    return {"type": "content", "content": text_block(words)}
-
-
-def diff(path: str, old: str | None, new: str) -> Object:
-    """A change of a file as what a tool call produced; `old` is None for a new file."""
-    return {"type": "diff", "path": path, "oldText": old, "newText": new}
-
-
-def image(data: str, mime_type: str) -> Object:
-    """A content block with a picture in base64."""
-    return {"type": "image", "data": data, "mimeType": mime_type}
-
-
-def checklist(words: str) -> list[Object]:
-    """The entries of a plan that is written as a list of Markdown with boxes."""
-    marks = {" ": "pending", "x": "completed", "X": "completed"}
-    return [
-        {"content": step, "priority": "medium", "status": marks.get(mark, "in_progress")}
-        for mark, step in _BOX.findall(words)
-    ]

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
 from acphold.journal.journal import Origin
-
-if TYPE_CHECKING:
-    from acphold.imports.scribe import Scribe
 
 
 class Kept(Struct, frozen=True):
@@ -100,21 +96,6 @@ class Home(Struct, frozen=True):
     def data(self, name: str) -> Path:
         """The data folder of a program that follows the XDG rules, on macOS too."""
         return self.folder(f".local/share/{name}", "XDG_DATA_HOME", name)
-
-
-class Reader(NamedTuple):
-    """How the conversations of one agent are found and read.
-
-    `read` tells the conversation to the scribe. Each `yield` of it is a place where what was told
-    so far can be taken away, so that no conversation has to fit into memory. `branches` finds what
-    a person went back from, where transcripts keep that.
-    """
-
-    name: str
-    key: str
-    find: Callable[[Home], Iterator[Source]]
-    read: Callable[[Source, Scribe], Iterator[None]]
-    branches: Callable[[Source], Iterator[Source]] | None = None
 
 
 def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -> Source | None:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
-
-from msgspec.structs import replace
+from typing import Final
 
 from acphold.errors import TranscriptError
 from acphold.journal import Entry, PastEntry
-from acphold.redaction.redactor import UNREADABLE, Redactor
-
-if TYPE_CHECKING:
-    from acphold.imports.pieces import Piece
+from acphold.redaction.redactor import Redactor
 
 CHUNKS_AT_MOST: Final = 8 << 20
 """Bytes of a piece at which it ends even inside of a message: agents say less at once."""
@@ -57,22 +52,13 @@ class SecretsOut:
         self._redactor.removed = counted
         return str(left)
 
-    def piece(self, piece: Piece) -> Piece:
-        """A piece without secrets, and so far how many of each kind were taken out."""
-        entries, closing = self.entries(piece.entries), self.entries(piece.closing)
-        facts = piece.facts
-        title = facts.title and self.text(facts.title)
-        first_prompt = piece.first_prompt and self.text(piece.first_prompt)
+    @property
+    def removed(self) -> Counter[str]:
+        """How many of each kind were taken out so far; UNREADABLE counts what was left out."""
         removed: Counter[str] = Counter()
         for (_, kind), count in self._redactor.removed.items():
             removed[kind] += count
-        missed = facts.missed + Counter()
-        if unreadable := removed.pop(UNREADABLE, 0):
-            missed["entries that cannot be looked through"] = unreadable
-        facts = replace(facts, title=title, missed=missed, removed=removed)
-        return replace(
-            piece, entries=entries, closing=closing, facts=facts, first_prompt=first_prompt
-        )
+        return removed
 
 
 def _batches(told: Iterable[PastEntry]) -> Iterator[list[PastEntry]]:

@@ -1,7 +1,7 @@
-"""What a client had sent in a prompt, where the agent kept only text of it.
+"""Content in the words of the protocol: what readers make of texts, pictures, changes and plans.
 
-Adapters write a link as `[@name](uri)`, and put an embedded file behind the text, in
-`<context ref="uri">`.
+Some agents keep only text of a prompt that had more in it. Their adapters write a link as
+`[@name](uri)`, and put an embedded file behind the text, in `<context ref="uri">`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,41 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from acphold.imports.scribe import image, text_block
 from acphold.imports.values import Object, text
 
 _LINK: Final = re.compile(r"\[@([^\]]*)\]\((\S+)\)")
 _EMBEDDED: Final = re.compile(r'\n?<context ref="([^"]*)">\n(.*)\n</context>\n?', re.DOTALL)
 _DATA_URL: Final = re.compile(r"data:([\w./+-]+);base64,(.*)", re.DOTALL)
+_BOX: Final = re.compile(r"^\s*[-*] \[([ xX~-])\] (.+)$", re.MULTILINE)
+
+
+def text_block(words: str) -> Object:
+    """A content block of text."""
+    return {"type": "text", "text": words}
+
+
+def content(words: str) -> Object:
+    """Text as what a tool call produced."""
+    return {"type": "content", "content": text_block(words)}
+
+
+def diff(path: str, old: str | None, new: str) -> Object:
+    """A change of a file as what a tool call produced; `old` is None for a new file."""
+    return {"type": "diff", "path": path, "oldText": old, "newText": new}
+
+
+def image(data: str, mime_type: str) -> Object:
+    """A content block with a picture in base64."""
+    return {"type": "image", "data": data, "mimeType": mime_type}
+
+
+def checklist(words: str) -> list[Object]:
+    """The entries of a plan that is written as a list of Markdown with boxes."""
+    marks = {" ": "pending", "x": "completed", "X": "completed"}
+    return [
+        {"content": step, "priority": "medium", "status": marks.get(mark, "in_progress")}
+        for mark, step in _BOX.findall(words)
+    ]
 
 
 def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
