@@ -13,19 +13,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from acphold.screen.flow import Flow
+from acphold.screen.panels import Choice, Field
 from acphold.screen.typed import continued
 
-if TYPE_CHECKING:
-    from acphold.screen.line_screen import LineScreen
+
+class Person(Protocol):
+    """What the keys of a person do."""
+
+    def submit(self, text: str) -> None:
+        """Send a prompt."""
+
+    def interrupt(self, *, typed: bool) -> None:
+        """Ctrl-C; `typed` when there was something in the input, which is gone."""
+
+    def leave(self) -> None:
+        """Ctrl-D."""
+
+    def next_mode(self) -> None:
+        """Go to the next mode."""
+
+    def set_options(self) -> None:
+        """Have the options changed."""
+
+    def status(self) -> Sequence[str]:
+        """What the status line says, the most important first."""
 
 
-def key_bindings(screen: LineScreen) -> KeyBindings:
+class Keyed(Protocol):
+    """What the keys work on: a screen with an input, and with one question at a time or none."""
+
+    flow: Flow
+    person: Person
+    input: Buffer
+    answer: Buffer
+    """The line that is typed into a field of a form."""
+    choice: Choice | None
+    field: Field | None
+    reads_only: bool
+    is_armed: bool
+    """Whether a key answers the question: not right behind words that were typed for the input."""
+
+    def settle(self, answer: str | None) -> None:
+        """The person has answered; None when they left the question."""
+
+    def touched(self) -> None:
+        """A key was pressed that is no answer."""
+
+    def changed(self) -> None:
+        """Something else is to be shown."""
+
+
+def key_bindings(screen: Keyed) -> KeyBindings:
     """The bindings of a screen, beside those that every input line has."""
     keys = KeyBindings()
     _add_to_leave(keys, screen)
@@ -34,7 +81,7 @@ def key_bindings(screen: LineScreen) -> KeyBindings:
     return keys
 
 
-def _add_to_leave(keys: KeyBindings, screen: LineScreen) -> None:
+def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("c-c")
     @keys.add("<sigint>")
     def interrupt(event: KeyPressEvent) -> None:
@@ -55,11 +102,11 @@ def _add_to_leave(keys: KeyBindings, screen: LineScreen) -> None:
         screen.person.leave()
 
 
-def _is_left_by_escape(screen: LineScreen) -> bool:
+def _is_left_by_escape(screen: Keyed) -> bool:
     return screen.choice is not None and screen.choice.answer("escape") is not None
 
 
-def _add_for_input(keys: KeyBindings, screen: LineScreen) -> None:
+def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     at_input = Condition(
         lambda: screen.choice is None and screen.field is None and not screen.reads_only
     )
@@ -99,7 +146,7 @@ def _add_for_input(keys: KeyBindings, screen: LineScreen) -> None:
         screen.changed()
 
 
-def _add_for_questions(keys: KeyBindings, screen: LineScreen) -> None:
+def _add_for_questions(keys: KeyBindings, screen: Keyed) -> None:
     asks = Condition(lambda: screen.choice is not None)
     asks_line = Condition(lambda: screen.field is not None)
 

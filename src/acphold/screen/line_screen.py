@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -34,7 +33,7 @@ from prompt_toolkit.styles import Style
 from rich.console import Console
 
 from acphold.screen.flow import Flow
-from acphold.screen.keys import key_bindings
+from acphold.screen.keys import Person, key_bindings
 from acphold.screen.layout import GUTTER, MARK, Gutter, Passage
 from acphold.screen.panels import Choice, Field
 
@@ -65,28 +64,6 @@ STYLE = Style.from_dict(
         "completion-menu.meta.completion.current": "bg:default ansibrightblack",
     }
 )
-
-
-class Person(Protocol):
-    """What the keys of a person do."""
-
-    def submit(self, text: str) -> None:
-        """Send a prompt."""
-
-    def interrupt(self, *, typed: bool) -> None:
-        """Ctrl-C; `typed` when there was something in the input, which is gone."""
-
-    def leave(self) -> None:
-        """Ctrl-D."""
-
-    def next_mode(self) -> None:
-        """Go to the next mode."""
-
-    def set_options(self) -> None:
-        """Have the options changed."""
-
-    def status(self) -> Sequence[str]:
-        """What the status line says, the most important first."""
 
 
 class LineScreen:
