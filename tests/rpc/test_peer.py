@@ -19,7 +19,8 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.rpc import NotificationReceived, Peer, connected, to_wire
-from acphold.rpc.peer import HIGH_WATER, UNREAD, Answer, Request
+from acphold.rpc.peer import HIGH_WATER, UNREAD, Answer
+from acphold.rpc.request import Request
 from acphold.schema import (
     CANCEL,
     LIST_SESSIONS,

@@ -21,7 +21,8 @@ from acphold.errors import (
 )
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer
-from acphold.rpc.peer import HIGH_WATER, Answer, Request
+from acphold.rpc.peer import HIGH_WATER, Answer
+from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE, AgentCapabilities, InitializeResponse, decode
 from acphold.schema.splice import members, splice
 from acphold.transports.child import ChildProcess

@@ -33,7 +33,8 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
-from acphold.rpc.peer import Answer, Request
+from acphold.rpc.peer import Answer
+from acphold.rpc.request import Request
 from acphold.schema import (
     INITIALIZE,
     PROTOCOL_VERSION,

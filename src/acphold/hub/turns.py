@@ -39,8 +39,8 @@ from acphold.hub.terminal_texts import TerminalTexts
 from acphold.journal.entries import AUTHOR
 from acphold.journal.timeline import TurnOutcome, turn_end
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.incidents import incident
 from acphold.rpc.peer import Answer
+from acphold.rpc.wire_errors import incident
 from acphold.schema import CANCEL, PROMPT, encode
 from acphold.schema.splice import splice
 

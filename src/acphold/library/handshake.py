@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acphold.errors import AuthRequiredError, InvalidParamsError, MethodNotFoundError
-from acphold.rpc.incidents import guarded
+from acphold.rpc.wire_errors import guarded
 from acphold.schema import (
     LOGOUT,
     PROTOCOL_VERSION,

@@ -29,7 +29,7 @@ from acphold.library.store import History
 from acphold.library.turn_task import TurnTask, failure
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.incidents import as_remote, guarded, incident
+from acphold.rpc.wire_errors import as_remote, guarded, incident
 from acphold.schema import (
     AUTHENTICATE,
     CANCEL,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from acphold.agents.interface import Updates
 from acphold.errors import AcpholdError, DeclarationError
-from acphold.rpc.incidents import incident
+from acphold.rpc.wire_errors import incident
 from acphold.schema import encode
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from acphold.library.definition import STOP_REASONS, StopTurn
 from acphold.library.slash_commands import arguments, missing, slash_command
 from acphold.library.turn import Turn, TurnScope
 from acphold.rpc import wire_error
-from acphold.rpc.incidents import as_remote, incident
+from acphold.rpc.wire_errors import as_remote, incident
 from acphold.schema import AudioContent, EmbeddedResource, ImageContent, TextContent, encode
 
 if TYPE_CHECKING:

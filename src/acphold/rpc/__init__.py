@@ -7,10 +7,10 @@ from acphold.rpc.events import (
     RequestReceived,
     ResponseReceived,
 )
-from acphold.rpc.peer import Peer, Receiver, connected, to_wire
+from acphold.rpc.peer import Peer, Receiver, connected
 from acphold.rpc.protocol import MAX_MESSAGE, Protocol
 from acphold.rpc.transport import Transport
-from acphold.rpc.wire_errors import WireError, wire_error
+from acphold.rpc.wire_errors import WireError, to_wire, wire_error
 
 __all__ = [
     "MAX_MESSAGE",

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol as Interface
 from typing import TypeVar
-from uuid import uuid4
 
 import msgspec
 
 from acphold.errors import (
-    INTERNAL_ERROR,
     AcpholdError,
     ConnectionLostError,
     RemoteError,
@@ -35,8 +33,9 @@ from acphold.rpc.events import (
     ResponseReceived,
 )
 from acphold.rpc.protocol import MAX_MESSAGE, Protocol
+from acphold.rpc.request import OpenRequests, Request
 from acphold.rpc.transport import OfferingTransport, Transport
-from acphold.rpc.wire_errors import WireError, wire_error
+from acphold.rpc.wire_errors import to_wire
 from acphold.schema.decode import decode, encode
 from acphold.schema.methods import CANCEL_REQUEST, Method, Notification
 
@@ -65,67 +64,6 @@ Answer = bytes | AcpholdError
 
 OnAnswer = Callable[[Answer], Awaitable[None]]
 """Called in the inbound lane with the answer of a call, before anything that came behind it."""
-
-
-class Request:
-    """A request of the other side, until it is answered.
-
-    `params` is JSON bytes, b"" when absent. `on_cancel` is set by who keeps the request beyond the
-    end of its handler: it is called when nobody waits for the answer any more.
-    """
-
-    __slots__ = ("_open", "_send", "id", "method", "on_cancel", "params", "size", "task")
-
-    def __init__(
-        self, received: RequestReceived, send: Callable[[bytes], None], open_: OpenRequests
-    ) -> None:
-        self.id = received.id
-        self.method = received.method
-        self.params = received.params
-        self.size = len(received.params)
-        self.on_cancel: Callable[[], None] | None = None
-        self.task: asyncio.Task[None] | None = None
-        self._send = send
-        self._open = open_
-        open_.add(self)
-
-    def answer(self, result: bytes) -> None:
-        """Send the result, JSON bytes, now: what is sent next comes behind it. Only once."""
-        if self._open.remove(self):
-            self._send(Protocol.result(self.id, result))
-
-    def refuse(self, error: Exception) -> None:
-        """Send an error instead of a result; does nothing when it is answered already."""
-        if self._open.remove(self):
-            self._send(Protocol.error(self.id, to_wire(error)))
-
-    def abandon(self) -> None:
-        """Nobody waits for the answer, which is not sent."""
-        if self._open.remove(self) and self.on_cancel is not None:
-            self.on_cancel()
-
-
-class OpenRequests:
-    """The requests of the other side that are not answered; `size` is bytes of their params."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._requests: set[Request] = set()
-
-    def add(self, request: Request) -> None:
-        self._requests.add(request)
-        self.size += request.size
-
-    def remove(self, request: Request) -> bool:
-        """It is answered; False when it was before."""
-        if request not in self._requests:
-            return False
-        self._requests.remove(request)
-        self.size -= request.size
-        return True
-
-    def __iter__(self) -> Iterator[Request]:
-        return iter(tuple(self._requests))
 
 
 class Receiver(Interface):
@@ -470,17 +408,6 @@ class Peer:
 
 class _CancelParams(msgspec.Struct, rename="camel"):
     request_id: msgspec.Raw
-
-
-def to_wire(error: Exception) -> WireError:
-    """The error object for an exception: our own speak; others are logged and stay silent."""
-    if isinstance(error, RemoteError) and error.raw:
-        return WireError(error.code, error.message, error.raw)
-    if isinstance(error, AcpholdError):
-        return wire_error(error.code, str(error), error.data)
-    incident = uuid4().hex[:8]
-    log.error("handler failed, incident %s", incident, exc_info=error)
-    return wire_error(INTERNAL_ERROR, "internal error", {"incident": incident})
 
 
 @asynccontextmanager

@@ -1,16 +1,32 @@
-"""Errors as they stand on the wire: made here, or read as they came."""
+"""Errors as they stand on the wire: read as they came, or made of what went wrong here.
+
+Our own exceptions say what is wrong. What else a handler or an author's code raises is an incident:
+the other side gets an id without a meaning, under which the log has the whole exception.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable
 from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from acphold.errors import INTERNAL_ERROR, InvalidParamsError
+from acphold.errors import (
+    INTERNAL_ERROR,
+    AcpholdError,
+    IncidentError,
+    InvalidParamsError,
+    RemoteError,
+)
 from acphold.schema.splice import members, splice
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class WireError(Struct, frozen=True):
@@ -73,3 +89,48 @@ def _read(raw: bytes | None, kind: type[T]) -> T | None:
         return None if raw is None else msgspec.json.decode(raw, type=kind)
     except msgspec.MsgspecError:
         return None
+
+
+# -- what goes wrong here --------------------------------------------------------------------
+
+
+def to_wire(error: Exception) -> WireError:
+    """The error object for an exception: our own speak; others are logged and stay silent."""
+    if isinstance(error, RemoteError) and error.raw:
+        return WireError(error.code, error.message, error.raw)
+    if isinstance(error, AcpholdError):
+        return wire_error(error.code, str(error), error.data)
+    number = os.urandom(4).hex()
+    log.error("handler failed, incident %s", number, exc_info=error)
+    return wire_error(INTERNAL_ERROR, "internal error", {"incident": number})
+
+
+async def guarded(work: Awaitable[T]) -> T:
+    """Run an author's code: what it raises is an incident, unless it is an error of ours.
+
+    That goes for any exception but a cancellation of the task that waits here.
+    """
+    try:
+        return await work
+    except AcpholdError:
+        raise
+    except BaseException as exc:
+        task = asyncio.current_task()
+        if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise incident(exc) from exc
+
+
+def incident(error: BaseException) -> IncidentError:
+    """The error that stands for `error`, which is told to the log alone."""
+    made = IncidentError(os.urandom(4).hex())
+    log.error("the agent's code failed, incident %s", made.incident, exc_info=error)
+    return made
+
+
+def as_remote(error: AcpholdError) -> RemoteError:
+    """The error as it would have come over a wire."""
+    if isinstance(error, RemoteError):
+        return error
+    wire = wire_error(error.code, str(error), error.data)
+    return RemoteError(wire.code, wire.message, wire.raw)

@@ -22,7 +22,8 @@ from acphold.hub.choices import without_booleans
 from acphold.hub.turns import CANCELLED, Turn
 from acphold.mcp.servers import provided_ids
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
-from acphold.rpc.peer import Answer, Request
+from acphold.rpc.peer import Answer
+from acphold.rpc.request import Request
 from acphold.schema import (
     AUTHENTICATE,
     CANCEL,

@@ -22,7 +22,8 @@ from acphold.errors import (
 from acphold.hub import Client, Setup
 from acphold.hub.owners import reachable_at
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.peer import Answer, Request
+from acphold.rpc.peer import Answer
+from acphold.rpc.request import Request
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
 from acphold.server.owner_line import Opened, OwnerLine, is_answering, line_to

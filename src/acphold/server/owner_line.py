@@ -22,7 +22,8 @@ from acphold.errors import (
 from acphold.hub import Client, Setup
 from acphold.hub.attachment import LAG
 from acphold.rpc import NotificationReceived, Peer, Transport
-from acphold.rpc.peer import Answer, Request
+from acphold.rpc.peer import Answer
+from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE
 from acphold.server.positions import is_bare, told_position, with_wish
 from acphold.server.presence import presence_of

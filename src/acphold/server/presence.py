@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from acphold.errors import AcpholdError, MethodNotFoundError, RuntimeFolderError
 from acphold.rpc import NotificationReceived, Peer, connected
-from acphold.rpc.peer import Request
+from acphold.rpc.request import Request
 from acphold.schema import encode
 from acphold.transports.runtime_folder import is_background, sockets
 from acphold.transports.unix import connect

@@ -13,7 +13,7 @@ from acphold.errors import AcpholdError, MethodNotFoundError
 from acphold.hub.owners import reachable_at
 from acphold.journal import Journal
 from acphold.rpc import NotificationReceived, Peer, connected
-from acphold.rpc.peer import Request
+from acphold.rpc.request import Request
 from acphold.schema import encode
 from acphold.transports.unix import connect
 

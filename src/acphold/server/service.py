@@ -22,7 +22,7 @@ from acphold.rpc import (
     Transport,
     connected,
 )
-from acphold.rpc.peer import Request
+from acphold.rpc.request import Request
 from acphold.schema import PROMPT
 from acphold.server.connection import Connection
 from acphold.transports.runtime_folder import own_socket

@@ -15,7 +15,8 @@ from acphold.errors import InvalidParamsError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.forks import FORK_SESSION
 from acphold.journal import Archived
-from acphold.rpc.peer import Answer, Request
+from acphold.rpc.peer import Answer
+from acphold.rpc.request import Request
 from acphold.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice

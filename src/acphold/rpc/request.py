@@ -1,0 +1,71 @@
+"""What the other side asks, from its arrival until it is answered, refused or abandoned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from acphold.rpc.events import RequestReceived
+from acphold.rpc.protocol import Protocol
+from acphold.rpc.wire_errors import to_wire
+
+
+class Request:
+    """A request of the other side, until it is answered.
+
+    `params` is JSON bytes, b"" when absent. `on_cancel` is set by who keeps the request beyond the
+    end of its handler: it is called when nobody waits for the answer any more.
+    """
+
+    __slots__ = ("_open", "_send", "id", "method", "on_cancel", "params", "size", "task")
+
+    def __init__(
+        self, received: RequestReceived, send: Callable[[bytes], None], open_: OpenRequests
+    ) -> None:
+        self.id = received.id
+        self.method = received.method
+        self.params = received.params
+        self.size = len(received.params)
+        self.on_cancel: Callable[[], None] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._send = send
+        self._open = open_
+        open_.add(self)
+
+    def answer(self, result: bytes) -> None:
+        """Send the result, JSON bytes, now: what is sent next comes behind it. Only once."""
+        if self._open.remove(self):
+            self._send(Protocol.result(self.id, result))
+
+    def refuse(self, error: Exception) -> None:
+        """Send an error instead of a result; does nothing when it is answered already."""
+        if self._open.remove(self):
+            self._send(Protocol.error(self.id, to_wire(error)))
+
+    def abandon(self) -> None:
+        """Nobody waits for the answer, which is not sent."""
+        if self._open.remove(self) and self.on_cancel is not None:
+            self.on_cancel()
+
+
+class OpenRequests:
+    """The requests of the other side that are not answered; `size` is bytes of their params."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._requests: set[Request] = set()
+
+    def add(self, request: Request) -> None:
+        self._requests.add(request)
+        self.size += request.size
+
+    def remove(self, request: Request) -> bool:
+        """It is answered; False when it was before."""
+        if request not in self._requests:
+            return False
+        self._requests.remove(request)
+        self.size -= request.size
+        return True
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(tuple(self._requests))
