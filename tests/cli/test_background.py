@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from acphold.cli import stop
-from acphold.server.presence import Process
+from acphold.server.neighbours import Process
 from acphold.transports.runtime_folder import lock
 from tests.editor import DEADLINE, Editor, Refused, editor, scripted_agent, wrap_command
 from tests.failures.processes import lives, until

@@ -11,11 +11,15 @@ from acphold.cli.terminal_text import counted
 
 def parser() -> Parser:
     """The arguments of `archive`."""
-    return taking_ids(Parser(archive, "archive", "[OPTIONS] ID..."))
+    return _taking_ids(Parser(archive, "archive", "[OPTIONS] ID..."))
 
 
-def taking_ids(made: Parser) -> Parser:
-    """A parser with what `archive` and `unarchive` take."""
+def unarchive_parser() -> Parser:
+    """The arguments of `unarchive`."""
+    return _taking_ids(Parser(unarchive, "unarchive", "[OPTIONS] ID..."))
+
+
+def _taking_ids(made: Parser) -> Parser:
     made.add_argument(
         "session_ids", metavar="ID", nargs="+", help="a session's id, or its beginning"
     )
@@ -31,12 +35,22 @@ def archive(*, session_ids: list[str], journal: str | None) -> int:
     `search` and an editor that knows its id find it. If one of the IDs fits no session or several,
     nothing is archived.
     """
-    changed = asyncio.run(put(journal, session_ids, archived=True))
+    changed = asyncio.run(_put(journal, session_ids, archived=True))
     print(f"Archived {counted(changed, 'session')}.")
     return Exit.OK
 
 
-async def put(location: str | None, session_ids: list[str], *, archived: bool) -> int:
+def unarchive(*, session_ids: list[str], journal: str | None) -> int:
+    """Put archived sessions back into the list.
+
+    They stand where they stood. If one of the IDs fits no session or several, nothing changes.
+    """
+    changed = asyncio.run(_put(journal, session_ids, archived=False))
+    print(f"{counted(changed, 'session')} back in the list.")
+    return Exit.OK
+
+
+async def _put(location: str | None, session_ids: list[str], *, archived: bool) -> int:
     """Archive all of these sessions, or none of them; or bring them back. How many they are."""
     async with opened(location) as journal:
         found = {(await journal.resolve(given)).session_id for given in session_ids}

@@ -57,7 +57,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.server.initialization import with_ours
-from acphold.server.presence import processes
+from acphold.server.neighbours import processes
 from acphold.transports.runtime_folder import runtime_folder
 
 

@@ -27,7 +27,7 @@ from acphold.cli.terminal_text import (
 from acphold.errors import AmbiguousIdError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.journal.session_rows import now_ms
-from acphold.server.presence import LiveSession, Process, processes
+from acphold.server.neighbours import LiveSession, Process, processes
 
 TERMINAL_LIMIT = 30
 """Sessions shown on a terminal that was not told how many: the newest are what is looked for."""

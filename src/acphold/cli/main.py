@@ -28,16 +28,17 @@ from acphold.errors import (
 
 
 class Entry(NamedTuple):
-    """Where a command is found (its module has a `parser`), and its line in the help."""
+    """Where a command is found, its line in the help, and what makes its parser there."""
 
     module: str
     summary: str
+    parser: str = "parser"
 
 
 COMMANDS = {
     "wrap": Entry("wrap", "Speak ACP on stdio for an editor, in front of an agent."),
     "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
-    "connect": Entry("connect", "Speak ACP on stdio for an editor, in front of an agent far away."),
+    "connect": Entry("ssh", "Speak ACP on stdio for an editor, in front of an agent far away."),
     "run": Entry("run", "Speak ACP on stdio for an editor, with an agent in Python."),
     "stop": Entry("stop", "End what keeps sessions in the background."),
     "chat": Entry("chat", "Talk to an agent in the terminal."),
@@ -51,7 +52,7 @@ COMMANDS = {
     "diff": Entry("diff", "Show what a session changed in files, as a patch."),
     "rename": Entry("rename", "Give a session another title."),
     "archive": Entry("archive", "Take sessions out of the list."),
-    "unarchive": Entry("unarchive", "Put archived sessions back into the list."),
+    "unarchive": Entry("archive", "Put archived sessions back into the list.", "unarchive_parser"),
     "fork": Entry("fork", "Begin a session with a copy of another one's conversation."),
     "handover": Entry("handover_command", "Give a conversation to another agent."),
     "delete": Entry("delete", "Delete sessions for good."),
@@ -148,7 +149,8 @@ def parser_of(name: str) -> Parser:
     if name not in COMMANDS:
         meant = "".join(f" (`{near}`?)" for near in get_close_matches(name, COMMANDS, 1))
         raise UsageError(f"no command {name!r}{meant}; see `acphold --help`")
-    found = import_module(f"acphold.cli.{COMMANDS[name].module}").parser()
+    entry = COMMANDS[name]
+    found = getattr(import_module(f"acphold.cli.{entry.module}"), entry.parser)()
     assert isinstance(found, Parser)
     return found
 

@@ -8,7 +8,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import on_one_line
 from acphold.hub.given_titles import given_title
-from acphold.server.row_changes import tell_owner
+from acphold.server.neighbours import tell_owner
 
 
 def parser() -> Parser:

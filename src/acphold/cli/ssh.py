@@ -1,4 +1,4 @@
-"""The same command on another machine, over the user's own ssh.
+"""`acphold connect HOST`, and `--host HOST`: commands on another machine, over the user's ssh.
 
 There is no port, no token and no certificate of ours: `ssh HOST acphold …` runs there what would
 run here, with what the user's ssh settings say of HOST.
@@ -79,3 +79,27 @@ def become_ssh(host: str, words: Sequence[str], *, terminal: bool = False) -> No
         os.execvp(command[0], command)
     except OSError as error:
         raise AgentStartError(f"cannot run ssh: {error.strerror}; install OpenSSH") from None
+
+
+def parser() -> Parser:
+    """The arguments of `connect`."""
+    usage = "HOST {AGENT | -- CMD...}"
+    made = Parser(connect, "connect", usage, runs_program=True)
+    made.add_argument(
+        "host", metavar="HOST", type=a_host, help="a machine, as `ssh` knows it: user@machine"
+    )
+    made.add_agent()
+    return made
+
+
+def connect(*, host: str, agent: str | None, program: tuple[str, ...]) -> int:
+    """Speak ACP on stdio for an editor, in front of an agent far away: on another machine.
+
+    It is `ssh HOST acphold wrap --background -- CMD`, with your own ssh settings: the agent, its
+    files and the journal are there, and go on when the connection breaks. AGENT is a name of the
+    settings file there.
+    """
+    if (agent is None) == (not program):
+        raise UsageError("either the name of an agent there, or its command behind `--`")
+    words = [agent] if agent is not None else ["--", *program]
+    become_ssh(host, ["wrap", "--background", *words])

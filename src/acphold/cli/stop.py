@@ -12,7 +12,7 @@ from contextlib import suppress
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import counted, on_one_line, visible
-from acphold.server.presence import Process, processes
+from acphold.server.neighbours import Process, processes
 from acphold.transports.runtime_folder import is_running, lock
 
 STOP_SECONDS = 20.0

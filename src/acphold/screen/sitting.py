@@ -28,7 +28,7 @@ from acphold.screen.answers import Face
 from acphold.screen.flow import Flow
 from acphold.screen.panels import Choice, Key
 from acphold.screen.typed import blocks
-from acphold.server.presence import PRESENCE, LiveSession, Process
+from acphold.server.neighbours import PRESENCE, LiveSession, Process
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession

@@ -51,13 +51,12 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.splice import items, members
-from acphold.server import presence
+from acphold.server import neighbours
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.initialization import with_ours
+from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import position_in, wants_positions, without_position
-from acphold.server.presence import PRESENCE, LiveSession
-from acphold.server.row_changes import CHANGED
 from acphold.server.session_setup import OpenRequest, checked_setup
 from acphold.server.unstable import UnstableMethods, archive_filter
 
@@ -173,7 +172,7 @@ class Connection:
             )
             for conversation in self._hub.conversations
         ]
-        return presence.answer(self._hub.agent.key, live)
+        return neighbours.answer(self._hub.agent.key, live)
 
     # -- opening --------------------------------------------------------------------------
 

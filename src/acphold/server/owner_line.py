@@ -25,8 +25,8 @@ from acphold.rpc import NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE
+from acphold.server.neighbours import presence_of
 from acphold.server.positions import is_bare, told_position, with_wish
-from acphold.server.presence import presence_of
 from acphold.transports.unix import connect
 
 log = logging.getLogger(__name__)

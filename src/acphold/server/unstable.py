@@ -21,18 +21,14 @@ from acphold.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
 from acphold.server.elsewhere import Elsewhere
-from acphold.server.row_changes import tell_process
+from acphold.server.neighbours import tell_process
 
 SET_TITLE = "session/set_title"
 ARCHIVE = "session/archive"
 UNARCHIVE = "session/unarchive"
 
-CAPABILITIES = ("fork", "title", "archive")
-"""The session capabilities that stand for these methods, and for the list's filter."""
-
 AT = "acphold/at"
 """The `_meta` key of ours in a fork: the number of an entry, to whose turn it goes."""
-
 
 FILTERS: tuple[Archived, ...] = ("exclude", "include", "only")
 

@@ -1,7 +1,9 @@
-"""Which sessions are live, in which process, and what goes on in them: asked of the processes.
+"""Other processes of this user that serve sessions: what is asked of them, and told to them.
 
-Every process that serves sessions answers our own method `_acphold/presence` on its socket, also
-before `initialize`, which would start an agent.
+Each of them answers two methods of our own on its socket, also before `initialize`, which would
+start an agent. `_acphold/presence`: which sessions are live there, and what goes on in them.
+`_acphold/changed`: the row of a session has changed. The owner of the session would notice that
+within seconds by itself; told so, it tells its clients at once.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import AcpholdError, MethodNotFoundError, RuntimeFolderError
+from acphold.hub.owners import reachable_at
+from acphold.journal import Journal
 from acphold.rpc import NotificationReceived, Peer, connected
 from acphold.rpc.request import Request
 from acphold.schema import encode
@@ -20,9 +24,11 @@ from acphold.transports.runtime_folder import is_background, sockets
 from acphold.transports.unix import connect
 
 PRESENCE = "_acphold/presence"
+CHANGED = "_acphold/changed"
 
 ANSWER_SECONDS = 2.0
-"""What all processes together have to answer: one that is stopped is not waited for."""
+"""What processes have to answer, all that are asked together: one that is stopped is not waited
+for."""
 
 
 class LiveSession(Struct, frozen=True, rename="camel"):
@@ -76,21 +82,41 @@ async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
 
 async def presence_of(path: str, seconds: float) -> Process | None:
     """What the process at this socket answers; None when it does not within `seconds`."""
+    raw = await _answer_of(path, PRESENCE, b"{}", seconds)
     try:
-        async with asyncio.timeout(seconds):
-            peer = Peer(await connect(path, seconds), _Nobody(), name="process")
-            async with connected(peer):
-                raw = await peer.call_raw(PRESENCE, b"{}")
-    except (AcpholdError, TimeoutError):
-        return None  # gone, stopped, or of another release
-    try:
+        if raw is None:
+            return None
         return msgspec.structs.replace(msgspec.json.decode(raw, type=Process), path=path)
     except msgspec.MsgspecError:
         return None
 
 
+async def tell_owner(journal: Journal, session_id: str) -> bool:
+    """Tell the process that has a session live, if there is one; whether it has been told."""
+    holder = await journal.holder(session_id)
+    path = "" if holder.is_released else reachable_at(holder.owner)
+    return bool(path) and await tell_process(path, session_id)
+
+
+async def tell_process(path: str, session_id: str) -> bool:
+    """Tell the process at the socket `path`; whether it has been told."""
+    params = encode({"sessionId": session_id})
+    return await _answer_of(path, CHANGED, params, ANSWER_SECONDS) is not None
+
+
+async def _answer_of(path: str, method: str, params: bytes, seconds: float) -> bytes | None:
+    """What it answers; None from one that is gone, stopped, or of another release."""
+    try:
+        async with asyncio.timeout(seconds):
+            peer = Peer(await connect(path, seconds), _Nobody(), name="process")
+            async with connected(peer):
+                return await peer.call_raw(method, params)
+    except (AcpholdError, TimeoutError):
+        return None
+
+
 class _Nobody:
-    """We only ask."""
+    """We only ask and tell."""
 
     async def on_request(self, request: Request) -> bytes:
         raise MethodNotFoundError(request.method)

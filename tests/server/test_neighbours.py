@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from acphold.journal import NewSession, SqliteJournal
-from acphold.server.row_changes import tell_owner, tell_process
+from acphold.server.neighbours import tell_owner, tell_process
 from tests.served import Guest, wrapped
 
 
