@@ -119,7 +119,8 @@ async def test_an_agent_that_never_answers_the_load_is_given_up_and_can_be_asked
 async def test_of_two_processes_that_adopt_a_session_the_second_waits_for_the_first(
     journal: Path,
 ) -> None:
-    async with shared(journal) as first, shared(journal) as second:
+    elsewhere = shared(journal, owner="another-machine:1")
+    async with shared(journal) as first, elsewhere as second:
         for house in (first, second):
             holding(house)
         one, two = await first.client(), await second.client()
@@ -149,6 +150,20 @@ async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(journal
         holding(house)
         client = await house.client()
         assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
+        await client.load("theirs")
+        assert client.text() == "It is that."
+
+
+async def test_what_this_process_has_left_half_adopted_is_not_waited_for(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adoption, "LOOK_SECONDS", 1e6)
+    async with shared(journal) as house:
+        lease = await house.journal.create(NewSession("theirs", "puppet", "/"), OWNER)
+        await house.journal.append(lease, "update", [said("half")])
+        holding(house)
+        client = await house.client()
+        await client.sessions()
         await client.load("theirs")
         assert client.text() == "It is that."
 
@@ -235,7 +250,8 @@ async def test_a_second_load_while_the_agent_replays_is_checked_and_heeded_like_
 async def test_all_who_wait_get_the_session_that_another_process_has_adopted(
     journal: Path,
 ) -> None:
-    async with shared(journal) as first, shared(journal) as second:
+    elsewhere = shared(journal, owner="another-machine:1")
+    async with shared(journal) as first, elsewhere as second:
         for house in (first, second):
             holding(house)
         one, two, three = await first.client(), await second.client(), await second.client()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from acphold.agents import Notified
 from acphold.errors import JournalError, RemoteError
 from acphold.hub import Attachment, Session
 from acphold.hub.annotations import notice
-from acphold.hub.attachment import LAG, PAGE, State
+from acphold.hub.attachment import DUE_BYTES, LAG, PAGE, State
 from acphold.journal import Segment
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, shared, small_pages, until
@@ -358,6 +359,93 @@ async def test_a_flood_of_notifications_to_a_client_that_does_not_read_slows_the
         client.reads.set()
         await flooding
         await client.until(lambda: len(client.messages) == 2 + 1000)
+
+
+@pytest.mark.parametrize("about_a_session", [True, False])
+async def test_of_several_clients_one_that_does_not_read_is_not_told_on_and_on(
+    journal: Path, about_a_session: bool
+) -> None:
+    async with shared(journal) as house:
+        one, slow = await house.client(), await house.client()
+        session = await one.new()
+        await slow.load(session)
+        slow.reads.clear()
+        told = {"sessionId": session} if about_a_session else {}
+        params = json.dumps({**told, "filler": "x" * 10_000}).encode()
+        for _ in range(500):
+            await house.agent.listener.hear(Notified("_vendor/note", params))
+        assert slow.connection.buffered < LAG + 4 * len(params)
+        slow.reads.set()
+        await house.agent.say(session, "behind")
+        await slow.until_text("behind")
+
+
+async def test_notifications_that_wait_for_a_client_that_lags_are_bounded_in_bytes(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        one, slow = await house.client(), await house.client()
+        session = await one.new()
+        await slow.load(session)
+        slow.reads.clear()
+        for _ in range(400):
+            await house.agent.say(session, f"{'x' * 10_000} ")
+        params = json.dumps({"sessionId": session, "filler": "x" * DUE_BYTES}).encode()
+
+        def notes(client: Onlooker) -> int:
+            return sum(message.get("method") == "_vendor/note" for message in client.messages)
+
+        def told_so_often(times: int) -> bool:
+            return notes(one) == times
+
+        for number in range(5):
+            await house.agent.listener.hear(Notified("_vendor/note", params))
+            await one.until(partial(told_so_often, number + 1))
+        slow.reads.set()
+        await house.agent.say(session, "behind")
+        await slow.until_text("behind")
+        assert notes(slow) == 1
+
+
+async def test_a_notification_that_waits_for_a_client_reaches_it_when_it_attaches_anew(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        client.reads.clear()
+        for _ in range(400):
+            await house.agent.say(session, f"{'x' * 10_000} ")
+        params = json.dumps({"sessionId": session}).encode()
+        [lagging] = house.hub.held(session).session.attachments
+        house.hub.held(session).session.tell("_vendor/note", params)
+        loading = client.begin("session/load", open_params(session, "/"))
+        await _closed(lagging)
+        client.reads.set()
+        await loading
+        await client.until(
+            lambda: "_vendor/note" in [message.get("method") for message in client.messages]
+        )
+
+
+async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_one(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = house.hub.held(await client.new()).session
+        [old] = session.attachments
+        new = session.attach(client.connection, after=0, news_after=0)
+        await house.agent.say(session.id, "1 ")
+        done: list[str] = []
+        old.when_reached(session.last_seq, lambda: done.append("acted"))
+        waiting = asyncio.create_task(old.reached(session.last_seq))
+        await asyncio.sleep(0)
+        assert not done
+        assert not waiting.done()
+        new.open()
+        await asyncio.wait_for(waiting, 20)
+        assert done == ["acted"]
 
 
 async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(

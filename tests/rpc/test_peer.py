@@ -692,6 +692,39 @@ async def test_requests_beyond_what_may_wait_for_an_answer_are_refused() -> None
         assert all(answer["result"] == {} for answer in answered)
 
 
+@pytest.mark.parametrize("is_agent", [False, True])
+async def test_many_small_requests_that_wait_are_bounded_too(is_agent: bool) -> None:
+    async with peer_and_wire(is_agent=is_agent) as (_, ear, wire):
+        ear.handler = keep
+        for _ in range(10):
+            wire.send(*[{"id": 1, "method": "m"}] * 1000)
+        refused = await wire.line()
+        assert "try again later" in refused["error"]["message"]
+        assert len(ear.requests) < 5000
+        for request in ear.requests:
+            request.answer(b"{}")
+
+
+async def test_an_agent_that_asks_on_and_reads_no_answer_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("acphold.rpc.peer.UNREAD", 100_000)
+    async with peer_and_wire(is_agent=True, limit=100_000) as (peer, ear, wire):
+
+        async def big(request: Request) -> bytes:
+            return json.dumps("x" * 10_000).encode()
+
+        ear.handler = big
+        waiting = asyncio.create_task(peer.call_raw("m", b"{}"))
+        for number in range(100):
+            wire.send({"id": number, "method": "m", "params": {"pad": "x" * 10_000}})
+        with pytest.raises(ConnectionLostError):
+            await asyncio.wait_for(waiting, DEADLINE)
+        assert peer.is_lost
+        assert peer.buffered < 500_000
+        assert "does not read" in caplog.text
+
+
 async def test_replies_to_garbage_do_not_pile_up_for_a_peer_that_does_not_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

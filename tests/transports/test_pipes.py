@@ -30,6 +30,14 @@ async def test_regular_files_serve_as_input_and_output(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == b"to a file"
 
 
+async def test_a_file_that_was_not_read_to_its_end_can_be_closed(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"x" * 1_000_000)
+    transport = PipeTransport(os.open(tmp_path / "in", os.O_RDONLY), devnull())
+    assert await transport.receive()
+    await transport.hang_up()
+    await transport.aclose()
+
+
 async def test_dev_null_is_an_empty_input_and_an_endless_output() -> None:
     transport = PipeTransport(devnull(), devnull())
     assert await transport.receive() == b""

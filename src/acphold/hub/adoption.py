@@ -137,7 +137,9 @@ class Adoption:
             async with asyncio.timeout(ELSEWHERE_SECONDS):
                 while not await self.is_known(session_id):
                     holder = await self._journal.holder(session_id)
-                    if not lives(holder.owner) or holder.expires_at < now():
+                    if holder.owner == self._owner or not lives(holder.owner):
+                        return  # what is left by us is at rest: one adoption at a time is ours
+                    if holder.expires_at < now():
                         return
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:

@@ -41,6 +41,7 @@ LAG = 1024 * 1024
 """Bytes a client may leave unread before it is fed from the journal."""
 
 DUE = 256
+DUE_BYTES = 4 * 1024 * 1024
 """Notifications of an agent's own making that are kept for a client that lags."""
 
 
@@ -126,6 +127,8 @@ class Attachment:
         self._frames = Frames(source.id, client.capabilities, positions=self.positions)
         self._news_after = news_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
+        self._due_bytes = 0
+        self._heir: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -196,28 +199,44 @@ class Attachment:
 
         At once when it has been, and when this client gets no more.
         """
-        if self.state is State.CLOSED or (self.is_open and self.cursor >= seq):
+        last = self._last
+        if last.state is State.CLOSED or last._is_behind(seq):
             act()
         else:
-            self._due.append((seq, act))
+            last._due.append((seq, act))
+
+    def _is_behind(self, seq: int) -> bool:
+        return self.is_open and self.cursor >= seq
+
+    @property
+    def _last(self) -> Attachment:
+        """What its client has instead, if it has attached anew."""
+        last = self
+        while last._heir is not None:
+            last = last._heir
+        return last
 
     async def reached(self, seq: int) -> None:
         """Wait until all up to `seq` has been sent, or nothing is sent any more."""
-        if self.is_open and self.cursor >= seq:
-            return
         reached = asyncio.Event()
         due = (seq, reached.set)
-        self._due.append(due)
+        self.when_reached(*due)
         try:
             await reached.wait()
         finally:
-            if due in self._due:
-                self._due.remove(due)
+            if due in self._last._due:
+                self._last._due.remove(due)
 
     def tell(self, method: str, params: bytes) -> None:
         """Pass a notification on, behind the updates that came before it."""
-        if len(self._due) < DUE:
-            self.when_reached(self._source.last_seq, partial(self._tell, method, params))
+        seq = self._source.last_seq
+        if self._is_behind(seq):
+            has_room = self.client.buffered <= LAG
+        else:
+            has_room = len(self._due) < DUE and self._due_bytes < DUE_BYTES
+        if has_room:
+            self._due_bytes += len(params)
+            self.when_reached(seq, partial(self._tell, method, params))
         else:
             log.warning("session %s: %s dropped: a client lags", self._source.id, method)
 
@@ -226,7 +245,8 @@ class Attachment:
         self.client.send(self._frames.live(Segment(0, 0, UPDATE, 0, update)))
 
     def _tell(self, method: str, params: bytes) -> None:
-        if self.state is not State.CLOSED:
+        self._due_bytes -= len(params)
+        if self._last.state is not State.CLOSED:
             self.client.tell(method, params)
 
     # -- reading --------------------------------------------------------------------------
@@ -297,7 +317,7 @@ class Attachment:
 
     def replaced_by(self, other: Attachment) -> None:
         """Its client attaches anew: what is due here is due there."""
-        self.state = State.CLOSED
+        self.state, self._heir = State.CLOSED, other
         other._due.extend(self._due)
         other.untold |= self.untold
         self._due.clear()

@@ -65,7 +65,10 @@ class Router:
         else:
             await _make_room(self.clients)
             for client in self.clients:
-                client.tell(event.method, event.params)
+                if client.buffered > LAG:
+                    log.warning("%s dropped: a client lags", event.method)
+                else:
+                    client.tell(event.method, event.params)
 
     async def answer(self, asked: Asked) -> bytes:
         """The answer of a client to what the agent asks."""

@@ -56,6 +56,10 @@ Never towards an agent: one that writes to the end before it reads would stand s
 UNANSWERED = 16 * 1024 * 1024
 """Bytes of requests from a peer that may wait for their answers; what comes beyond is refused."""
 
+DEAF = 3
+"""An agent is given up when so many times the largest message waits for it. Prompts stop at two;
+more is answers that it asks for and does not read."""
+
 AT_ONCE = 16
 """Requests of one read that are begun before others have their turn on the event loop."""
 
@@ -99,6 +103,7 @@ class Peer:
         # An agent that prints by accident is not helped by error lines on its stdin (a request
         # that cannot be read is refused in any case), and it is read whatever it reads itself.
         self._is_agent = is_agent
+        self._deaf = max(UNREAD, DEAF * limit)
         self._calls: dict[int, OnAnswer] = {}
         self._open = OpenRequests()
         self._running: dict[asyncio.Task[None], Request] = {}
@@ -200,6 +205,9 @@ class Peer:
         try:
             while chunk := await self._transport.receive():
                 await self._lane_is_free()
+                if self._is_deaf:
+                    log.error("the %s does not read what it is sent; it is given up", self.name)
+                    break
                 await self._take(self._protocol.feed(chunk))
                 if self._is_unread:
                     await self._transport.drain()
@@ -214,7 +222,7 @@ class Peer:
 
     def _take_at_once(self, chunk: bytes) -> bool:
         """Handle a read in the step that made it; False when what was read before still waits."""
-        if self._lane is not None or self._is_unread:
+        if self._lane is not None or self._is_unread or self._is_deaf:
             return False
         events = self._protocol.feed(chunk)
         if len(events) == 1 and isinstance(events[0], RequestReceived):
@@ -250,6 +258,11 @@ class Peer:
     def _is_unread(self) -> bool:
         """Whether nothing more is read from this peer before it has read what it was sent."""
         return not self._is_agent and self._transport.buffered > UNREAD
+
+    @property
+    def _is_deaf(self) -> bool:
+        """Whether so much waits for this agent that it is given up."""
+        return self._is_agent and self._transport.buffered > self._deaf
 
     async def _take(self, events: list[Event]) -> None:
         batch: list[NotificationReceived] = []

@@ -9,6 +9,9 @@ from acphold.rpc.events import RequestReceived
 from acphold.rpc.protocol import Protocol
 from acphold.rpc.wire_errors import to_wire
 
+REQUEST_BYTES = 4 * 1024
+"""What a request counts beside its params: while one waits, it takes 3 KiB here alone."""
+
 
 class Request:
     """A request of the other side, until it is answered.
@@ -25,7 +28,7 @@ class Request:
         self.id = received.id
         self.method = received.method
         self.params = received.params
-        self.size = len(received.params)
+        self.size = len(received.params) + REQUEST_BYTES
         self.on_cancel: Callable[[], None] | None = None
         self.task: asyncio.Task[None] | None = None
         self._send = send
@@ -49,7 +52,7 @@ class Request:
 
 
 class OpenRequests:
-    """The requests of the other side that are not answered; `size` is bytes of their params."""
+    """The requests of the other side that are not answered; `size` is bytes, more or less."""
 
     def __init__(self) -> None:
         self.size = 0

@@ -193,7 +193,7 @@ class PipeTransport:
             await self._reader
 
     def _watch(self, source: Descriptor) -> None:
-        if not self._watched:
+        if not self._watched and not source.is_file:  # no loop can watch a file, nor need it
             self._watched = True
             self._loop.add_reader(source.fd, self._on_readable, source)
 
@@ -278,7 +278,7 @@ class Descriptor:
     MSG_DONTWAIT instead, files need nothing, and on anything else the flag is put back by `close`.
     """
 
-    __slots__ = ("_restore", "_socket", "fd", "read", "write")
+    __slots__ = ("_restore", "_socket", "fd", "is_file", "read", "write")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -287,9 +287,10 @@ class Descriptor:
         self._restore = False
         self._socket: socket.socket | None = None
         mode = os.fstat(fd).st_mode
+        self.is_file = stat.S_ISREG(mode)
         if stat.S_ISSOCK(mode):
             self._use_socket_calls()
-        elif not stat.S_ISREG(mode) and os.get_blocking(fd):
+        elif not self.is_file and os.get_blocking(fd):
             os.set_blocking(fd, False)
             self._restore = True
 

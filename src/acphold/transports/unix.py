@@ -139,6 +139,7 @@ class Listener:
         self._path = path
         self._attend = attend
         self._socket: socket.socket | None = None
+        self._name: tuple[int, int] | None = None  # which file our name is
         self._connections: set[asyncio.Task[None]] = set()
 
     def bind(self) -> None:
@@ -150,6 +151,7 @@ class Listener:
             with suppress(FileNotFoundError):
                 os.unlink(self._path)
             listener.bind(self._path)
+            self._name = _identity(self._path)
             listener.listen(BACKLOG)
         except BaseException:
             listener.close()
@@ -236,13 +238,22 @@ class Listener:
     async def aclose(self) -> None:
         """Take no more connections, end those there are, remove the name."""
         self._close()
-        with suppress(OSError):
-            os.unlink(self._path)
+        if _identity(self._path) == self._name:  # not that of a process that came after us
+            with suppress(OSError):
+                os.unlink(self._path)
         connections = tuple(self._connections)
         for task in connections:
             task.cancel()
         if connections:
             await asyncio.wait(connections)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int] | None]:
