@@ -179,6 +179,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
     journal: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     question = Question(
+        called=None,
         agent=tuple(scripted_agent()),
         content=(steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"}),),
         json=False,

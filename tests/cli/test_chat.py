@@ -84,10 +84,11 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps(ask(title="Run it", rawInput={"command": "make all"})))
-        one.until("command: make all", "[y] Go on", "[n] Stop it")
+        one.until("command: make all", "[y] Go on", "[n] Stop it", "a key, then Enter")
         one.type("\r")  # which is never a yes
-        one.until("[y] Go on")
         one.type("y")
+        one.until("Enter: Go on", "▸  y")
+        one.type("\r")
         one.until("Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready")
         one.type("\x04")
         assert one.ended() == 0
@@ -119,9 +120,9 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(place: Place
             other.type("\r")
             other.until("agent  from the first", "ready")
             other.type(steps(ask(title="Run it")))
-            one.until("[y] Go on")
-            other.until("[y] Go on")
-            other.type("y")
+            one.until("[y] Go on", "a key, then Enter")
+            other.until("[y] Go on", "a key, then Enter")
+            other.type("y\r")
             one.until("settled without", 'agent  answer: {"outcome"', '"go"', but="[y]")
             other.until('agent  answer: {"outcome"', '"go"', "ready")
             other.type("\x04")
@@ -159,23 +160,75 @@ def test_who_attaches_while_a_question_waits_is_asked(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps(ask(title="Run it")))
-        one.until("[y] Go on")
+        one.until("[y] Go on", "a key, then Enter")
         with place.on_terminal("attach") as other:
             other.until("Which one?")
             other.type("\r")
-            other.until("[y] Go on", but="Traceback")
-            other.type("y")
+            other.until("[y] Go on", "a key, then Enter", but="Traceback")
+            other.type("y\r")
             one.until("settled without")
 
 
-def test_words_typed_at_a_question_do_not_answer_it(place: Place) -> None:
+def test_words_typed_at_a_question_are_a_prompt_and_no_answer(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps(ask(title="Run it")))
-        one.until("[y] Go on")
-        one.type("my")  # of which only the second letter could be an answer
+        one.until("[y] Go on", "a key, then Enter")
+        one.type("yes, and then")
+        one.until("yes, and then", "any other line is a prompt")
+        one.type("\r")
+        one.until("[y] Go on", "1 prompt behind it", but="▸  yes")
+        one.type("n\r")
+        one.until("Run it → Stop it", "you  yes, and then", 'agent  heard: [{"type"', "ready")
+
+
+def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
+    place: Place, tmp_path: Path
+) -> None:
+    asking = tmp_path / "asking"
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, {"until": str(asking)}, ask(title="Run it")))
+        one.until("agent  begun", "running")
+        one.type("y")
+        one.until("▸  y")
+        asking.touch()
+        one.until("[y] Go on", "Enter picks: Go on")
+        one.type("\r")  # shows what it would answer, and does nothing else
+        one.until("Enter: Go on", "▸  y")
+        one.type("\x15")  # Ctrl-U
+        one.until("a key, then Enter")
         one.type("\x03")
-        one.until("Run it → settled without an answer from here")
+        one.until("Run it → settled without an answer from here", "ready")
+
+
+def test_ctrl_d_in_a_running_turn_leaves_at_the_second_time(place: Place) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, {"until": "cancel"}))
+        one.until("agent  begun", "running")
+        one.type("\x04")
+        one.until("a turn runs: Ctrl-D again ends it and leaves")
+        one.type("a")  # who types on has thought better of it
+        one.until("▸  a", "running")
+        one.type("\x7f\x04")
+        one.until("a turn runs: Ctrl-D again ends it and leaves")
+        one.type("\x04")
+        assert one.ended() == 0
+        one.until("agent  begun", "To go on: acphold chat --resume")
+
+
+def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(place: Place) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
+        one.until("agent  begun", "running")
+        one.type("the next one")
+        one.until("▸  the next one")
+        one.type("\x03")
+        one.until("cancelled", "ready", "▸  the next one")
+        one.type("\x03")
+        one.until("ready", but="the next one")
 
 
 def test_in_a_pipe_each_line_is_a_prompt_and_nothing_is_allowed_unasked(place: Place) -> None:
@@ -217,8 +270,8 @@ def test_tail_prints_what_comes_until_the_process_goes(place: Place) -> None:
             assert "first" not in other.until("agent  the second")
             one.type(steps({"say": "the third"}, ask(title="Run it")))
             other.until("agent  the third", "Run it → not answered yet")
-            one.until("[y] Go on")
-            one.type("y")
+            one.until("[y] Go on", "a key, then Enter")
+            one.type("y\r")
             other.until("Run it → Go on (acphold)")
             one.until("ready")
             one.type("\x04")
@@ -246,9 +299,9 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(place: Place) -> 
             other.until("agent  from the first", "reads only")
             one.type(steps(ask(title="Run it")))
             other.until("May it? Run it (not answered from here)")
-            other.type("y")
-            one.until("[y] Go on")
-            one.type("n")
+            other.type("y\r")
+            one.until("[y] Go on", "a key, then Enter")
+            one.type("n\r")
             other.until('agent  answer: {"outcome"', '"stop"')
             other.type("q")
             assert other.ended() == 0
@@ -265,14 +318,16 @@ def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(place: Place
     with place.chat() as one:
         one.until("ready")
         one.type(steps({"ask": ["elicitation/create", asked]}))
-        one.until("How shall it look?", "Colour", "2: blue")
+        one.until("It asks for: Colour, count", "[f] fill it in", "a key, then Enter")
+        one.type("f\r")
+        one.until("Colour", "2: blue")
         one.type("2\r")
         one.until("count", "a whole number")
         one.type("many\r")
         one.until("this has to be a whole number")
         one.type("3\r")
-        one.until("colour: blue, count: 3", "[s] send")
-        one.type("s")
+        one.until("colour: blue, count: 3", "[s] send", "a key, then Enter")
+        one.type("s\r")
         one.until('agent  answer: {"action": "accept"', '"count": 3', "ready")
 
 

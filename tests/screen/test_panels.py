@@ -11,7 +11,16 @@ from acphold.errors import DeclarationError
 from acphold.journal.timeline import ToolCall
 from acphold.schema import ElicitationSchema, PermissionOption, decode
 from acphold.schema.elicitation import ElicitationPropertySchema
-from acphold.screen.panels import asked, choices, field, permission, value_of
+from acphold.screen.panels import (
+    Choice,
+    Key,
+    Pick,
+    asked,
+    choices,
+    field,
+    permission,
+    value_of,
+)
 
 
 def option(id_: str, kind: str) -> PermissionOption:
@@ -42,9 +51,69 @@ def test_each_kind_of_answer_has_its_key_and_a_second_one_of_a_kind_a_number() -
     assert choice.answer("y") == "go"
 
 
-@pytest.mark.parametrize("pressed", ["\r", "\n", "enter", "c-m", " ", "", "Y", "escape"])
+@pytest.mark.parametrize("pressed", ["\r", "\n", "enter", "c-m", " ", "", "escape"])
 def test_enter_and_its_like_are_never_an_answer(pressed: str) -> None:
     assert permission(call(), [option("go", "allow_once")]).answer(pressed) is None
+
+
+def test_a_key_counts_in_either_case_where_that_is_another_one_than_none() -> None:
+    choice = Choice(
+        "?", (Key("a", "all", "all"), Key("A", "the tenth", "10"), Key("y", "yes", "1"))
+    )
+    assert [choice.answer(key) for key in ("a", "A", "y", "Y")] == ["all", "10", "1", "1"]
+
+
+def picked(pick: Pick) -> str | None:
+    return None if pick.key is None else pick.key.value
+
+
+def question() -> Pick:
+    return Pick(Choice("?", (Key("y", "yes", "yes"), Key("n", "no", "no"))))
+
+
+def test_a_key_alone_on_a_line_that_was_empty_picks_an_answer_and_a_word_does_not() -> None:
+    pick = question()
+    pick.seen("")
+    found = []
+    for text in ("y", "ye", "yes", "ye", "y", "", "n", "N ", "N"):
+        pick.typed(text)
+        found.append(picked(pick))
+    assert found == ["yes", None, None, None, "yes", None, "no", None, "no"]
+
+
+def test_what_is_typed_before_a_question_was_seen_is_not_meant_for_it() -> None:
+    pick = question()
+    pick.typed("y")
+    assert picked(pick) is None
+    assert not pick.enter()  # and it is no prompt either
+    pick.seen("y")
+    assert picked(pick) is None
+    assert pick.hint == "Enter picks: yes"
+    pick.typed("yesterday")
+    assert "empty the line" in pick.hint
+    pick.typed("")
+    pick.typed("y")
+    assert picked(pick) == "yes"
+
+
+def test_enter_on_a_line_from_before_shows_what_it_would_answer_and_the_next_one_gives_it() -> None:
+    pick = question()
+    pick.seen("y")
+    assert not pick.enter()
+    assert (picked(pick), pick.hint) == ("yes", "Enter: yes")
+
+
+def test_a_line_of_words_is_a_prompt_while_a_question_is_open() -> None:
+    pick = question()
+    pick.seen("")
+    pick.typed("yes please")
+    assert pick.enter()
+
+
+def test_a_command_that_is_the_title_is_told_once() -> None:
+    shown = asked(call(title="`make all`", rawInput={"command": "make all"}))
+    assert len(shown.lines) == 1
+    assert len(asked(call(title="make", rawInput={"command": "make all"})).lines) == 2
 
 
 def test_all_of_the_command_is_shown_however_long_it_is() -> None:

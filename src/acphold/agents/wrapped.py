@@ -43,8 +43,9 @@ class ProcessAgent:
     """Starts CMD, introduces the client, starts it again after a crash.
 
     Its sessions are kept under `name`; without one, under the name that it tells, else under what
-    the command shows. `env` and `cwd` are as for `launch`; what it writes to stderr goes to
-    `relay_fd`, too. Each of its sessions gets the MCP server `added`, too.
+    the command shows. Error messages call it `called`, or by its program. `env` and `cwd` are as
+    for `launch`; what it writes to stderr goes to `relay_fd`, too. Each of its sessions gets the
+    MCP server `added`, too.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ProcessAgent:
         listener: Listener,
         *,
         name: str | None = None,
+        called: str | None = None,
         launched: Program | None = None,
         start_timeout: float = START_TIMEOUT,
         limit: int = MAX_MESSAGE,
@@ -64,6 +66,7 @@ class ProcessAgent:
     ) -> None:
         self.command = tuple(command)
         self.key = name or agent_key(command)
+        self.called = called or self.command[0]
         self.capabilities = AgentCapabilities()
         self.has_sign_in = False
         self.can_fork = False
@@ -113,7 +116,7 @@ class ProcessAgent:
 
     async def _start(self) -> bytes:
         await self._stop()
-        launched, self._launched = self._launched or self._launch(), None
+        launched, self._launched = self._launched or self._launch_now(), None
         process = self._process = ChildProcess(
             launched, log_path=self._stderr_log, relay_fd=self._relay_fd
         )
@@ -124,7 +127,7 @@ class ProcessAgent:
         self._watch = asyncio.create_task(hang_up_behind(process, self._pump), name="agent exit")
         result = await self._introduce(peer)
         try:
-            answer = understood(self.command[0], result)
+            answer = understood(self.called, result)
         except AgentStartError:
             await self._stop()
             raise
@@ -137,6 +140,14 @@ class ProcessAgent:
         self._ready = True
         return result
 
+    def _launch_now(self) -> Program:
+        try:
+            return self._launch()
+        except AgentStartError as error:
+            if self.called == self.command[0]:
+                raise
+            raise AgentStartError(f"{self.called}: {error}") from error
+
     async def _introduce(self, peer: Peer) -> bytes:
         """The answer to `initialize`; whatever goes wrong, no half-started program is left."""
         try:
@@ -146,14 +157,14 @@ class ProcessAgent:
             said = last_line(self._process)
             await self._stop()
             raise AgentStartError(
-                f"{self.command[0]} did not answer `initialize` within "
+                f"{self.called} did not answer `initialize` within "
                 f"{self._start_timeout:g} s{said}; is it an ACP agent?"
             ) from None
         except ConnectionLostError:
-            end = await ended(self.command[0], self._process)
+            end = await ended(self.called, self._process)
             await self._stop()
             raise AgentStartError(
-                f"{self.command[0]} ended before it answered `initialize`: {end}"
+                f"{self.called} ended before it answered `initialize`: {end}"
             ) from None
         except BaseException:
             await self._stop()
@@ -168,7 +179,7 @@ class ProcessAgent:
                 call.method, params, partial(self._answered, call, params)
             )
         except ConnectionLostError:
-            raise how_it_ended(self.command[0], self._process) from None
+            raise how_it_ended(self.called, self._process) from None
         self._calls[call] = id_
 
     async def _answered(self, call: Call, params: bytes, answer: Answer) -> None:
@@ -177,7 +188,7 @@ class ProcessAgent:
             self.send(call)
             return
         if isinstance(answer, ConnectionLostError):
-            answer = await ended(self.command[0], self._process)
+            answer = await ended(self.called, self._process)
         await self._listener.hear(Answered(call, answer))
 
     def withdraw(self, call: Call) -> None:
@@ -187,10 +198,10 @@ class ProcessAgent:
 
     def _spoken_to(self) -> Peer:
         if self._peer is None:
-            raise AgentExitedError(f"{self.command[0]} does not run", "not started", "")
+            raise AgentExitedError(f"{self.called} does not run", "not started", "")
         if self._peer.buffered > self._limit:
             raise AgentBusyError(
-                f"{self.command[0]} does not read what it is sent: {self._peer.buffered} bytes "
+                f"{self.called} does not read what it is sent: {self._peer.buffered} bytes "
                 "wait for it; cancel its turns or start it again"
             )
         return self._peer
@@ -217,7 +228,7 @@ class ProcessAgent:
                 await peer.drain()
         except TimeoutError:
             self._stuck = True
-            log.warning("%s does not read what it is sent", self.command[0])
+            log.warning("%s does not read what it is sent", self.called)
         except ConnectionLostError:
             pass  # it has ended: who asks it something will hear
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import (
     MEANINGS,
@@ -16,7 +17,11 @@ from acphold.cli.command_line import (
     seconds_above_zero,
 )
 from acphold.cli.settings import NamedAgent, chosen_agent
+from acphold.errors import AgentStartError
 from acphold.processes.program import launch
+
+if TYPE_CHECKING:
+    from acphold.processes.program import Program
 
 
 def parser() -> Parser:
@@ -87,7 +92,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     started = time.monotonic()
     chosen = chosen_agent(agent, program)
     _refuse_what_makes_no_sense(chosen, arguments)
-    launched = launch(chosen.command) if chosen.command else None
+    launched = _launched(chosen)
     # Imported while the agent starts.
     from acphold.transports.late_tls import load_asyncio
 
@@ -104,6 +109,14 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
             return Exit.TIMEOUT
         raise
     return asked(question, launched)
+
+
+def _launched(agent: NamedAgent) -> Program | None:
+    """Its program; None where there is no command. AgentStartError names the agent."""
+    try:
+        return launch(agent.command) if agent.command else None
+    except AgentStartError as error:
+        raise AgentStartError(f"{agent.name}: {error}" if agent.name else str(error)) from error
 
 
 def _refuse_what_makes_no_sense(agent: NamedAgent, arguments: dict[str, object]) -> None:

@@ -26,7 +26,7 @@ class Output(Protocol):
     """Where a question and its answer are shown."""
 
     def begins(self, agent: str, session: RemoteSession) -> None:
-        """The session is open."""
+        """The session is open; it is kept under `agent`, as `acphold list` has it."""
 
     def updates(self, raws: Sequence[bytes]) -> None:
         """What the agent has said and done."""

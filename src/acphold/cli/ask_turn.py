@@ -50,10 +50,12 @@ ENDS: Final = {
 class Question(Struct, frozen=True, kw_only=True):
     """What is asked, of whom, and how; times in seconds, `deadline` by the monotonic clock.
 
-    `person` is whoever can be asked; None when nobody is, or needs to be.
+    `called` is the agent's name in the settings file, None for a command. `person` is whoever can
+    be asked; None when nobody is, or needs to be.
     """
 
     agent: tuple[str, ...]
+    called: str | None
     content: tuple[str | Path, ...]
     json: bool
     session: str | None
@@ -104,6 +106,7 @@ def question_of(agent: NamedAgent, arguments: Mapping[str, object], started: flo
         raise UsageError(f"--file: there is no {str(missing[0])!r}")
     return Question(
         agent=agent.command,
+        called=agent.name or None,
         content=(*prompt_and_stdin(given.prompt, deadline), *files),
         json=given.json,
         session=given.session,
@@ -183,9 +186,9 @@ class Asking:
             self._task.cancel()
 
     async def _talk(self) -> None:
-        async with self._connected() as (agent, row):
+        async with self._connected() as (agent, row, key):
             session = self._session = await self._opened(agent, row)
-            self._output.begins(agent.name, session)
+            self._output.begins(key, session)
             turn = session.prompt(*self._question.content)
             while raws := await turn.take_all():
                 self._output.updates(raws)
@@ -195,7 +198,8 @@ class Asking:
     # -- the agent and the session --------------------------------------------------------
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[tuple[RemoteAgent, SessionRow | None]]:
+    async def _connected(self) -> AsyncIterator[tuple[RemoteAgent, SessionRow | None, str]]:
+        """The agent, the session that `--session` names, and what the agent's are kept under."""
         question, durable = self._question, self._far_end()
         try:
             row = await self._row()
@@ -207,7 +211,7 @@ class Asking:
                 cancel_grace=2 * CANCEL_GRACE,  # the hub's own comes first
                 max_message=question.max_message,
             ) as agent:
-                yield agent, row
+                yield agent, row, durable.key if durable else "" if row is None else row.agent
         finally:
             if durable is not None:
                 await durable.aclose()  # also where there was no connection: it has the program
@@ -220,6 +224,7 @@ class Asking:
             ProgramStart(command=question.agent),
             question.journal,
             name=question.name,
+            called=question.called,
             launched=self._launched,
             start_timeout=question.start_timeout,
             cancel_grace=CANCEL_GRACE,

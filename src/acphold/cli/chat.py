@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import acphold
+from acphold.agents.identity import agent_key
 from acphold.cli.attach import join
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import exists, opened, path_of
-from acphold.cli.list import live_sessions
+from acphold.cli.list import live_sessions, short_id
 from acphold.cli.screen_session import Seat, add_look, chosen_info, on_terminal
 from acphold.cli.settings import agent_command, agent_names
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import on_one_line
+from acphold.client import connected_to
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import UnknownSessionError
 
 if TYPE_CHECKING:
@@ -118,16 +121,26 @@ async def _chat(
     command = _wrap_words(agent, program, journal)
     seat = Seat(permission=permission, reads_only=False, leaving="leaves")
     if on_terminal():
-        print(f"Starting {on_one_line(agent or os.path.basename(program[0]))} …", file=sys.stderr)
-    async with acphold.connect(*command, cwd=wanted.cwd, **seat.options) as there:
+        print(f"Starting {on_one_line(agent or agent_key(program))} …", file=sys.stderr)
+    wrap = ProgramEndpoint(
+        ProgramStart(command=tuple(command), cwd=wanted.cwd),
+        called=agent or program[0],
+        is_acphold=True,
+    )
+    async with connected_to(wrap, **seat.options) as there:
         session = await _session(there, wanted)
         if session is None:
             return Exit.OK
         code = await seat.sit(there, session)
     if on_terminal() and code == Exit.OK and session.state.turns:
-        name = on_one_line(agent) if agent else "-- …"
-        print(f"\nTo go on: acphold chat --resume {on_one_line(session.id)} {name}")
+        await _say_how_to_go_on(session.id, agent or f"-- {shlex.join(program)}", journal)
     return code
+
+
+async def _say_how_to_go_on(session_id: str, agent: str, journal: str | None) -> None:
+    async with opened(journal) as kept:
+        short = await short_id(kept, session_id)
+    print(f"\nTo go on: acphold chat --resume {on_one_line(short)} {on_one_line(agent)}")
 
 
 def _wrap_words(agent: str | None, program: Sequence[str], journal: str | None) -> list[str]:

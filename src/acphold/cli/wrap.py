@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 
 class WrapSettings(Struct, frozen=True):
-    """The options of one `wrap`; times in seconds, sizes in bytes."""
+    """The options of one `wrap`; times in seconds, sizes in bytes.
+
+    `called` is the agent's name in the settings file; "" for a command.
+    """
 
     program: tuple[str, ...]
     name: str | None
@@ -58,6 +61,7 @@ class WrapSettings(Struct, frozen=True):
     linger: float
     recall: bool
     recall_folder: bool
+    called: str = ""
 
 
 def parser() -> Parser:
@@ -178,7 +182,10 @@ def read_settings(
             _without_program()
         given = [] if agent is None else _given(agent)
         read = parser().read([*given, *arguments, "--", *program])
-        return convert(read, WrapSettings)
+        return convert(
+            {**read, "called": "" if agent is None else agent.name},
+            WrapSettings,
+        )
     except (UsageError, SettingsError) as exc:
         if launched is not None:
             launched.abandon()
@@ -256,6 +263,7 @@ def agent_maker(
             settings.program,
             listener,
             name=settings.name,
+            called=settings.called or None,
             launched=launched,
             start_timeout=settings.start_timeout,
             limit=settings.max_message,

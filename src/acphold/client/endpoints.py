@@ -40,13 +40,19 @@ class ProgramStart(Struct, frozen=True, kw_only=True):
 
 
 class ProgramEndpoint:
-    """A program that we start and end."""
+    """A program that we start and end.
+
+    Error messages name `called` in place of it; `is_acphold` where it is `acphold wrap`, whose
+    errors name the agent themselves.
+    """
 
     is_repeatable = True
-    is_acphold = False
 
-    def __init__(self, program: ProgramStart) -> None:
-        self.name = program.command[0]
+    def __init__(
+        self, program: ProgramStart, *, called: str | None = None, is_acphold: bool = False
+    ) -> None:
+        self.name = called or program.command[0]
+        self.is_acphold = is_acphold
         self.cwd = program.cwd
         self._program = program
         self._process: ChildProcess | None = None

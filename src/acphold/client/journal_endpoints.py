@@ -36,7 +36,8 @@ END_SECONDS = 10.0
 class DurableEndpoint:
     """A program behind a hub of ours: what `acphold wrap` is, without a process in between.
 
-    `launched` is the program where it was started already.
+    `launched` is the program where it was started already; `called` is what error messages name
+    in place of it.
     """
 
     is_acphold = True
@@ -48,12 +49,13 @@ class DurableEndpoint:
         journal: str | os.PathLike[str] | None,
         *,
         name: str | None = None,
+        called: str | None = None,
         launched: Program | None = None,
         start_timeout: float = START_TIMEOUT,
         cancel_grace: float = CANCEL_GRACE,
         limit: int = MAX_MESSAGE,
     ) -> None:
-        self.name = program.command[0]
+        self.name = called or program.command[0]
         self.cwd = program.cwd
         self._program = program
         self._location = os.fspath(journal or default_location())
@@ -62,6 +64,7 @@ class DurableEndpoint:
         self._start_timeout = start_timeout
         self._cancel_grace = cancel_grace
         self._limit = limit
+        self._made: ProcessAgent | None = None
         self._stop = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
@@ -80,13 +83,19 @@ class DurableEndpoint:
         self._serving = asyncio.create_task(serving, name="serve")
         return here
 
+    @property
+    def key(self) -> str:
+        """What its sessions are kept under, once it is connected."""
+        return "" if self._made is None else self._made.key
+
     def _agent(self, listener: Listener, _: Journal) -> Agent:
         program, launched = self._program, self._launched
         self._launched = None
-        return ProcessAgent(
+        self._made = ProcessAgent(
             program.command,
             listener,
             name=self._kept_under,
+            called=self.name,
             launched=launched,
             start_timeout=self._start_timeout,
             limit=self._limit,
@@ -95,6 +104,7 @@ class DurableEndpoint:
             env=program.environment,
             cwd=program.cwd,
         )
+        return self._made
 
     async def _give_up(self) -> None:
         launched, self._launched = self._launched, None

@@ -29,6 +29,10 @@ Values = dict[str, ElicitationContentValue]
 class Face(Protocol):
     """Where the person is: a terminal, or in a test nowhere."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether a question of the agent is on it."""
+
     def changed(self) -> None:
         """Something else is to be shown."""
 
@@ -98,6 +102,10 @@ class PersonAnswers:
         await self._has_face.wait()
         self._show(_request(question.message))
         try:
+            # Fields take what is typed, so the person says first that they begin.
+            if question.form.properties and await self._chosen(_begin(question)) != "fill":
+                self._show(passage(Decision(question.message, "decline")))
+                return None
             while True:
                 values = await self._filled(question)
                 answer = await self._chosen(_review(values))
@@ -148,6 +156,13 @@ class PersonAnswers:
 
 def _request(words: str) -> Passage:
     return Passage("asks", "acphold", [Text(line) for line in visible(words).splitlines()])
+
+
+def _begin(question: FormQuestion) -> Choice:
+    fields = question.form.properties.items()
+    told = ", ".join(on_one_line(getattr(form, "title", None) or name) for name, form in fields)
+    keys = (Key("f", "fill it in", "fill"), Key("d", "decline", "decline"))
+    return Choice(f"It asks for: {told}", keys)
 
 
 def _review(values: Values) -> Choice:

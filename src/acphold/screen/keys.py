@@ -3,6 +3,7 @@
 | key | |
 |---|---|
 | Enter | sends the prompt; behind a backslash, and with Alt, it begins a new line |
+| a key of a question, then Enter | answers the question; see `acphold.screen.panels` |
 | Ctrl-C | cancels the running turn; else empties the input; twice on an empty one leaves |
 | Ctrl-D | leaves, on an empty input |
 | Ctrl-T | shows thoughts whole, or folds them again |
@@ -22,7 +23,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from acphold.screen.flow import Flow
-from acphold.screen.panels import Choice, Field
+from acphold.screen.panels import Choice, Field, Pick
 from acphold.screen.typed import continued
 
 
@@ -32,11 +33,18 @@ class Person(Protocol):
     def submit(self, text: str) -> None:
         """Send a prompt."""
 
-    def interrupt(self, *, typed: bool) -> None:
-        """Ctrl-C; `typed` when there was something in the input, which is gone."""
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn runs."""
+
+    def interrupt(self) -> None:
+        """Ctrl-C, where it does not empty the input."""
 
     def leave(self) -> None:
         """Ctrl-D."""
+
+    def typed(self) -> None:
+        """The line of input has changed."""
 
     def next_mode(self) -> None:
         """Go to the next mode."""
@@ -59,14 +67,19 @@ class Keyed(Protocol):
     choice: Choice | None
     field: Field | None
     reads_only: bool
-    is_armed: bool
-    """Whether a key answers the question: not right behind words that were typed for the input."""
+    pick: Pick | None
+    """The answer that is picked, while a question is open that came up by itself."""
+
+    @property
+    def has_menu(self) -> bool:
+        """Whether the person has opened a menu."""
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether what is typed goes into the line of input."""
 
     def settle(self, answer: str | None) -> None:
         """The person has answered; None when they left the question."""
-
-    def touched(self) -> None:
-        """A key was pressed that is no answer."""
 
     def changed(self) -> None:
         """Something else is to be shown."""
@@ -77,7 +90,7 @@ def key_bindings(screen: Keyed) -> KeyBindings:
     keys = KeyBindings()
     _add_to_leave(keys, screen)
     _add_for_input(keys, screen)
-    _add_for_questions(keys, screen)
+    _add_for_panels(keys, screen)
     return keys
 
 
@@ -85,15 +98,14 @@ def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("c-c")
     @keys.add("<sigint>")
     def interrupt(event: KeyPressEvent) -> None:
-        if _is_left_by_escape(screen):
+        if screen.has_menu:
             screen.settle(None)
-            return
-        typed = bool(screen.input.text) and screen.choice is None and screen.field is None
-        if typed:
+        elif screen.person.in_turn or screen.field is not None or not screen.input.text:
+            screen.person.interrupt()
+        else:
             screen.input.reset()
-        screen.person.interrupt(typed=typed)
 
-    @keys.add("c-d", filter=Condition(lambda: not screen.input.text or screen.choice is not None))
+    @keys.add("c-d", filter=Condition(lambda: not _line(screen).text))
     def leave(event: KeyPressEvent) -> None:
         screen.person.leave()
 
@@ -102,18 +114,17 @@ def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
         screen.person.leave()
 
 
-def _is_left_by_escape(screen: Keyed) -> bool:
-    return screen.choice is not None and screen.choice.answer("escape") is not None
+def _line(screen: Keyed) -> Buffer:
+    """Where a person types."""
+    return screen.answer if screen.field is not None else screen.input
 
 
 def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
-    at_input = Condition(
-        lambda: screen.choice is None and screen.field is None and not screen.reads_only
-    )
+    at_input = Condition(lambda: screen.takes_input)
 
     @keys.add("enter", filter=at_input)
     def submit(event: KeyPressEvent) -> None:
-        buffer = screen.input
+        buffer, pick = screen.input, screen.pick
         if buffer.complete_state is not None and buffer.complete_state.current_completion:
             buffer.complete_state = None  # it is in the text already
             return
@@ -122,7 +133,9 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
             buffer.cursor_position = len(more)
             return
         text = buffer.text
-        if text.strip():
+        if pick is not None and pick.key is not None:
+            screen.settle(pick.key.value)
+        elif (pick is None or pick.enter()) and text.strip():
             buffer.append_to_history()
             buffer.reset()
             screen.person.submit(text)
@@ -146,25 +159,22 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
         screen.changed()
 
 
-def _add_for_questions(keys: KeyBindings, screen: Keyed) -> None:
-    asks = Condition(lambda: screen.choice is not None)
+def _add_for_panels(keys: KeyBindings, screen: Keyed) -> None:
+    has_menu = Condition(lambda: screen.has_menu)
     asks_line = Condition(lambda: screen.field is not None)
 
-    @keys.add(Keys.Any, filter=asks)
-    @keys.add("escape", filter=asks)
+    @keys.add(Keys.Any, filter=has_menu)
+    @keys.add("escape", filter=has_menu)
     def press(event: KeyPressEvent) -> None:
-        armed, pressed = screen.is_armed, event.key_sequence[0].key
+        pressed = event.key_sequence[0].key
         answer = screen.choice.answer(getattr(pressed, "value", pressed)) if screen.choice else None
-        if armed and answer is not None:
+        if answer is not None:
             screen.settle(answer)
-        else:
-            screen.touched()
 
-    @keys.add(Keys.BracketedPaste, filter=asks)
-    @keys.add("enter", filter=asks)
+    @keys.add(Keys.BracketedPaste, filter=has_menu)
+    @keys.add("enter", filter=has_menu)
     def nothing(event: KeyPressEvent) -> None:
-        if not screen.is_armed:
-            screen.touched()
+        """No answer to a menu."""
 
     @keys.add("enter", filter=asks_line)
     def enter(event: KeyPressEvent) -> None:

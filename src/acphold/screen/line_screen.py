@@ -35,13 +35,14 @@ from rich.console import Console
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
 from acphold.screen.layout import GUTTER, MARK, Gutter, Passage
-from acphold.screen.panels import Choice, Field
+from acphold.screen.panels import Choice, Field, Pick, Stage
 
 REDRAW_SECONDS = 0.05
 """Between two drawings of what streams: quick for the eye, and little work for a slow line."""
 
-QUIET_SECONDS = 0.5
-"""How long nobody may have typed before a key answers a question that came up meanwhile."""
+SEEN_SECONDS = 0.5
+"""How long a question is on the screen before what is typed can be meant for it: nobody reads one
+and reaches for a key in less."""
 
 INPUT_LINES = 10
 """Lines of an input that are seen at once."""
@@ -54,6 +55,7 @@ STYLE = Style.from_dict(
         "mark": "ansicyan bold",
         "title": "ansiyellow bold",
         "key": "bold",
+        "picked": "bold reverse",
         "faint": "ansibrightblack",
         "wrong": "ansired bold",
         "status": "ansibrightblack",
@@ -85,19 +87,20 @@ class LineScreen:
         self.choice: Choice | None = None
         self.field: Field | None = None
         self.wrong = ""
-        self.is_armed = False
+        self.pick: Pick | None = None
         self.input = Buffer(
             multiline=True,
             completer=completer,
             complete_while_typing=completer is not None,
             history=history or InMemoryHistory(),
+            on_text_changed=self._typed,
         )
         self.answer = Buffer(multiline=False)
         self._console = console
         self._gutter = Gutter(console)
         self._asking = asyncio.Lock()
         self._answered: asyncio.Future[str | None] | None = None
-        self._arming: asyncio.TimerHandle | None = None
+        self._seeing: asyncio.TimerHandle | None = None
         self._due: asyncio.TimerHandle | None = None
         self._live: tuple[object, str] = ((), "")
         self._version = 0
@@ -110,10 +113,10 @@ class LineScreen:
         try:
             await self._app.run_async(pre_run=self.changed)
         finally:
-            for timer in (self._due, self._arming):
+            for timer in (self._due, self._seeing):
                 if timer is not None:
                     timer.cancel()
-            self._print(self.flow.take())
+            self._print([*self.flow.take(), *self.flow.live()])  # also what is left in the middle
 
     def close(self) -> None:
         """Leave the terminal as a shell expects it; what is finished stays on it."""
@@ -150,12 +153,17 @@ class LineScreen:
     async def choose(self, choice: Choice) -> str | None:
         """The answer to a choice; one question is shown at a time. None when it was left."""
         async with self._asking:
-            self.choice, self.is_armed = choice, False
-            self.touched()
+            self.choice = choice
+            if choice.is_menu:
+                self._app.layout.focus(self._panel)
+            else:
+                self.pick = Pick(choice)
+                self._seeing = asyncio.get_running_loop().call_later(SEEN_SECONDS, self._seen)
             try:
                 return await self._answer()
             finally:
                 self.choice = None
+                self._put_pick_away()
                 self._asked_no_more()
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
@@ -173,8 +181,6 @@ class LineScreen:
 
     async def _answer(self) -> str | None:
         self._answered = asyncio.get_running_loop().create_future()
-        if self.choice is not None:
-            self._app.layout.focus(self._panel)
         self.changed()
         return await self._answered
 
@@ -183,16 +189,38 @@ class LineScreen:
         if self._answered is not None and not self._answered.done():
             self._answered.set_result(answer)
 
-    def touched(self) -> None:
-        """A key was pressed that is no answer: who types words answers no question with them."""
-        self.is_armed = False
-        if self._arming is not None:
-            self._arming.cancel()
-        self._arming = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._arm)
-
-    def _arm(self) -> None:
-        self.is_armed = True
+    def _seen(self) -> None:
+        if self.pick is not None:
+            self.pick.seen(self.input.text)
         self.changed()
+
+    def _typed(self, line: Buffer) -> None:
+        if self.pick is not None:
+            self.pick.typed(line.text)
+        self.person.typed()
+
+    def _put_pick_away(self) -> None:
+        """The question is over; a key that was typed for it must not become a prompt."""
+        if self._seeing is not None:
+            self._seeing.cancel()
+        pick, self.pick = self.pick, None
+        if pick is not None and pick.key is not None:
+            self.input.reset()
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question of the agent is open."""
+        return self.pick is not None or self.field is not None
+
+    @property
+    def has_menu(self) -> bool:
+        """Whether the person has opened a menu."""
+        return self.choice is not None and self.choice.is_menu
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether what is typed goes into the line of input."""
+        return not (self.reads_only or self.has_menu or self.field is not None)
 
     def _asked_no_more(self) -> None:
         self._answered = None
@@ -209,12 +237,11 @@ class LineScreen:
             dont_extend_height=True,
             wrap_lines=True,
             always_hide_cursor=True,
+            get_line_prefix=_indented,
         )
         asks_by_key = Condition(lambda: self.choice is not None or self.reads_only)
         asks_line = Condition(lambda: self.field is not None)
-        takes_input = Condition(
-            lambda: self.choice is None and self.field is None and not self.reads_only
-        )
+        takes_input = Condition(lambda: self.takes_input)
         live = Window(FormattedTextControl(self._live_text), dont_extend_height=True)
         content = HSplit(
             [
@@ -279,15 +306,15 @@ class LineScreen:
     def _panel_text(self) -> StyleAndTextTuples:
         if self.choice is None:
             return []
-        margin = " " * GUTTER
-        shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {self.choice.title}\n")]
-        for place, key in enumerate(self.choice.keys):
-            is_last = place == len(self.choice.keys) - 1
-            words = f" {key.words}" if is_last else f" {key.words}\n"
-            if self.is_armed:
-                shown += [("", margin), ("class:key", f"[{key.name}]"), ("", words)]
-            else:
-                shown += [("", margin), ("class:faint", f" {key.name} {words}")]
+        margin = "\n" + " " * GUTTER
+        shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {self.choice.title}")]
+        picked = None if self.pick is None else self.pick.key
+        is_new = self.pick is not None and self.pick.stage is Stage.NEW
+        for key in self.choice.keys:
+            style = "class:picked" if key is picked else "class:faint" if is_new else "class:key"
+            shown += [("", margin), (style, f"[{key.name}]"), ("", f" {key.words}")]
+        if self.pick is not None and self.choice.keys:
+            shown.append(("class:faint", f"{margin}{self.pick.hint}"))
         return shown
 
     def _field_text(self) -> StyleAndTextTuples:
@@ -309,6 +336,10 @@ class LineScreen:
                 break
             line = longer
         return " " * GUTTER + line
+
+
+def _indented(line: int, wrapped: int) -> StyleAndTextTuples:
+    return [("", " " * GUTTER)] if wrapped else []
 
 
 def _prefix(mark: StyleAndTextTuples) -> Callable[[int, int], StyleAndTextTuples]:

@@ -1,11 +1,21 @@
 """What the screen asks a person: a choice by key, or a line of text. Values, without a terminal.
 
-Enter is never an answer to a choice: who types on while a question comes up has not answered it.
+A menu was opened by the person, and one key answers it. Every other question comes up by itself,
+maybe while they type: it takes nothing away from the line of input. Its key, alone on that line,
+picks an answer, which is then shown, and Enter gives it.
+
+| stage | the line of input | Enter |
+|---|---|---|
+| `NEW`: the question was not seen yet | what is being typed, for something else | sends a prompt |
+| `DRAFT`: the line was begun before | goes on | sends it; if it is one key, picks its answer |
+| `READY`: the line was empty since | one key picks an answer | gives the answer that is picked |
+| | anything else | sends a prompt |
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import TypeAlias
 
 import msgspec
@@ -50,14 +60,76 @@ class Key(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """A question that one key answers; `keys` are those that count."""
+    """A question that one key answers; `keys` are those that count. See the module for menus."""
 
     title: str
     keys: tuple[Key, ...]
+    is_menu: bool = False
+
+    def key(self, pressed: str) -> Key | None:
+        """The key of this name, in the other case where that is the only one; None for none."""
+        names = {key.key: key for key in self.keys}
+        return names.get(pressed) or names.get(pressed.swapcase())
 
     def answer(self, pressed: str) -> str | None:
         """What this key answers; None when it is none of them."""
-        return next((key.value for key in self.keys if key.key == pressed), None)
+        key = self.key(pressed)
+        return None if key is None else key.value
+
+
+class Stage(Enum):
+    """How far a question has got with a person; see the module."""
+
+    NEW = "new"
+    DRAFT = "draft"
+    READY = "ready"
+
+
+class Pick:
+    """The answer that is picked, while a choice is open that came up by itself."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.choice = choice
+        self.stage = Stage.NEW
+        self._text = ""
+
+    def seen(self, text: str) -> None:
+        """It has been on the screen for long enough; `text` is the line of input."""
+        self._text = text
+        if self.stage is Stage.NEW:
+            self.stage = Stage.DRAFT if text else Stage.READY
+
+    def typed(self, text: str) -> None:
+        """The line of input has changed."""
+        self._text = text
+        if self.stage is Stage.DRAFT and not text:
+            self.stage = Stage.READY
+
+    @property
+    def key(self) -> Key | None:
+        """The key that is picked."""
+        return self.choice.key(self._text) if self.stage is Stage.READY else None
+
+    @property
+    def hint(self) -> str:
+        """What to do, for the person."""
+        if self.stage is Stage.NEW:
+            return ""
+        if self.key is not None:
+            return f"Enter: {self.key.words}"
+        if self.stage is Stage.DRAFT and (key := self.choice.key(self._text)) is not None:
+            return f"Enter picks: {key.words}"
+        if self.stage is Stage.DRAFT:
+            return "to answer, empty the line first (Ctrl-U); Enter sends it as a prompt"
+        return "a key, then Enter; any other line is a prompt"
+
+    def enter(self) -> bool:
+        """Enter was pressed, with no answer picked; whether the line is a prompt."""
+        if self.choice.key(self._text) is None:
+            return True
+        if self.stage is Stage.DRAFT:
+            self.stage = Stage.READY  # what it picks is shown now; the next Enter gives it
+        return False
 
 
 class Field(Struct, frozen=True):
@@ -93,7 +165,10 @@ def asked(tool: ToolCall) -> Passage:
     lines = list(shown.lines)
     given = b"" if tool.raw_input is None else tool.raw_input
     if given not in (b"", b"{}", b"null") and not _has_diff(tool):
-        lines += [Text(f"  {line}") for line in arguments(given)]
+        told = arguments(given)
+        # Many agents call a tool by its command, which is then not worth a second line.
+        if not (len(told) == 1 and told[0].partition(": ")[2] == (tool.title or "").strip("`")):
+            lines += [Text(f"  {line}") for line in told]
     return Passage("asks", "acphold", lines)
 
 

@@ -22,6 +22,8 @@ T = TypeVar("T")
 class PlainFace:
     """Prints what is finished. Nobody is there to be asked."""
 
+    asks = False
+
     def __init__(self, flow: Flow, stream: TextIO) -> None:
         self._flow = flow
         self._stream = stream

@@ -15,6 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 """How often the hub is asked whether a turn of another client still runs."""
 
+AGAIN_SECONDS = 5.0
+"""How long a key that leaves at the second time waits for it: later it is a first time again."""
+
 IDLE_LOOK_SECONDS = 5.0
 """How often it is asked who else is there, while nothing happens."""
 
@@ -58,6 +62,8 @@ class Sitting:
         self._is_prompting = False
         self._cancelled = False
         self._hint = ""
+        self._pressed = ""
+        self._pressed_at = 0.0
         self._heard = asyncio.Event()
         self._live = LiveSession("")
         self._facts: tuple[str, ...] = ()
@@ -147,7 +153,7 @@ class Sitting:
 
     def submit(self, text: str) -> None:
         """Send a prompt, now or behind the turn that runs."""
-        self._hint = ""
+        self.typed()
         self._queue.append(text)
         if not self._is_prompting:
             self._is_prompting = True
@@ -177,6 +183,7 @@ class Sitting:
         finally:
             self._is_prompting = bool(self._queue)
         self.flow.turn_over(end)
+        self._live = LiveSession(self._session.id, self._live.clients)
         self.face.changed()
         return end
 
@@ -185,25 +192,39 @@ class Sitting:
         """Whether a turn runs, ours or another client's."""
         return self._is_prompting or self._live.running or self.flow.is_open
 
-    def interrupt(self, *, typed: bool = False) -> None:
+    def typed(self) -> None:
+        """Whoever types goes on: a hint is old, and a key that leaves at the second time begins
+        anew."""
+        self._hint, self._pressed = "", ""
+
+    def interrupt(self) -> None:
         """Cancel the running turn; without one, leave at the second time."""
-        if self.in_turn and not self._reads_only and self._session is not None:
-            self._queue.clear()
+        if self._reads_only:
+            self.face.close()
+        elif self.in_turn and self._session is not None:
+            if self._queue:
+                self.flow.tell(f"{counted(len(self._queue), 'prompt')} behind it: not sent")
+                self._queue.clear()
             self._cancelled = True
             self._session.cancel()
-        elif self._hint or self._reads_only:
-            self.face.close()
-        elif not typed:
-            self._hint = f"Ctrl-C again {self._leaving}"
+        else:
+            self._close_at_second("Ctrl-C", f"Ctrl-C again {self._leaving}")
         self.face.changed()
 
     def leave(self) -> None:
         """Go; where that ends a running turn, only at the second time."""
-        if self._leaving == "detaches" or not self.in_turn or self._hint:
+        if self._leaving == "detaches" or not self.in_turn:
             self.face.close()
         else:
-            self._hint = "a turn runs: Ctrl-D again ends it and leaves"
+            self._close_at_second("Ctrl-D", "a turn runs: Ctrl-D again ends it and leaves")
             self.face.changed()
+
+    def _close_at_second(self, key: str, hint: str) -> None:
+        """Close if this key was the last one pressed; else say what it does the next time."""
+        now = monotonic()
+        if self._pressed == key and now < self._pressed_at + AGAIN_SECONDS:
+            self.face.close()
+        self._hint, self._pressed, self._pressed_at = hint, key, now
 
     # -- mode and options -----------------------------------------------------------------
 
@@ -253,8 +274,10 @@ class Sitting:
         return (self._doing(), *self._standing(), *self._others())
 
     def _doing(self) -> str:
+        waiting = f", {counted(len(self._queue), 'prompt')} behind it" if self._queue else ""
+        if self.face.asks and not self._reads_only:
+            return f"waits for your answer{waiting} (Ctrl-C cancels)"
         if self._is_prompting:
-            waiting = f", {counted(len(self._queue), 'prompt')} behind it" if self._queue else ""
             return f"{'cancelling' if self._cancelled else 'running'}{waiting} (Ctrl-C cancels)"
         if self._live.waiting:
             return "waits for an answer"
@@ -327,4 +350,4 @@ def _menu(title: str, items: Sequence[tuple[str, str]]) -> Choice:
         Key(mark, on_one_line(words), value)
         for mark, (value, words) in zip(marks, items, strict=False)
     ]
-    return Choice(on_one_line(title), (*keys, Key("escape", "leave it", "")))
+    return Choice(on_one_line(title), (*keys, Key("escape", "leave it", "")), is_menu=True)
