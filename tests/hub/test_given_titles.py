@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.agents import Updates
-from acphold.hub import hub
+from acphold.hub import ownership
 from acphold.hub.given_titles import GIVEN_LENGTH, given_title
 from acphold.journal import SqliteJournal
 from tests.hub.shared import Onlooker, Shared, shared
@@ -68,7 +68,7 @@ async def test_nor_with_a_title_that_is_passed_on_whole(journal: Path) -> None:
 async def test_clients_are_told_of_it_when_the_lease_is_renewed(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "LEASE_SECONDS", 0.03)
+    monkeypatch.setattr(ownership, "LEASE_SECONDS", 0.03)
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new()

@@ -13,7 +13,6 @@ from acphold.agents import Agent, Exchange, Listener, ask
 from acphold.errors import (
     AUTH_REQUIRED,
     AcpholdError,
-    HeldElsewhereError,
     HeldOutsideError,
     LeaseLostError,
     RemoteError,
@@ -28,7 +27,7 @@ from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.outside_turns import MARGIN_MS
-from acphold.hub.owners import reachable_at
+from acphold.hub.ownership import Ownership
 from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.hub.router import Router
 from acphold.hub.routes import Routes
@@ -36,7 +35,8 @@ from acphold.hub.session import Session
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.shelf import Shelf
 from acphold.hub.turns import CANCEL_GRACE
-from acphold.journal import LEASE_SECONDS, Journal, Lease, NewSession
+from acphold.journal import Journal, NewSession
+from acphold.journal.fold import Summary
 from acphold.schema import (
     CLOSE_SESSION,
     DELETE_SESSION,
@@ -95,12 +95,12 @@ class Hub:
         self._question_rules = questions
         self._alerts = alerts
         self._told = ClientCapabilities()
+        self._ownership = ownership = Ownership(self._live, journal, owner, self._conversation)
         self._adoption = Adoption(
-            journal, self.agent, self.sessions, owner, self._enter, self._forget
+            journal, self.agent, self.sessions, owner, ownership.enter, ownership.forget
         )
         self.shelf = Shelf(journal, owner, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
         self._waking = asyncio.Lock()
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
@@ -109,25 +109,13 @@ class Hub:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Keep the leases of live sessions for the block; end everything after it."""
-        renewing = asyncio.create_task(self._renew(), name="renew leases")
+        renewing = asyncio.create_task(self._ownership.keep(), name="renew leases")
         try:
             yield
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
             await self._aclose()
-
-    async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
-            for conversation in tuple(self._live.values()):
-                try:
-                    await conversation.session.renew()
-                    await conversation.title.look()
-                except LeaseLostError as exc:
-                    log.warning("%s", exc)  # the session has left already
-                except AcpholdError as exc:
-                    log.warning("the lease of session %s was not renewed: %s", conversation.id, exc)
 
     async def _aclose(self) -> None:
         for adopting in tuple(self._adopting.values()):
@@ -147,8 +135,7 @@ class Hub:
         for conversation, result in zip(conversations, results, strict=True):
             if isinstance(result, Exception):
                 log.error("session %s was not closed well", conversation.id, exc_info=result)
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self._ownership.aclose()
 
     async def initialize(self, params: bytes) -> bytes:
         """Introduce a client to the agent; only the first one starts it. Raises as the agent's."""
@@ -271,7 +258,7 @@ class Hub:
         try:
             await self._begin(conversation, agent_session, setup, answer)
         except BaseException:  # nobody has it: it is not to stay live, and its lease is not renewed
-            self._forget(conversation)
+            self._ownership.forget(conversation)
             conversation.lose(LeaseLostError(conversation.id, deleted=True))
             raise
         return conversation
@@ -289,7 +276,7 @@ class Hub:
         if session_id in self._live:
             raise SessionExistsError(f"session {session_id!r} is open already")
         new = NewSession(session_id, self.agent.key, setup.cwd, setup.additional_directories)
-        return await self._enter(await self._journal.create(new, self._owner), setup)
+        return await self._ownership.enter(await self._journal.create(new, self._owner), setup)
 
     async def load(
         self, client: Client, session_id: str, setup: Setup, dead: int | None = None
@@ -435,13 +422,14 @@ class Hub:
         """A session of the journal, live and owned; what a crash left open in it is closed."""
         conversation = self._live.get(session_id)
         if conversation is not None:
-            await self._still_ours(conversation)
+            await self._ownership.confirm(conversation)
             conversation = self._live.get(session_id)
         if conversation is None:
             row = await self._journal.session(session_id)
             if not await self._adoption.may_correct_folder(session_id):
                 check_folder(row.cwd, setup.cwd)
-            conversation = await self._enter(await self._acquire(session_id, dead), setup)
+            lease = await self._ownership.acquire(session_id, dead)
+            conversation = await self._ownership.enter(lease, setup)
         else:
             check_folder(conversation.session.cwd, setup.cwd)
             await self._tidy(conversation)
@@ -449,33 +437,14 @@ class Hub:
         await conversation.session.open_in(setup.cwd, setup.additional_directories)
         return conversation
 
-    async def _acquire(self, session_id: str, dead: int | None) -> Lease:
-        """Own a session that nobody has live, or whose owner is `dead` or cannot be reached."""
-        holder = await self._journal.holder(session_id)
-        path = "" if holder.is_released else reachable_at(holder.owner)
-        if path and path != reachable_at(self._owner) and holder.epoch != dead:
-            raise HeldElsewhereError(session_id, holder.owner, holder.epoch)
-        return await self._journal.acquire(session_id, self._owner, seen=holder.epoch)
-
-    async def _still_ours(self, conversation: Conversation) -> None:
-        """Hold on to it, or let it leave: then it is taken back like any other."""
-        try:
-            await conversation.session.renew()
-        except LeaseLostError as exc:
-            log.info("%s; it is taken back", exc)
-
     async def _tidy(self, conversation: Conversation) -> None:
         try:
             await conversation.turns.record_failure()
         except AcpholdError as exc:  # then the next prompt tries again, and tells
             log.warning("session %s: %s", conversation.id, exc)
 
-    async def _enter(self, lease: Lease, setup: Setup) -> Conversation:
-        """Make a session live that we own."""
-        row = await self._journal.session(lease.session_id)
-        summary = await self._journal.summary(lease.session_id)
-        session = Session(self._journal, lease, row, summary.standing, self._lost(row.session_id))
-        conversation = Conversation(
+    def _conversation(self, session: Session, setup: Setup, summary: Summary) -> Conversation:
+        return Conversation(
             session,
             self.agent,
             self._journal,
@@ -487,34 +456,6 @@ class Hub:
             alerts=self._alerts,
             cut_off=summary.turn != "idle",
         )
-        await conversation.close_left_questions(summary.open_questions)
-        if summary.turn == "running":
-            await conversation.close_interrupted_turn()
-        await conversation.title.look()
-        self._live[session.id] = conversation
-        return conversation
-
-    def _lost(self, session_id: str) -> Callable[[LeaseLostError], None]:
-        """What to do when another process has taken this session over: it leaves at once.
-
-        One that was closed here, and has only now been found lost, has left already: under its id
-        there may be the one that was loaded since.
-        """
-
-        def leave(error: LeaseLostError) -> None:
-            conversation = self._live.get(session_id)
-            if conversation is not None and conversation.session.is_lost:
-                del self._live[session_id]
-                conversation.lose(error)
-                ending = asyncio.create_task(conversation.services.aclose(), name="end commands")
-                self._ending.add(ending)
-                ending.add_done_callback(self._ending.discard)
-
-        return leave
-
-    def _forget(self, conversation: Conversation) -> None:
-        if self._live.get(conversation.id) is conversation:
-            del self._live[conversation.id]
 
     # -- closing --------------------------------------------------------------------------
 
