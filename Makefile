@@ -40,7 +40,8 @@ conformance: $(VENV)/.installed
 	set -e; export ACPHOLD_JOURNAL=$$(mktemp -d)/journal.db; \
 	$(CHECKED) --baseline $(KNOWN)/demo-agent.txt -- $(ACPHOLD) demo-agent; \
 	$(CHECKED) --baseline $(KNOWN)/demo-agent.txt -- $(ACPHOLD) wrap -- $(ACPHOLD) demo-agent; \
-	$(CHECKED) -- $(ACPHOLD) run examples/echo.py
+	$(CHECKED) -- $(ACPHOLD) run examples/echo.py; \
+	$(CHECKED) -- $(ACPHOLD) wrap -- $(ACPHOLD) run examples/echo.py
 
 check: lint types test conformance
 

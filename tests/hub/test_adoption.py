@@ -168,6 +168,23 @@ async def test_what_this_process_has_left_half_adopted_is_not_waited_for(
         assert client.text() == "It is that."
 
 
+async def test_an_agent_that_reads_the_journal_does_not_wait_for_who_asks_it(
+    journal: Path,
+) -> None:
+    async with shared(journal) as in_front, shared(journal) as behind:
+        for house in (in_front, behind):
+            holding(house)
+        behind.agent.reads_journal = True
+        one, two = await in_front.client(), await behind.client()
+        in_front.agent.may_answer.clear()
+        loading = one.begin("session/load", open_params("theirs", "/"))
+        await in_front.agent.replayed.wait()
+        error = await two.refused("session/load", open_params("theirs", "/"))
+        assert "no session 'theirs'" in error.message
+        in_front.agent.may_answer.set()
+        await loading
+
+
 async def test_resuming_what_only_the_agent_knows_sends_no_history(journal: Path) -> None:
     async with shared(journal) as house:
         holding(house)

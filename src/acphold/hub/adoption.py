@@ -109,6 +109,8 @@ class Adoption:
 
     async def _method(self, session_id: str, setup: Setup) -> str:
         can = self._agent.capabilities
+        if self._agent.reads_journal:  # it has none that the journal does not have
+            raise UnknownSessionError(session_id)
         if not can.load_session and can.session_capabilities.resume is None:
             raise UnknownSessionError(session_id)
         if await self._journal.is_forgotten(self._agent.key, session_id):
