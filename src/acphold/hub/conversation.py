@@ -36,13 +36,14 @@ from acphold.hub.client_request import SERVICES, can_answer, covers
 from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import is_context
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
+from acphold.hub.prompt_turn import Stage, Turn
 from acphold.hub.questions import NO_RULES, QuestionRules, Questions, is_decision, refusal
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.services import Services
 from acphold.hub.session import CHUNK_STARTS, Session
 from acphold.hub.terminal_texts import TerminalTexts
-from acphold.hub.turns import Stage, Turn, Turns
+from acphold.hub.turns import Turns
 from acphold.journal import Journal
 from acphold.journal.raw_update import update_kind
 from acphold.journal.standing import fold_update

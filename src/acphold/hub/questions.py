@@ -31,6 +31,7 @@ from acphold.journal.decisions import (
     AskedQuestion,
     Outcome,
     answer_entry,
+    asked_question,
     question_entry,
     rejecting_option,
 )
@@ -41,6 +42,9 @@ log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 2.0
 """What is waited for the ends of questions to be journalled when their session is closed."""
+
+PAGE = 1024 * 1024
+"""Bytes that are read at once to find the questions that a crash left open."""
 
 CANNOT_SHOW = "The agent waits for an answer"
 CANNOT_SHOW_HOW = "It asks: {}. This client cannot show that; open the session in one that can."
@@ -245,12 +249,24 @@ class Questions:
 
     async def close_left(self, ids: Iterable[str]) -> None:
         """Questions that a crash left open: nobody is there any more who asks."""
-        entries = {entry.id: entry for entry in await self._session.questions(ids)}
+        entries = {entry.id: entry for entry in await self._as_asked(ids)}
         why = "acphold was ended while it waited"
         for id_ in ids:
             await self._session.publish(ANSWER, [answer_entry(id_, "interrupted", message=why)])
             if id_ in entries:
                 self._missed.append(first_line_of(entries[id_].title) or entries[id_].method)
+
+    async def _as_asked(self, ids: Iterable[str]) -> list[AskedQuestion]:
+        """The questions with these ids, as they were asked; reads the whole session."""
+        session, wanted, found, after = self._session, {*ids}, [], 0
+        while wanted and after < session.last_seq:
+            page = await session.read(after, PAGE)
+            for segment in page:
+                if segment.kind == QUESTION:
+                    asked = [asked_question(entry.raw) for entry in segment.entries()]
+                    found += [question for question in asked if question.id in wanted]
+            after = page[-1].last_seq
+        return found
 
 
 def _result(reply: Reply) -> bytes:

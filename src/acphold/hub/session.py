@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from time import time
 from typing import NamedTuple
 
@@ -36,8 +36,6 @@ from acphold.journal import (
     SessionState,
     ToolCall,
 )
-from acphold.journal.decisions import AskedQuestion, asked_question
-from acphold.journal.entries import QUESTION
 from acphold.journal.fold import Fold
 from acphold.journal.raw_update import update_kind
 from acphold.journal.standing import Standing, fold_settings, fold_update
@@ -278,18 +276,6 @@ class Session:
             if isinstance(item, ToolCall)
         }
         return [told.get(tool_call_id, ToolCall(tool_call_id, {})) for tool_call_id in found]
-
-    async def questions(self, ids: Iterable[str]) -> list[AskedQuestion]:
-        """The questions with these ids, as they were asked; reads the whole session."""
-        wanted, found, after = {*ids}, [], 0
-        while wanted and after < self.last_seq:
-            page = await self.read(after, TOOLS_PAGE)
-            for segment in page:
-                if segment.kind == QUESTION:
-                    asked = [asked_question(entry.raw) for entry in segment.entries()]
-                    found += [question for question in asked if question.id in wanted]
-            after = page[-1].last_seq
-        return found
 
     async def link(self, agent: str, downstream_id: str) -> None:
         """Note that the agent knows this session as `downstream_id`."""

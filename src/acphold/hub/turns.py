@@ -1,16 +1,8 @@
 """The turns of one session: one at a time at the agent, the others wait here.
 
 Agents do different things with a second prompt while one runs (queue it, drop it, end both), so
-the queue is ours and no agent ever sees a second one.
-
-    stage      what it means                          next
-    ---------  -------------------------------------  ------------------------------------------
-    QUEUED     waits behind another turn              STARTING when it is first
-    STARTING   first; the agent is made ready for it  RUNNING when it is sent, OVER if that fails
-    RUNNING    the agent has the prompt               OVER with the agent's answer
-    CANCELLED  the person gave it up                  OVER with the agent's answer, or after its
-                                                      grace; if it was not sent, when it is first
-    OVER       its end is journalled, or cannot be    -
+the queue is ours and no agent ever sees a second one. The stages of a turn stand in
+`hub.prompt_turn`.
 """
 
 from __future__ import annotations
@@ -18,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from enum import Enum
 
 from acphold.errors import (
     AcpholdError,
@@ -30,7 +21,8 @@ from acphold.errors import (
 from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import failed_tool, first_line, title_update
-from acphold.hub.attachment import Attachment, Client
+from acphold.hub.attachment import Client
+from acphold.hub.prompt_turn import Stage, Turn
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import AgentTurn, Routes
@@ -54,73 +46,6 @@ CLOSE_GRACE = 1.0
 
 CANCELLED = b'{"stopReason":"cancelled"}'
 ENDED = b'{"stopReason":"end_turn"}'
-
-Reply = Callable[[Answer], None]
-"""Answers the prompt; called once, when its client has been sent every update of the turn."""
-
-
-class Stage(Enum):
-    """See the module."""
-
-    QUEUED = "queued"
-    STARTING = "starting"
-    RUNNING = "running"
-    CANCELLED = "cancelled"
-    OVER = "over"
-
-
-class Turn:
-    """One prompt from its arrival to its end; `prompt` is the member of `params`.
-
-    `began` is the last entry before it. `left_agent` is set once the agent has ended it, which for
-    one that is deaf to a cancellation is after the end for everybody else; None before it is sent.
-    `starting` is the bound on making the agent ready, which a cancellation ends; `is_started` is
-    set when there is nothing left to do at its beginning. Who ends it holds `ending`, for others
-    may come to do so meanwhile.
-    """
-
-    def __init__(self, params: bytes, prompt: bytes, author: Attachment, reply: Reply) -> None:
-        self.params = params
-        self.prompt = prompt
-        self.author = author
-        self.reply = reply
-        self.stage = Stage.QUEUED
-        self.is_recorded = False
-        self.began = 0
-        self.left_agent: AgentTurn | None = None
-        self.starting: asyncio.Timeout | None = None
-        self.is_started = False
-        self.ending = asyncio.Lock()
-        self._over = asyncio.Event()
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self.stage is Stage.CANCELLED
-
-    @property
-    def is_over(self) -> bool:
-        return self.stage is Stage.OVER
-
-    @property
-    def is_at_agent(self) -> bool:
-        return self.left_agent is not None and not self.left_agent.is_set()
-
-    def conclude(self) -> None:
-        """It is over, for everybody but perhaps the agent."""
-        self.stage = Stage.OVER
-        if self.left_agent is not None:
-            self.left_agent.is_awaited = False
-        self.start_no_more()
-        self._over.set()
-
-    def start_no_more(self) -> None:
-        """If the agent is being made ready for it, wait for that no longer."""
-        if self.starting is not None:
-            self.starting.reschedule(asyncio.get_running_loop().time())
-
-    async def over(self) -> None:
-        """Wait until it is over."""
-        await self._over.wait()
 
 
 class PromptCall:

@@ -19,7 +19,8 @@ from acphold.errors import (
 )
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
-from acphold.hub.turns import CANCELLED, Turn
+from acphold.hub.prompt_turn import Turn
+from acphold.hub.turns import CANCELLED
 from acphold.mcp.servers import provided_ids
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer
