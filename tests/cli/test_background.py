@@ -271,8 +271,41 @@ async def test_a_journal_that_cannot_be_opened_is_told_at_once(home: Home) -> No
     home.journal.write_text("my diary\n" * 50)
     command = wrap_command(scripted_agent(), "--background")
     async with editor(command, journal=home.journal, env=home.env) as one:
-        await one.ended()
+        error = await one.refused("initialize", {"protocolVersion": 1})
+        assert "is not an acphold journal" in error.message
+        assert await one.leave() == 1
         assert "journal" in one.stderr.decode()
+
+
+async def test_a_runtime_folder_that_cannot_be_used_is_told_to_the_editor(
+    home: Home, tmp_path: Path
+) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir(0o700)
+    command = wrap_command(scripted_agent(), "--background")
+    env = {**home.env, "XDG_RUNTIME_DIR": str(folder)}
+    async with editor(command, journal=home.journal, env=env) as one:
+        error = await one.refused("initialize", {"protocolVersion": 1})
+        assert "its path is too long for a socket in it" in error.message
+
+
+async def test_the_log_of_a_process_in_the_background_does_not_grow_without_end(
+    home: Home,
+) -> None:
+    folder = Path(home.env["XDG_STATE_HOME"]) / "acphold"
+
+    def is_begun_anew() -> bool:
+        return any(file.name.endswith(".old") for file in folder.iterdir())
+
+    async with home.editor() as one, asyncio.timeout(DEADLINE):
+        session = await one.new()
+        while not is_begun_anew():
+            await one.prompt(session, {"stderr": "x" * 400_000})
+            await asyncio.sleep(0.1)
+        await one.prompt(session, {"stderr": "the last words\n"})
+        logs = list(folder.glob("*.log"))
+        while not any("the last words" in log.read_text() for log in logs):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.05)
 
 
 async def test_an_agent_with_a_name_may_live_in_the_background(home: Home, tmp_path: Path) -> None:

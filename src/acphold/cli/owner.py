@@ -10,6 +10,8 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import Exit
@@ -25,6 +27,9 @@ from acphold.server.service import serve_background, stop_at_signals
 
 LOG_BYTES = 1024 * 1024
 """A log that is longer begins anew, with the old one beside it."""
+
+LOOK_SECONDS = 1.0
+"""How often is looked how long it is: an agent can write 100 MB to stderr in this time."""
 
 
 def tell(word: str) -> None:
@@ -53,7 +58,7 @@ async def _serve(
     path: str, settings: WrapSettings, launched: Program | None, log_file: str | None
 ) -> None:
     location = settings.journal or default_location()
-    async with alerting(AlertFile()) as alerts:
+    async with alerting(AlertFile()) as alerts, _short_log(path):
         await serve_background(
             path,
             location,
@@ -76,6 +81,25 @@ def log_to_file(path: str) -> None:
     os.dup2(log, 2)
     os.close(log)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal may go, and the login
+
+
+@asynccontextmanager
+async def _short_log(path: str) -> AsyncIterator[None]:
+    """Begin the log anew during the block whenever it is too long."""
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(OSError):  # nowhere to write it: the one there is goes on
+                if os.fstat(2).st_size > LOG_BYTES:
+                    log_to_file(path)
+
+    looking = asyncio.create_task(look(), name="look at log")
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.wait([looking])
 
 
 def _log_path(path: str) -> str:

@@ -15,7 +15,7 @@ import sys
 import time
 from zlib import adler32, crc32
 
-from acphold.errors import AcpholdError
+from acphold.errors import AcpholdError, AgentStartError
 from acphold.transports.runtime_folder import background_socket, lock
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
@@ -65,10 +65,20 @@ def start_thin_wrap(words: list[str], env: dict[str, str] | None = None) -> int:
     try:
         path = owner_socket(words)
         connection = _connect(path) or _started(path, words, env or {})
-    except (AcpholdError, OSError) as exc:
-        print(f"acphold wrap: {exc}", file=sys.stderr)
-        return ERROR
+    except AcpholdError as exc:
+        return _refuse(exc)
+    except OSError as exc:
+        return _refuse(AgentStartError(str(exc)))
     return _hand_over(connection)
+
+
+def _refuse(error: AcpholdError) -> int:
+    """Tell the editor, with whatever it asks: it shows that, and not what is on stderr."""
+    from acphold.cli.wrap import refuse_all
+    from acphold.transports.stdio import claim_stdio
+
+    refuse_all(error, claim_stdio())
+    return ERROR
 
 
 # -- the owner ------------------------------------------------------------------------------

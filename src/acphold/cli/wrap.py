@@ -24,7 +24,7 @@ from acphold.cli.command_line import (
 from acphold.cli.companion import AgentWithImport
 from acphold.cli.log import start_log
 from acphold.cli.terminal_text import visible
-from acphold.errors import SettingsError
+from acphold.errors import AcpholdError, SettingsError
 from acphold.hub.questions import QuestionRules
 from acphold.journal import Journal, default_location
 from acphold.processes.program import Program
@@ -195,7 +195,7 @@ def read_settings(
         return None
 
 
-def refuse_all(error: SettingsError, streams: tuple[int, int]) -> int:
+def refuse_all(error: AcpholdError, streams: tuple[int, int]) -> int:
     """Tell an editor, with whatever it asks, why its agent is not served; the exit code."""
 
     async def answer() -> None:
