@@ -7,11 +7,13 @@ import io
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -22,6 +24,9 @@ from acphold.cli.main import main
 
 SECONDS = 30.0
 """What any command may take."""
+
+AGAIN_SECONDS = 5.0
+"""Silence after which a Ctrl-C is typed again: far more than what answers to one takes."""
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 
@@ -137,16 +142,26 @@ class CommandLine:
             out = b""
             while interrupted_at is not None and interrupted_at not in out:
                 out += os.read(ours, 65536)
-            if interrupted_at is not None:
-                process.send_signal(signal.SIGINT)
-            out += _read_to_end(ours)
+            out += _read_to_end(ours, process, interrupt=interrupted_at is not None)
             os.close(ours)
             return Finished(process.wait(SECONDS), out)
 
 
-def _read_to_end(fd: int) -> bytes:
-    out = b""
+def _read_to_end(fd: int, process: subprocess.Popen[bytes], *, interrupt: bool) -> bytes:
+    """What it says until it ends; with `interrupt` it gets a Ctrl-C, and more while it is silent.
+
+    One that came just before Python began to read would end nothing before somebody types.
+    """
+    out, deadline = b"", time.monotonic() + SECONDS
     with suppress(OSError):  # Linux's way to say that nobody holds the other end any more
-        while piece := os.read(fd, 65536):
-            out += piece
+        while True:
+            if time.monotonic() > deadline:
+                process.kill()
+                pytest.fail(f"it did not end within {SECONDS:g} s; it said {out!r}")
+            if interrupt:
+                process.send_signal(signal.SIGINT)
+            while select.select([fd], [], [], AGAIN_SECONDS)[0]:
+                if not (piece := os.read(fd, 65536)):
+                    return out
+                out += piece
     return out

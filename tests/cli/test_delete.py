@@ -54,6 +54,8 @@ def test_on_a_terminal_it_asks(acphold: CommandLine) -> None:
 def test_one_id_that_fits_nothing_keeps_them_all(acphold: CommandLine) -> None:
     assert acphold.run("delete", "--yes", "aa-1", "zz").code == 3
     assert len(ids(acphold)) == 2
+    unsure = acphold.run("delete", "zz")  # nobody has to be asked about what is not there
+    assert (unsure.code, unsure.err) == (3, "acphold: no session id begins with 'zz'\n")
 
 
 @pytest.mark.usefixtures("two")

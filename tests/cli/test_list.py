@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.list import COLUMNS, fitted
+from acphold.cli.list import COLUMNS, fitted, styled
+from acphold.cli.terminal_text import STYLES
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember
 
@@ -134,6 +135,23 @@ def test_the_state_of_sessions_has_a_column_when_one_is_live() -> None:
     headings, *rows = fitted([ROW, live], 60)
     assert headings == ["TITLE", "ID", "STATE", "AGE", "FOLDER"]
     assert [row[2] for row in rows] == ["", "running (2)"]
+
+
+def test_a_title_is_not_cut_for_a_long_folder_or_agent() -> None:
+    long = ["Make the greeting friendlier, please", *ROW[1:4], "acphold-project-of-mine", *ROW[5:]]
+    title, *_, folder, agent = fitted([long], 80)[1]
+    assert title == "Make the greeting friendlier, p…"
+    assert (folder, agent) == ("acphold-project…", "an-agent-of-som…")
+
+
+def test_a_session_that_waits_is_told_from_one_that_runs_without_colours_too() -> None:
+    state = next(column for column in COLUMNS if column.heading == "STATE")
+    shown = {words: [*styled(f"{words}  ", state)] for words in ("waiting (2)", "running")}
+    assert shown == {
+        "waiting (2)": [("waiting (2)", "waits"), ("    ", "")],
+        "running": [("running", "busy"), ("    ", "")],
+    }
+    assert "reverse" in STYLES["waits"]
 
 
 def test_a_title_keeps_some_columns_on_the_narrowest_terminal() -> None:

@@ -88,6 +88,22 @@ def test_a_question_stands_where_it_was_asked_with_what_came_of_it() -> None:
     ]
 
 
+def test_a_question_has_the_title_that_its_tool_call_got_before() -> None:
+    scenes = turn_scenes(
+        entries(
+            prompt("x"),
+            update("tool_call", toolCallId="t", title="Edit hello.py"),
+            question("a", toolCall={"toolCallId": "t"}),
+            ("answer", answer_entry("a", "rejected")),
+            question("b", toolCall={"toolCallId": "unknown"}),
+        )
+    )
+    assert [scene for scene in scenes if isinstance(scene, Decision)] == [
+        Decision("Edit hello.py", "rejected"),
+        Decision("a tool call"),
+    ]
+
+
 def test_a_turn_without_an_end_is_open() -> None:
     assert turn_scenes(entries(prompt("x")))[-1] == TurnOpen()
 

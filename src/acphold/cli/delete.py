@@ -30,9 +30,9 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     several, nothing is deleted. Gone are the conversation and its place in lists and searches.
     What the agent keeps by itself stays where it is, but is not listed by acphold again.
     """
+    found = asyncio.run(_found(journal, session_ids))
     if not sure and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; say --yes to delete")
-    found = asyncio.run(_found(journal, session_ids))
     # Asked outside of any event loop, which would keep a Ctrl-C to itself until it is too late.
     if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)

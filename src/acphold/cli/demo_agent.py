@@ -22,12 +22,11 @@ PAUSE = 0.02
 
 EDIT = "Edit hello.py"
 
-DIFF = {
-    "type": "diff",
-    "path": "/demo/hello.py",
-    "oldText": 'print("hi")\n',
-    "newText": 'print("Hello, friend!")\n',
-}
+
+def greeting(edits: int) -> str:
+    """What hello.py says after so many edits: each makes it friendlier."""
+    words = f"Hello, {'dear ' * (edits - 1)}friend!" if edits else "hi"
+    return f'print("{words}")\n'
 
 
 def parser() -> Parser:
@@ -44,7 +43,8 @@ def demo_agent() -> int:
 
     Words in a prompt steer it: `slow` (counts until it is cancelled or killed), `quick` (only an
     echo), `crash` (exits in mid-turn), `recall` (repeats what it knows of the conversation).
-    Without one of them it edits a file that does not exist, and asks for permission first.
+    Without one of them it asks for permission, and then shows an edit of hello.py. It is a play:
+    no file is read or written.
     """
     if sys.stdin.isatty():
         print(
@@ -94,8 +94,10 @@ class Client:
 class Session:
     """One conversation: all that was said to the agent in it, for as long as the agent runs."""
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, cwd: str) -> None:
         self.id = session_id
+        self.cwd = cwd
+        self.edits = 0
         self.said: list[str] = []
         self.cancelled = threading.Event()
 
@@ -129,7 +131,7 @@ class DemoAgent:
             case "session/new" if not isinstance(message.get("params", {}).get("cwd"), str):
                 self._client.refuse(message, -32602, "session/new needs a `cwd`")
             case "session/new":
-                self._client.send(id=message["id"], result=self._new())
+                self._client.send(id=message["id"], result=self._new(message["params"]["cwd"]))
             case "session/prompt":
                 threading.Thread(target=self._prompt, args=(message,), daemon=True).start()
             case "session/cancel":
@@ -146,8 +148,8 @@ class DemoAgent:
             "_meta": {"demo/pid": os.getpid()},
         }
 
-    def _new(self) -> Json:
-        session = Session(f"demo-{os.getpid()}-{len(self._sessions)}")
+    def _new(self, cwd: str) -> Json:
+        session = Session(f"demo-{os.getpid()}-{len(self._sessions)}", cwd)
         self._sessions[session.id] = session
         return {"sessionId": session.id}
 
@@ -225,9 +227,22 @@ class Turn:
             self._say("I left it as it was.")
             return
         self._change_tool(call, status="in_progress")
-        self._change_tool(call, status="completed", content=[DIFF])
+        diff = self._greet()
+        place = {"path": diff["path"], "line": 1}
+        self._change_tool(call, status="completed", content=[diff], locations=[place])
         self._plan("completed")
         self._say("Done.")
+
+    def _greet(self) -> Json:
+        """The diff of one more edit."""
+        session = self._session
+        session.edits += 1
+        return {
+            "type": "diff",
+            "path": os.path.join(session.cwd, "hello.py"),
+            "oldText": greeting(session.edits - 1),
+            "newText": greeting(session.edits),
+        }
 
     def _permitted(self, tool_call_id: str) -> bool:
         answer = self._client.ask(

@@ -65,6 +65,14 @@ async def sessions(
         left = None if left is None else left - len(rows)
 
 
+async def is_live(journal: Journal, session_id: str) -> bool:
+    """Whether a process has the session, as far as its lease says."""
+    from acphold.hub.owners import lives
+
+    holder = await journal.holder(session_id)
+    return not holder.is_released and lives(holder.owner)
+
+
 async def entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
     """All entries of a session but void ones, oldest first, a page in memory at a time."""
     async for segment in history(journal, session_id):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -39,13 +39,15 @@ SHORT_ID = 6
 class Column(NamedTuple):
     """A column of the table; shown on terminals that are at least `from_width` wide.
 
-    `most` is the width to which its cells are cut there; what is left is the title's.
+    `most` is the width to which its cells are cut there; what is left is the title's. Where a title
+    gets less than it wants, this column is cut further, to `least`.
     """
 
     heading: str
     style: str
     from_width: int = 0
     most: int = 200
+    least: int = 200
 
 
 COLUMNS = (
@@ -53,13 +55,16 @@ COLUMNS = (
     Column("ID", "id"),
     Column("STATE", "busy"),
     Column("AGE", ""),
-    Column("FOLDER", "faint", most=16),
-    Column("AGENT", "agent", from_width=72, most=18),
+    Column("FOLDER", "faint", most=16, least=8),
+    Column("AGENT", "agent", from_width=72, most=18, least=8),
     Column("MESSAGES", "faint", from_width=96),
 )
 
 GAP = "  "
 """Between two columns."""
+
+WANTED_TITLE = 32
+"""Columns that a title gets before folders and agents are shown at length."""
 
 LEAST_TITLE = 12
 """Columns that a title keeps on the narrowest terminal."""
@@ -268,12 +273,20 @@ def _print_coloured(rows: Sequence[Sequence[str]]) -> None:
 
     terminal = console()
     columns, *lines = fitted(rows, terminal.width)
-    styles = [column.style for column in COLUMNS if column.heading in columns]
+    shown = [column for column in COLUMNS if column.heading in columns]
     heading, *lines = aligned([columns, *lines])
     terminal.print(Text(GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
     for line in lines:
-        pieces = [(f"{cell}{GAP}", style) for cell, style in zip(line, styles, strict=True)]
+        pieces = [piece for cell in zip(line, shown, strict=True) for piece in styled(*cell)]
         terminal.print(Text.assemble(*pieces), no_wrap=True, overflow="crop")
+
+
+def styled(cell: str, column: Column) -> Iterator[tuple[str, str]]:
+    """A cell in its style; one of a session that waits for a person shows without colours, too."""
+    waits = column.heading == "STATE" and cell.startswith("waiting")
+    text = cell.rstrip()
+    yield text, "waits" if waits else column.style
+    yield " " * (len(cell) - len(text)) + GAP, ""
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
@@ -288,9 +301,23 @@ def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
             for row in lines
         ),
     ]
-    _, *others = _widths(table)
-    room = max(LEAST_TITLE, width - sum(others) - len(GAP) * len(others) - 1)
-    return [[cut(title, room), *rest] for title, *rest in table]
+    title, *others = _widths(table)
+    room = width - len(GAP) * len(others) - 1
+    least = [known[headings[place]].least for place in shown[1:]]
+    others = _narrowed(others, least, sum(others) + min(title, WANTED_TITLE) - room)
+    widths = [max(LEAST_TITLE, room - sum(others)), *others]
+    return [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in table]
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], excess: int) -> list[int]:
+    """The widths, `excess` columns less in all if that can be: the widest gives first."""
+    found = [*widths]
+    for _ in range(excess):
+        can = [place for place, width in enumerate(found) if width > least[place]]
+        if not can:
+            break
+        found[max(can, key=found.__getitem__)] -= 1
+    return found
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:

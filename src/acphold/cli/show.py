@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import entries, opened, place, place_name
+from acphold.cli.journals import entries, is_live, opened, place, place_name
 from acphold.cli.terminal_text import (
     age,
     console,
@@ -21,6 +22,9 @@ from acphold.exports.json_lines import entry_line
 from acphold.journal import Entry, Journal, SessionRow
 from acphold.journal.entries import PROMPT
 from acphold.journal.session_rows import now_ms
+
+if TYPE_CHECKING:
+    from acphold.journal.transcript import Scene
 
 AROUND = 4
 """Scenes that are shown on either side of the one that was asked for, in its turn."""
@@ -80,7 +84,8 @@ async def _show_place(
     if as_json:
         sys.stdout.buffer.writelines(map(_json_line, turn))
     else:
-        _print_place(row, turn, number, seq, full=full)
+        runs = await is_live(journal, row.session_id)
+        _print_place(row, turn, number, seq, full=full, runs=runs)
 
 
 def _json_line(entry: Entry) -> bytes:
@@ -88,7 +93,7 @@ def _json_line(entry: Entry) -> bytes:
 
 
 def _print_place(
-    row: SessionRow, turn: Sequence[Entry], number: int, seq: int, *, full: bool
+    row: SessionRow, turn: Sequence[Entry], number: int, seq: int, *, full: bool, runs: bool
 ) -> None:
     from acphold.journal.transcript import scene_at, turn_scenes
     from acphold.screen.layout import Gutter, Plain, passage
@@ -96,7 +101,7 @@ def _print_place(
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
     where = place_name(on_one_line(row.session_id), seq)
     layout.head(_title(row), [*_facts(row), f"turn {number}, around {where}"])
-    scenes = turn_scenes(turn)
+    scenes = [_told(scene, runs=runs) for scene in turn_scenes(turn)]
     found = scene_at(turn, seq)
     shown = [
         here for here in range(len(scenes)) if full or here == 0 or abs(here - found) <= AROUND
@@ -119,11 +124,19 @@ async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) ->
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
     layout.head(_title(row), _facts(row))
     told = False
+    runs = await is_live(journal, row.session_id)
     async for scene in scenes(entries(journal, row.session_id)):
-        layout.put(passage(scene, full=full))
+        layout.put(passage(_told(scene, runs=runs), full=full))
         told = True
     if not told:
         layout.head("", ["Nothing was said in this session."])
+
+
+def _told(scene: Scene, *, runs: bool) -> Scene:
+    """The scene; of a turn without an end, with what has become of it."""
+    from acphold.journal.transcript import TurnOpen
+
+    return TurnOpen(runs) if isinstance(scene, TurnOpen) else scene
 
 
 def _title(row: SessionRow) -> str:

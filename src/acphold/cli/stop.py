@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
-from acphold.cli.journals import opened
+from acphold.cli.journals import is_live, opened
 from acphold.cli.terminal_text import counted, on_one_line, visible
+from acphold.hub.owners import parsed
 from acphold.server.neighbours import Process, processes
 from acphold.transports.runtime_folder import is_running, lock
 
@@ -68,6 +69,7 @@ def _line(process: Process) -> str:
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
     async with opened(location) as journal:
         wanted = (await journal.resolve(given)).session_id
+        holder = (await journal.holder(wanted)).owner if await is_live(journal, wanted) else None
     for process in found:
         if wanted not in [session.session_id for session in process.sessions]:
             continue
@@ -81,7 +83,18 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
             )
             return Exit.ERROR
         return await _end([process])
-    print(visible(f"Session {wanted} is not live."), file=sys.stderr)
+    if holder is not None:
+        owner = parsed(holder)
+        print(
+            visible(
+                f"acphold stop: session {wanted} is held by process {owner.pid} on {owner.host}, "
+                f"which does not answer; `kill -9 {owner.pid}` there ends it, and nothing that was "
+                "shown is lost"
+            ),
+            file=sys.stderr,
+        )
+        return Exit.ERROR
+    print(visible(f"Session {wanted} is not live: there is nothing to stop."), file=sys.stderr)
     return Exit.OK
 
 

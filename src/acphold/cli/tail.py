@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import opened, place
+from acphold.cli.journals import is_live, opened, place
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, visible, visible_json
 from acphold.exports.json_lines import entry_line
-from acphold.hub.owners import lives
 from acphold.journal import history
 from acphold.journal.decisions import asked_question, closed_question
 from acphold.journal.entries import ANSWER, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
@@ -63,12 +62,12 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
         shown = was_live = False
         after = 0
         while True:
-            is_live = await _is_live(journal, session_id)  # before: what it says last is read
+            lives = await is_live(journal, session_id)  # before: what it says last is read
             fresh = await _entries(journal, session_id, after)
             for entry in fresh if shown else _last_turn(fresh):
                 put(entry)
             after, shown = (fresh[-1].seq if fresh else after), True
-            if not is_live:
+            if not lives:
                 break
             was_live = True
             await asyncio.sleep(LOOK_SECONDS)
@@ -76,11 +75,6 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
         put(None)
     why = "has ended with the process that had it" if was_live else "is not live"
     print(visible(f"Session {session_id} {why}."), file=sys.stderr)
-
-
-async def _is_live(journal: Journal, session_id: str) -> bool:
-    holder = await journal.holder(session_id)
-    return not holder.is_released and lives(holder.owner)
 
 
 async def _entries(journal: Journal, session_id: str, after: int) -> list[Entry]:
@@ -115,7 +109,7 @@ class _Told:
         self._layout: Gutter | Plain = (
             Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
         )
-        self._questions: dict[str, AskedQuestion] = {}
+        self._questions: dict[str, tuple[AskedQuestion, str]] = {}
 
     def put(self, entry: Entry | None) -> None:
         """Print what is finished by this entry; None stands for the end of all of them."""
@@ -138,12 +132,14 @@ class _Told:
             self._flow.turn_over(turn_end(entry.raw, entry.at))
         elif entry.kind == QUESTION:
             question = asked_question(entry.raw)
-            self._questions[question.id] = question
-            self._decided(Decision(question.title))
+            title = self._flow.tool_title(question.untitled_call or "") or question.title
+            self._questions[question.id] = question, title
+            self._decided(Decision(title))
         elif entry.kind == ANSWER:
             closed = closed_question(entry.raw)
-            if (asked := self._questions.get(closed.question)) is not None:
-                self._decided(Decision(asked.title, closed.words(asked), closed.client))
+            if closed.question in self._questions:
+                question, title = self._questions[closed.question]
+                self._decided(Decision(title, closed.words(question), closed.client))
 
     def _decided(self, decision: Decision) -> None:
         from acphold.screen.layout import passage

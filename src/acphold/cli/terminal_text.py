@@ -101,6 +101,7 @@ STYLES = {
     "good": "green",
     "bad": "bold red",
     "busy": "yellow",
+    "waits": "bold reverse yellow",
     "added": "green",
     "removed": "red",
     "command": "bold",

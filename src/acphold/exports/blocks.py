@@ -47,9 +47,6 @@ ENDINGS: dict[TurnOutcome, str] = {
 }
 """How a turn ended, in words."""
 
-NOT_OVER = "not over: it runs, or was cut off and not loaded since"
-"""The same, of a turn without an end."""
-
 
 def blocks_of(content: Sequence[bytes]) -> Sequence[ContentBlock]:
     """Raw content blocks, decoded; none where they cannot be read."""

@@ -13,7 +13,6 @@ from typing import assert_never
 
 from acphold.exports.blocks import (
     ENDINGS,
-    NOT_OVER,
     SPEAKERS,
     STATUS_MARKS,
     blocks_of,
@@ -114,7 +113,7 @@ def _scene(scene: Scene) -> str:
                 return ""
             return f"*Turn {ENDINGS[scene.outcome]}{f': {_plain(why)}' if why else ''}*"
         case TurnOpen():
-            return f"*Turn {NOT_OVER}*"
+            return f"*Turn {scene.words}*"
         case _:
             assert_never(scene)
 

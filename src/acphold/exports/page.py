@@ -17,7 +17,6 @@ from typing import assert_never
 
 from acphold.exports.blocks import (
     ENDINGS,
-    NOT_OVER,
     SPEAKERS,
     STATUS_MARKS,
     blocks_of,
@@ -193,7 +192,7 @@ def _scene(scene: Scene) -> str:
             words = f"Turn {ENDINGS[scene.outcome]}"
             return _aside(f"end {scene.outcome}", f"{words}: {why}" if why else words)
         case TurnOpen():
-            return _aside("end open", f"Turn {NOT_OVER}")
+            return _aside("end open", f"Turn {scene.words}")
         case _:
             assert_never(scene)
 

@@ -26,7 +26,6 @@ from acphold.errors import JournalError
 from acphold.hub.annotations import first_line
 from acphold.hub.session import Session
 from acphold.journal.decisions import AskedQuestion
-from acphold.journal.raw_update import members, string
 from acphold.journal.timeline import TurnOutcome
 
 if TYPE_CHECKING:  # only then: an editor waits while such classes are made
@@ -142,9 +141,8 @@ class SessionAlerts:
         alert = self._alert(
             "waiting", began, question=question.title, options=tuple(question.option_names)
         )
-        tool = members(members(question.params).get("toolCall", b""))
         look_up = None
-        if (tool_call_id := string(tool.get("toolCallId"))) and not string(tool.get("title")):
+        if (tool_call_id := question.untitled_call) is not None:
             look_up = partial(self._title_of, tool_call_id, question.title)
         self._alerts.tell(rules.on_waiting, alert, look_up)
 

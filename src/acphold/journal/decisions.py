@@ -38,10 +38,23 @@ class AskedQuestion(Struct, frozen=True):
     @property
     def title(self) -> str:
         """What is asked, for people, as far as the request itself says it."""
-        parts = members(self.params)
         if self.method == _PERMISSION:
-            return string(members(parts.get("toolCall", b"")).get("title")) or "a tool call"
-        return string(parts.get("message")) or self.method
+            return string(self._tool_call.get("title")) or "a tool call"
+        return string(members(self.params).get("message")) or self.method
+
+    @property
+    def untitled_call(self) -> str | None:
+        """The id of the tool call that is asked about, where the request has no title of it.
+
+        Then an earlier `tool_call` has (schema, `RequestPermissionRequest`: an update of it).
+        """
+        if self.method != _PERMISSION or string(self._tool_call.get("title")):
+            return None
+        return string(self._tool_call.get("toolCallId"))
+
+    @property
+    def _tool_call(self) -> dict[str, bytes]:
+        return members(members(self.params).get("toolCall", b""))
 
     @property
     def option_names(self) -> list[str]:

@@ -61,7 +61,18 @@ class Decision(Struct, frozen=True):
 
 
 class TurnOpen(Struct, frozen=True):
-    """The last turn is not over: it runs, or nobody has opened the session since a crash."""
+    """The last turn has no end: it `runs`, or a crash cut it off; None where that is not known."""
+
+    runs: bool | None = None
+
+    @property
+    def words(self) -> str:
+        """How the turn stands."""
+        if self.runs is None:
+            return "has no end: it still runs, or a crash or a kill cut it off"
+        if self.runs:
+            return "still runs"
+        return "cut off by a crash or a kill, and nobody has opened the session since"
 
 
 Scene = Message | ToolCall | TurnEnd | Planned | Noticed | ModeChanged | Decision | TurnOpen
@@ -155,15 +166,27 @@ class _Telling:
 
     def _asked(self, question: AskedQuestion) -> None:
         self._questions[question.id] = len(self._beside), question
-        self._beside.append((self._timeline_so_far(), Decision(question.title)))
+        place = self._timeline_so_far()
+        self._beside.append((place, Decision(self._title(question))))
+
+    def _title(self, question: AskedQuestion) -> str:
+        """What is asked; the tool call may have got its title before."""
+        about = question.untitled_call
+        titles = [
+            item.title
+            for item in self._state.timeline
+            if about is not None and isinstance(item, ToolCall) and item.tool_call_id == about
+        ]
+        return next(filter(None, titles), question.title)
 
     def _answered(self, raw: bytes) -> None:
         closed = closed_question(raw)
         if (asked := self._questions.get(closed.question)) is None:
             return  # a question of an earlier turn
         index, question = asked
-        place, _ = self._beside[index]
-        scene = Decision(question.title, closed.words(question), closed.client)
+        place, asked_here = self._beside[index]
+        assert isinstance(asked_here, Decision)
+        scene = Decision(asked_here.question, closed.words(question), closed.client)
         self._beside[index] = place, scene
 
     def _timeline_so_far(self) -> int:

@@ -177,6 +177,10 @@ class Flow:
 
     # -- what is shown --------------------------------------------------------------------
 
+    def tool_title(self, tool_call_id: str) -> str | None:
+        """What the agent calls a tool call that has not ended; None where it has not said."""
+        return string(self._tools.get(tool_call_id, {}).get("title"))
+
     def take(self) -> list[Passage]:
         """What was finished since the last call, to be printed in this order."""
         self._say_finished()

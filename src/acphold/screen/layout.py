@@ -108,8 +108,7 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE) -> Passage:
             said = reason(scene)
             return Passage("turn", "faint", _lines(f"{words}: {said}" if said else words, style))
         case TurnOpen():
-            words = "not over: it runs, or was cut off and not loaded since"
-            return Passage("turn", "faint", _lines(words, "busy"))
+            return Passage("turn", "faint", _lines(scene.words, "busy"))
         case _:
             assert_never(scene)
 
