@@ -15,7 +15,7 @@ from typing import Any
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
 from acphold.hub import CANCEL_GRACE
 from acphold.rpc import MAX_MESSAGE
-from acphold.server.service import serve
+from acphold.server.service import Service, serve
 from acphold.transports import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker, scripted_agent
 
@@ -75,18 +75,15 @@ async def guest(
 ) -> AsyncIterator[Guest]:
     """A client in front of the program `agent`; at the end both have left."""
     here, there = memory_pair()
-    serving = asyncio.create_task(
-        serve(
-            there,
-            str(journal),
-            lambda listener, _: ProcessAgent(
-                agent, listener, start_timeout=start_timeout, limit=limit
-            ),
-            stop=asyncio.Event(),
-            cancel_grace=cancel_grace,
-            limit=limit,
-        )
+    service = Service(
+        journal=str(journal),
+        make_agent=lambda listener, _: ProcessAgent(
+            agent, listener, start_timeout=start_timeout, limit=limit
+        ),
+        cancel_grace=cancel_grace,
+        limit=limit,
     )
+    serving = asyncio.create_task(serve(there, service, stop=asyncio.Event()))
     client = Guest(here, serving)
     reading = asyncio.create_task(client.read())
     try:

@@ -48,6 +48,12 @@ class ProcessAgent:
     MCP server `added`, too.
     """
 
+    has_sign_in = False
+    can_fork = False
+    reads_journal = False
+    takes_a_moment = True
+    generation = 0
+
     def __init__(
         self,
         command: Sequence[str],
@@ -68,11 +74,6 @@ class ProcessAgent:
         self.key = name or agent_key(command)
         self.called = called or self.command[0]
         self.capabilities = AgentCapabilities()
-        self.has_sign_in = False
-        self.can_fork = False
-        self.reads_journal = False
-        self.takes_a_moment = True
-        self.generation = 0
         self._name = name
         self._listener = listener
         # A program that was started before there was time to import this module.

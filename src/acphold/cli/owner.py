@@ -17,10 +17,8 @@ from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import Exit
 from acphold.cli.log import start_log
 from acphold.cli.thin_wrap import READY
-from acphold.cli.wrap import WrapSettings, agent_maker
+from acphold.cli.wrap import WrapSettings, served
 from acphold.errors import AcpholdError
-from acphold.hub.questions import QuestionRules
-from acphold.journal import default_location
 from acphold.processes.program import Program
 from acphold.server.alert_commands import alerting
 from acphold.server.service import serve_background, stop_at_signals
@@ -57,21 +55,13 @@ def serve_sessions(path: str, settings: WrapSettings, launched: Program | None) 
 async def _serve(
     path: str, settings: WrapSettings, launched: Program | None, log_file: str | None
 ) -> None:
-    location = settings.journal or default_location()
     async with alerting(AlertFile()) as alerts, _short_log(path):
         await serve_background(
             path,
-            location,
-            agent_maker(settings, launched, location, log_file),
+            served(settings, launched, log_file, alerts),
             stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
             linger=settings.linger,
             ready=lambda: tell("ready"),
-            cancel_grace=settings.cancel_grace,
-            questions=QuestionRules(settings.when_detached, settings.answer_timeout),
-            alerts=alerts,
-            all_agents=settings.all_agents,
-            unstable=settings.unstable,
-            limit=settings.max_message,
         )
 
 

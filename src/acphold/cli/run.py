@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_mcp_timeout, add_serving
 from acphold.errors import AcpholdError, DeclarationError
@@ -16,8 +16,9 @@ from acphold.transports.late_tls import load_asyncio
 
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import Unpack
 
-    from acphold.library.agent import Agent
+    from acphold.library.agent import Agent, ServeOptions
 
 
 def parser() -> Parser:
@@ -30,18 +31,7 @@ def parser() -> Parser:
 
 
 def run(
-    *,
-    target: str,
-    journal: str | None,
-    mcp_timeout: float,
-    cancel_grace: float,
-    when_detached: Literal["wait", "reject"],
-    answer_timeout: float | None,
-    all_agents: bool,
-    unstable: bool,
-    max_message: int,
-    log_level: str,
-    log_file: str | None,
+    *, target: str, log_level: str, log_file: str | None, **options: Unpack[ServeOptions]
 ) -> int:
     """Speak ACP on stdio for an editor, with an agent in Python.
 
@@ -69,19 +59,7 @@ def run(
         log.error("%s", exc)
         log.debug("it was raised here", exc_info=exc.__cause__)
         return Exit.AGENT
-    run_on(
-        agent,
-        streams,
-        AlertFile(),
-        journal=journal,
-        mcp_timeout=mcp_timeout,
-        cancel_grace=cancel_grace,
-        when_detached=when_detached,
-        answer_timeout=answer_timeout,
-        all_agents=all_agents,
-        unstable=unstable,
-        max_message=max_message,
-    )
+    run_on(agent, streams, AlertFile(), **options)
     return Exit.OK
 
 

@@ -29,12 +29,13 @@ from acphold.hub.questions import QuestionRules
 from acphold.journal import Journal, default_location
 from acphold.processes.program import Program
 from acphold.server.alert_commands import alerting
-from acphold.server.service import MakeAgent, refuse, serve, stop_at_signals
+from acphold.server.service import MakeAgent, Service, refuse, serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 
 if TYPE_CHECKING:
     from acphold.agents.added_servers import AddedServer
     from acphold.cli.settings import NamedAgent
+    from acphold.hub.alerts import Alerts
     from acphold.schema import McpServerStdio
 
 
@@ -234,26 +235,29 @@ async def _serve(
             await asyncio.to_thread(launched.abandon)
 
     log_file = start_log(settings.log_level, settings.log_file)
-    location = settings.journal or default_location()
-
-    make_agent = agent_maker(settings, launched, location, log_file)
     async with alerting(AlertFile()) as alerts:
-        await serve(
-            PipeTransport(*streams),
-            location,
-            make_agent,
-            stop=stop_at_signals(),
-            cancel_grace=settings.cancel_grace,
-            questions=QuestionRules(settings.when_detached, settings.answer_timeout),
-            alerts=alerts,
-            all_agents=settings.all_agents,
-            unstable=settings.unstable,
-            limit=settings.max_message,
-            give_up=give_up,
-        )
+        service = served(settings, launched, log_file, alerts)
+        await serve(PipeTransport(*streams), service, stop=stop_at_signals(), give_up=give_up)
 
 
-def agent_maker(
+def served(
+    settings: WrapSettings, launched: Program | None, log_file: str | None, alerts: Alerts
+) -> Service:
+    """What these settings have served."""
+    location = settings.journal or default_location()
+    return Service(
+        journal=location,
+        make_agent=_agent_maker(settings, launched, location, log_file),
+        cancel_grace=settings.cancel_grace,
+        questions=QuestionRules(settings.when_detached, settings.answer_timeout),
+        alerts=alerts,
+        all_agents=settings.all_agents,
+        unstable=settings.unstable,
+        limit=settings.max_message,
+    )
+
+
+def _agent_maker(
     settings: WrapSettings, launched: Program | None, location: str, log_file: str | None
 ) -> MakeAgent:
     """What makes the agent of these settings."""

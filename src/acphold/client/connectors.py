@@ -98,8 +98,6 @@ async def connect(
 
     Raises AgentStartError.
     """
-    if bool(command) is (session is not None):
-        raise DeclarationError("connect needs the command of an agent, or else a session")
     program = ProgramStart(
         command=tuple(os.fspath(word) for word in command),
         cwd=None if cwd is None else absolute(cwd),
@@ -107,19 +105,42 @@ async def connect(
         log_file=None if log_file is None else os.fspath(log_file),
         show_stderr=show_stderr,
     )
-    endpoint: Endpoint
+    if bool(command) is (session is not None):
+        raise DeclarationError("connect needs the command of an agent, or else a session")
     if session is not None:
-        from acphold.client.journal_endpoints import OwnerEndpoint  # brings SQLite
-
-        endpoint = OwnerEndpoint(session, journal)
+        endpoint: Endpoint = _owner_of(session, journal)
     elif durable:
-        from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
-
-        endpoint = DurableEndpoint(program, journal, name=name, **_of_serving(options))
+        endpoint = _with_journal(program, journal, name, options)
     else:
         endpoint = ProgramEndpoint(program)
     async with connected_to(endpoint, **options) as agent:
         yield agent
+
+
+def _owner_of(session: str, journal: str | os.PathLike[str] | None) -> Endpoint:
+    """The process in which a session is live."""
+    from acphold.client.journal_endpoints import OwnerEndpoint  # brings SQLite
+
+    return OwnerEndpoint(session, journal)
+
+
+def _with_journal(
+    program: ProgramStart,
+    journal: str | os.PathLike[str] | None,
+    name: str | None,
+    options: Options,
+) -> Endpoint:
+    """A program with a hub of ours in front of it, in this process."""
+    from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
+
+    return DurableEndpoint(
+        program,
+        journal,
+        name=name,
+        start_timeout=options.get("start_timeout", START_TIMEOUT),
+        cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
+        limit=options.get("max_message", MAX_MESSAGE),
+    )
 
 
 @asynccontextmanager
@@ -157,22 +178,6 @@ async def connected_to(
         )
     finally:
         await uplink.aclose()
-
-
-class Serving(TypedDict):
-    """The options that a hub of ours has, too."""
-
-    start_timeout: float
-    cancel_grace: float
-    limit: int
-
-
-def _of_serving(options: Options) -> Serving:
-    return Serving(
-        start_timeout=options.get("start_timeout", START_TIMEOUT),
-        cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
-        limit=options.get("max_message", MAX_MESSAGE),
-    )
 
 
 def _answers(options: Options) -> Answers:

@@ -14,7 +14,7 @@ from acphold.hub.owners import reachable_at
 from acphold.journal import SqliteJournal, default_location
 from acphold.journal.location import journal_path
 from acphold.rpc import MAX_MESSAGE, Transport
-from acphold.server.service import open_journal, serve
+from acphold.server.service import Service, open_journal, serve
 from acphold.transports.memory import memory_pair
 from acphold.transports.unix import connect
 
@@ -71,15 +71,13 @@ class DurableEndpoint:
     async def open(self) -> Transport:
         await open_journal(self._location).aclose()  # raises what is wrong with it
         here, there = memory_pair()
-        serving = serve(
-            there,
-            self._location,
-            self._agent,
-            stop=self._stop,
+        service = Service(
+            journal=self._location,
+            make_agent=self._agent,
             cancel_grace=self._cancel_grace,
             limit=self._limit,
-            give_up=self._give_up,
         )
+        serving = serve(there, service, stop=self._stop, give_up=self._give_up)
         self._serving = asyncio.create_task(serving, name="serve")
         return here
 

@@ -28,7 +28,7 @@ from acphold.schema import (
     UnstructuredCommandInput,
 )
 from acphold.server.alert_commands import alerting
-from acphold.server.service import serve, stop_at_signals
+from acphold.server.service import Service, serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
 
@@ -333,21 +333,19 @@ class Agent:
     ) -> None:
         """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
         definition = definition_of(self)
-        location = default_location() if journal is None else os.fspath(journal)
-        await serve(
-            transport,
-            location,
-            lambda listener, kept: InProcessAgent(
+        service = Service(
+            journal=default_location() if journal is None else os.fspath(journal),
+            make_agent=lambda listener, kept: InProcessAgent(
                 definition, listener, kept, mcp_timeout=mcp_timeout
             ),
-            stop=stop or asyncio.Event(),
             cancel_grace=cancel_grace,
             questions=QuestionRules(when_detached, answer_timeout),
+            alerts=self._alerts,
             all_agents=all_agents,
             unstable=unstable,
-            alerts=self._alerts,
             limit=max_message,
         )
+        await serve(transport, service, stop=stop or asyncio.Event())
 
 
 def run_on(

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from acphold.errors import AcpholdError, JournalBusyError, RuntimeFolderError
 from acphold.hub import CANCEL_GRACE, Hub
 from acphold.hub.alerts import NO_ALERTS, Alerts
@@ -45,92 +47,90 @@ MakeAgent = Callable[["Listener", "Journal"], "Agent"]
 """Makes the agent that answers, given who hears it and where its sessions are kept."""
 
 
+class Service(Struct, frozen=True, kw_only=True):
+    """What is served: the agent that `make_agent` makes, its sessions kept in `journal`.
+
+    A cancelled turn has `cancel_grace` seconds to end. With `all_agents` the sessions of other
+    agents are listed too; with `unstable` clients get the methods of `server.unstable`. `limit` is
+    bytes in one message.
+    """
+
+    journal: str
+    make_agent: MakeAgent
+    cancel_grace: float = CANCEL_GRACE
+    questions: QuestionRules = NO_RULES
+    alerts: Alerts = NO_ALERTS
+    all_agents: bool = False
+    unstable: bool = False
+    limit: int = MAX_MESSAGE
+
+    def hub(self, journal: Journal, path: str) -> Hub:
+        """The hub of this process, which can be reached at the socket `path`, or not at all: ""."""
+        return Hub(
+            journal,
+            lambda listener: self.make_agent(listener, journal),
+            owner=owner_name(path),
+            cancel_grace=self.cancel_grace,
+            questions=self.questions,
+            alerts=self.alerts,
+            all_agents=self.all_agents,
+        )
+
+
 async def serve(
     transport: Transport,
-    location: str,
-    make_agent: MakeAgent,
+    service: Service,
     *,
     stop: asyncio.Event,
-    cancel_grace: float = CANCEL_GRACE,
-    questions: QuestionRules = NO_RULES,
-    alerts: Alerts = NO_ALERTS,
-    all_agents: bool = False,
-    unstable: bool = False,
-    limit: int = MAX_MESSAGE,
     give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
     """Serve until the client leaves or `stop` is set; then end the agent and all turns.
 
     Other clients of this user may attach to the sessions meanwhile, over a socket. Without a
     journal every request is refused with the reason, and `give_up` is awaited, which ends an agent
-    that was started already; while another program holds it, what needs it is refused. With
-    `all_agents` the sessions of other agents are listed too; with `unstable` clients get the
-    methods of `server.unstable`. `limit` is bytes in one message.
+    that was started already; while another program holds it, what needs it is refused.
     """
     try:
-        journal = open_journal(location)
+        journal = open_journal(service.journal)
     except AcpholdError as exc:
         log.error("%s", exc)
         await refuse(transport, exc, stop, give_up)
         return
-    path = _socket_path()
+    path, limit = _socket_path(), service.limit
     try:
-        hub = Hub(
-            journal,
-            lambda listener: make_agent(listener, journal),
-            owner=owner_name(path),
-            cancel_grace=cancel_grace,
-            questions=questions,
-            alerts=alerts,
-            all_agents=all_agents,
-        )
+        hub = service.hub(journal, path)
         async with hub.open(), _reachable(hub, path, limit):
-            await attend(hub, transport, limit, stop, unstable=unstable)
+            await attend(hub, transport, limit, stop, unstable=service.unstable)
     finally:
         await journal.aclose()
 
 
 async def serve_background(
     path: str,
-    location: str,
-    make_agent: MakeAgent,
+    service: Service,
     *,
     stop: asyncio.Event,
     linger: float,
     ready: Callable[[], None],
-    cancel_grace: float = CANCEL_GRACE,
-    questions: QuestionRules = NO_RULES,
-    alerts: Alerts = NO_ALERTS,
-    all_agents: bool = False,
-    unstable: bool = False,
-    limit: int = MAX_MESSAGE,
 ) -> None:
     """Serve whoever connects to the socket at `path`; nobody's leaving ends anything.
 
     `ready` is called once clients may come. Ends when `stop` is set, or after `linger` seconds
     without a client, a running turn and an open question. Raises JournalError, OSError.
     """
-    journal = open_journal(location)
+    journal = open_journal(service.journal)
+    clients = 0
+
+    async def one(transport: Transport) -> None:
+        nonlocal clients
+        clients += 1
+        try:
+            await attend(hub, transport, service.limit, unstable=service.unstable)
+        finally:
+            clients -= 1
+
     try:
-        hub = Hub(
-            journal,
-            lambda listener: make_agent(listener, journal),
-            owner=owner_name(path),
-            cancel_grace=cancel_grace,
-            questions=questions,
-            alerts=alerts,
-            all_agents=all_agents,
-        )
-        clients = 0
-
-        async def one(transport: Transport) -> None:
-            nonlocal clients
-            clients += 1
-            try:
-                await attend(hub, transport, limit, unstable=unstable)
-            finally:
-                clients -= 1
-
+        hub = service.hub(journal, path)
         async with hub.open(), listening(path, one):
             ready()
             idle = asyncio.create_task(
