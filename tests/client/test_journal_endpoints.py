@@ -74,6 +74,54 @@ async def test_a_session_that_is_live_elsewhere_is_attached_to(
         assert (await session.prompt('[{"say": "still there"}]')).text == "still there"
 
 
+async def test_a_turn_has_its_own_updates_and_not_those_of_another_client(
+    journal: Path, tmp_path: Path
+) -> None:
+    command, go = scripted_agent(), tmp_path / "go"
+    async with (
+        asyncio.timeout(DEADLINE),
+        acphold.connect(*command, durable=True, journal=journal, cwd=tmp_path) as owner,
+    ):
+        session = await owner.new_session()
+        theirs = session.prompt(f'[{{"say": "half "}}, {{"until": "{go}"}}, {{"say": "whole"}}]')
+        await anext(theirs)
+        async with acphold.connect(session=session.id, journal=journal) as guest:
+            same = await guest.load_session(session.id)
+            live = same.updates()
+            ours = same.prompt('[{"say": "from the guest"}]')
+            assert [info.session_id async for info in guest.sessions()]  # behind the prompt
+            go.touch()
+            said = [update async for update in ours]
+            assert said == [AgentMessageChunk(content=TextContent(text="from the guest"))]
+            assert ours.text == "from the guest"
+            seen = []
+            while said[0] not in seen:
+                seen.append(await anext(live))
+            assert AgentMessageChunk(content=TextContent(text="whole")) in seen
+            assert (await theirs).text == "half whole"
+
+
+async def test_a_prompt_that_is_cancelled_behind_the_turn_of_another_has_no_updates(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with (
+        asyncio.timeout(DEADLINE),
+        acphold.connect(*scripted_agent(), durable=True, journal=journal, cwd=tmp_path) as owner,
+    ):
+        session = await owner.new_session()
+        theirs = session.prompt('[{"say": "theirs"}, {"until": "cancel"}]')
+        await anext(theirs)
+        async with acphold.connect(session=session.id, journal=journal) as guest:
+            same = await guest.load_session(session.id)
+            before = same.state.timeline
+            ours = same.prompt('[{"say": "never said"}]')
+            same.cancel()
+            assert [update async for update in ours] == []
+            assert (ours.stop_reason, ours.text, len(ours.items)) == ("cancelled", "", 2)
+            assert same.state.timeline[: len(before)] == before
+            assert (await theirs).text == "theirs"
+
+
 async def test_a_session_that_is_live_nowhere_is_told_apart_from_one_that_is_not_known(
     journal: Path,
 ) -> None:

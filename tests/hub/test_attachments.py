@@ -7,6 +7,7 @@ import json
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -193,6 +194,40 @@ async def test_a_slow_client_has_every_update_of_its_turn_before_the_answer(jour
         slow.reads.set()
         assert await turn == {"stopReason": "end_turn"}
         assert slow.text().count("x ") == 400
+
+
+BEGUN: dict[str, Any] = {"_meta": {"acphold/begun": True}}
+
+
+@pytest.mark.parametrize("lags", [False, True])
+async def test_who_asks_is_told_where_its_own_turn_begins_behind_that_of_another(
+    journal: Path, lags: bool
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(30):
+        one, two = await house.client(), await house.client(**BEGUN)
+        session = await one.new()
+        await two.load(session)
+        theirs = one.begin_prompt(session, "theirs")
+        await house.agent.prompted(session)
+        if lags:
+            two.reads.clear()
+        for _ in range(400 if lags else 1):
+            await house.agent.say(session, f"{'x' * 10_000} ")
+        ours = two.begin_prompt(session, "ours")
+        await house.agent.end(session)
+        await theirs
+        await house.agent.prompted(session)
+        await house.agent.say(session, "our own")
+        two.reads.set()
+        await house.agent.end(session)
+        await ours
+        updates = [m["params"]["update"] for m in two.messages if "update" in m.get("params", {})]
+        marks = [n for n, update in enumerate(updates) if update.get("_meta") == BEGUN["_meta"]]
+        own = next(n for n, update in enumerate(updates) if "our own" in str(update))
+        last = max(n for n, update in enumerate(updates) if "x " in str(update))
+        assert len(marks) == 1
+        assert last < marks[0] < own
+        assert not any("acphold/begun" in str(message) for message in one.messages)
 
 
 async def test_an_error_of_a_turn_follows_its_updates_too(journal: Path) -> None:

@@ -12,6 +12,7 @@ from acphold.client.remote_turn import Replay, UpdateStream
 from acphold.client.turn_feed import Stage, TurnFeed
 from acphold.client.uplink import Uplink, update_of
 from acphold.errors import AgentBusyError, ConnectionLostError
+from acphold.journal.raw_update import PROMPT_BEGUN
 
 if TYPE_CHECKING:
     from acphold.errors import AcpholdError
@@ -94,8 +95,17 @@ class SessionFeed:
             if not self._is_known:  # else the state has it, and may have more
                 self.live.hear(kind, raws)
             return
+        turn = self._turn
+        if turn is not None and turn.holds_agent and not turn.has_begun and PROMPT_BEGUN in plain:
+            place = plain.index(PROMPT_BEGUN)
+            self._take(kind, raws[:place], plain[:place])
+            turn.begun()
+            raws, plain = raws[place + 1 :], plain[place + 1 :]
+        self._take(kind, raws, plain)
+
+    def _take(self, kind: str, raws: Sequence[bytes], plain: Sequence[bytes]) -> None:
         self.live.hear(kind, raws)
-        if self._turn is not None:
+        if self._turn is not None and self._turn.has_begun:
             self._turn.put(plain)
         for inbox in self._readers.values():
             inbox.put(plain)

@@ -2,7 +2,8 @@
 
 | stage | | becomes |
 |---|---|---|
-| WAITING | the agent has gone, and is started again before the prompt is sent | RUNNING, OVER |
+| WAITING | the agent has gone, and is started again before the prompt is sent | QUEUED, OVER |
+| QUEUED | sent to acphold, where turns of others may run before | RUNNING, CANCELLING, OVER |
 | RUNNING | the agent is at it | CANCELLING, OVER |
 | CANCELLING | it was told to stop, and what it still reports is taken | OVER |
 | OVER | answered, or given up | |
@@ -36,6 +37,7 @@ class Stage(enum.Enum):
     """See the module."""
 
     WAITING = enum.auto()
+    QUEUED = enum.auto()
     RUNNING = enum.auto()
     CANCELLING = enum.auto()
     OVER = enum.auto()
@@ -58,7 +60,7 @@ class TurnFeed:
         self.error: AcpholdError | None = None
         self._uplink = uplink
         self._live = live
-        self._state: LiveState | None = None  # from when it was sent
+        self._state: LiveState | None = None  # from when it has begun
         self._session_id = session_id
         self._prompt = prompt
         self._first = 0
@@ -89,9 +91,21 @@ class TurnFeed:
         session = msgspec.json.encode(self._session_id)
         params = b'{"sessionId":%b,"prompt":%b}' % (session, self._prompt)
         self._uplink.begin(PROMPT.name, params, self._answered)
-        self.stage, self.holds_agent = Stage.RUNNING, True
+        self.stage, self.holds_agent = Stage.QUEUED, True
+        if not self._uplink.tells_begun:
+            self.begun()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether what comes is its own."""
+        return self._state is not None
+
+    def begun(self) -> None:
+        """What comes from now on is its own."""
         self._state = self._live()
         self._first = self._state.prompted(self._prompt)
+        if self.stage is Stage.QUEUED:
+            self.stage = Stage.RUNNING
 
     async def sent(self) -> None:
         """Return when the prompt was sent, by an agent that was started again if need be."""
@@ -109,14 +123,14 @@ class TurnFeed:
     # -- what becomes of it ---------------------------------------------------------------
 
     def put(self, raws: Sequence[bytes]) -> None:
-        """Updates of the session came; called in the inbound lane."""
+        """Updates of it came; called in the inbound lane."""
         self.inbox.put(raws)
 
     def cancel(self, grace: float) -> None:
         """The agent has been told to stop; it has `grace` seconds to answer."""
         if self.stage is Stage.WAITING:
             self._end("cancelled", None)
-        elif self.stage is Stage.RUNNING:
+        elif self.stage in (Stage.QUEUED, Stage.RUNNING):
             self.stage = Stage.CANCELLING
             loop = asyncio.get_running_loop()
             self._grace = loop.call_later(grace, self._end, "cancelled", None)

@@ -32,6 +32,7 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
 )
+from acphold.journal.raw_update import BEGUN
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
@@ -162,6 +163,12 @@ class Uplink:
         """What the agent is called in messages."""
         return self._endpoint.name
 
+    @property
+    def tells_begun(self) -> bool:
+        """Whether PROMPT_BEGUN tells when the turns of our prompts begin: several clients may be
+        there."""
+        return (self.hello.agent_capabilities.meta or {}).get(BEGUN) is True
+
     # -- starting and ending --------------------------------------------------------------
 
     async def start(self) -> None:
@@ -201,7 +208,7 @@ class Uplink:
     async def _introduce(self, peer: Peer) -> InitializeResponse:
         request = InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
-            client_capabilities=self._settings.capabilities,
+            client_capabilities=_wishing(self._settings.capabilities),
             client_info=self._settings.client_info,
         )
         try:
@@ -434,6 +441,11 @@ class Uplink:
     async def forget(self, session_id: str) -> None:
         """The session was closed: end its terminals."""
         await self._duties.forget(session_id)
+
+
+def _wishing(capabilities: ClientCapabilities) -> ClientCapabilities:
+    """The capabilities, with what we ask of acphold at the other end; nobody else knows it."""
+    return msgspec.structs.replace(capabilities, meta={**(capabilities.meta or {}), BEGUN: True})
 
 
 def update_of(kind: str, raw: bytes) -> bytes:

@@ -290,18 +290,19 @@ class Attachment:
         return [piece for piece in (*pieces, page) if piece]
 
     def _send_page(self, page: Sequence[Segment]) -> None:
-        told = [segment for segment in page if segment.last_seq not in self.untold]
-        last = page[-1]
-        is_own = last.kind == PROMPT and last.last_seq in self.untold
-        self.untold.difference_update(segment.last_seq for segment in page)
-        past = [segment for segment in told if segment.last_seq <= self._news_after]
-        lines = [self._frames.history(past)]
-        lines += [self._frames.live(segment) for segment in told[len(past) :]]
-        if is_own:
-            lines.append(self._frames.place(last.last_seq))
+        own = self.untold.intersection(segment.last_seq for segment in page)
+        self.untold -= own
+        told = [segment for segment in page if segment.last_seq not in own]
+        lines = [self._frames.history([it for it in told if it.last_seq <= self._news_after])]
+        for segment in page:
+            if segment.last_seq not in own:
+                is_news = segment.last_seq > self._news_after
+                lines.append(self._frames.live(segment) if is_news else b"")
+            elif segment.kind == PROMPT:
+                lines.append(self._frames.place(segment.last_seq))
         if any(lines) and self.state is not State.CLOSED:
             self.client.send(b"".join(lines))
-        self._advance(last.last_seq)
+        self._advance(page[-1].last_seq)
 
     def _advance(self, seq: int) -> None:
         self.cursor = seq

@@ -18,6 +18,7 @@ from acphold.hub.annotations import NOTICE_START, notice_as_message
 from acphold.hub.choices import without_booleans
 from acphold.journal import Segment
 from acphold.journal.entries import AUTHOR
+from acphold.journal.raw_update import BEGUN, PROMPT_BEGUN
 from acphold.journal.replay import NOBODY, Replayed, replay, terminals_gone
 from acphold.schema import UPDATE, ClientCapabilities
 from acphold.schema.splice import members, splice
@@ -47,6 +48,7 @@ class Frames:
         session = capabilities.session
         self._notices = session is not None and session.notices is not None
         self._author = NOBODY
+        self._begun = wants_begun(capabilities)
 
     def show_terminals(self, show: bool) -> None:
         """Whether updates may name terminals: the client has some."""
@@ -95,11 +97,14 @@ class Frames:
         return b"".join([self._line(update) for update in updates])
 
     def place(self, seq: int) -> bytes:
-        """The line that tells nothing but a position; b"" for who asks for none.
+        """The line that tells nothing but a position, or that the turn begins; b"" for who asks for
+        neither.
 
         For a prompt: its own client knows it, and is not told it again when it goes on behind.
         """
-        return self.replayed([Replayed(NO_NEWS, seq=seq)]) if self._positions else b""
+        if self._positions or self._begun:
+            return self.replayed([Replayed(PROMPT_BEGUN if self._begun else NO_NEWS, seq=seq)])
+        return b""
 
     def _line(self, update: Replayed) -> bytes:
         raw = update.raw
@@ -126,6 +131,11 @@ class Frames:
         if not self._booleans and b"config_option_update" in raw and b"boolean" in raw:
             return without_booleans(raw)
         return raw
+
+
+def wants_begun(capabilities: ClientCapabilities) -> bool:
+    """Whether a client is to be told when the turn of its own prompt begins."""
+    return (capabilities.meta or {}).get(BEGUN) is True
 
 
 def _takes_booleans(capabilities: ClientCapabilities) -> bool:

@@ -31,6 +31,15 @@ ROLES: Final[dict[str, Role]] = {
 """Who speaks, by the kind of a chunk."""
 
 
+BEGUN: Final = "acphold/begun"
+"""The `_meta` key by which clients and hubs agree on PROMPT_BEGUN."""
+
+PROMPT_BEGUN: Final = (
+    b'{"sessionUpdate":"session_info_update","_meta":{"%b":true}}' % BEGUN.encode()
+)
+"""Tells a client that the turn of its own prompt begins here; what came before was of others."""
+
+
 class PlainText(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A content block that is nothing but text."""
 

@@ -22,6 +22,7 @@ import msgspec
 
 from acphold.errors import AcpholdError
 from acphold.exports.visible_text import counted, on_one_line
+from acphold.journal.raw_update import PROMPT_BEGUN
 from acphold.journal.timeline import TurnEnd, turn_end
 from acphold.schema import SessionConfigSelect, encode
 from acphold.schema.configuration import SessionConfigSelectGroup
@@ -61,6 +62,7 @@ class Sitting:
         self._queue: deque[str] = deque()
         self._is_prompting = False
         self._cancelled = False
+        self._unshown = b""
         self._hint = ""
         self._pressed = ""
         self._pressed_at = 0.0
@@ -145,6 +147,8 @@ class Sitting:
         if self._session is None:
             self._early.append(raw)
         elif session_id == self._session.id:
+            if raw == PROMPT_BEGUN:
+                self._show_prompt()
             self.flow.hear(raw)
             self._heard.set()
             self.face.changed()
@@ -171,9 +175,9 @@ class Sitting:
         assert self._session is not None
         self._is_prompting, self._cancelled = True, False
         said = blocks(text, self._session.cwd)
-        if self.flow.is_open and not self._live.running:
-            self.flow.turn_over()
-        self.flow.prompted(encode(said))
+        self._unshown = encode(said)
+        if not (self.flow.is_open and self._live.running):
+            self._show_prompt()
         self.face.changed()
         try:
             turn = await self._session.prompt(*said)
@@ -182,10 +186,19 @@ class Sitting:
             end = TurnEnd("failed", 0, message=str(error))
         finally:
             self._is_prompting = bool(self._queue)
+            self._show_prompt()  # of a turn that never began
         self.flow.turn_over(end)
         self._live = LiveSession(self._session.id, self._live.clients)
         self.face.changed()
         return end
+
+    def _show_prompt(self) -> None:
+        """Our prompt, behind a turn of another client that was before it."""
+        if self._unshown:
+            if self.flow.is_open:
+                self.flow.turn_over()
+            self.flow.prompted(self._unshown)
+            self._unshown = b""
 
     @property
     def in_turn(self) -> bool:
@@ -278,7 +291,8 @@ class Sitting:
         if self.face.asks and not self._reads_only:
             return f"waits for your answer{waiting} (Ctrl-C cancels)"
         if self._is_prompting:
-            return f"{'cancelling' if self._cancelled else 'running'}{waiting} (Ctrl-C cancels)"
+            doing = "behind another client's turn" if self._unshown else "running"
+            return f"{'cancelling' if self._cancelled else doing}{waiting} (Ctrl-C cancels)"
         if self._live.waiting:
             return "waits for an answer"
         if self.in_turn:

@@ -19,6 +19,7 @@ from acphold.errors import (
 )
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
+from acphold.hub.frames import wants_begun
 from acphold.hub.prompt_turn import Turn
 from acphold.hub.turns import CANCELLED
 from acphold.mcp.servers import provided_ids
@@ -161,7 +162,8 @@ class Connection:
             self._initialized = True
             self._elsewhere.introduction = params
             self._hub.router.clients.append(self)
-        return with_ours(answer, unstable=self._unstable)
+        begun = wants_begun(self.capabilities)
+        return with_ours(answer, unstable=self._unstable, begun=begun)
 
     def _presence(self) -> bytes:
         live = [

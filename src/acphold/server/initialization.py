@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from acphold.errors import InvalidParamsError
+from acphold.journal.raw_update import BEGUN
 from acphold.schema import PROTOCOL_VERSION
 from acphold.schema.splice import members, splice
 
@@ -15,8 +16,11 @@ UNSTABLE = ("fork", "title", "archive")
 An agent's own are not passed on: the journal would not know what they do."""
 
 
-def with_ours(answer: bytes, *, unstable: bool = False) -> bytes:
-    """An `initialize` result with what acphold adds to the capabilities; the rest as it came."""
+def with_ours(answer: bytes, *, unstable: bool = False, begun: bool = False) -> bytes:
+    """An `initialize` result with what acphold adds to the capabilities; the rest as it came.
+
+    With `begun` the client is told when the turns of its prompts begin.
+    """
     capabilities = _object(members(answer), "agentCapabilities")
     sessions = _object(members(capabilities), "sessionCapabilities")
     mine = members(sessions)
@@ -35,6 +39,9 @@ def with_ours(answer: bytes, *, unstable: bool = False) -> bytes:
             ),
         },
     )
+    if begun:
+        meta = splice(_object(members(capabilities), "_meta"), {BEGUN: b"true"})
+        capabilities = splice(capabilities, {"_meta": meta})
     return splice(
         answer, {"protocolVersion": b"%d" % PROTOCOL_VERSION, "agentCapabilities": capabilities}
     )
