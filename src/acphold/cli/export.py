@@ -14,7 +14,7 @@ from typing import TextIO
 from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_journal
-from acphold.cli.journals import opened, place_name, sessions
+from acphold.cli.journals import opened, place_name, sessions, whole
 from acphold.cli.terminal_text import counted, folder, on_one_line, visible, visible_json
 from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.exports import destination
@@ -170,14 +170,15 @@ async def _export(
 
 async def _rows(journal: Journal, wanted: _Wanted) -> list[SessionRow]:
     if wanted.session_ids:
-        named = [await journal.resolve(given) for given in wanted.session_ids]
+        named = [await whole(journal, await journal.resolve(given)) for given in wanted.session_ids]
         return list({row.session_id: row for row in named}.values())
     found = []
     async for row in sessions(journal, wanted.filter):
         if row.updated_at < wanted.since * 1000:
             break
         found.append(row)
-    return found
+    # Not while listing: what is read gets another place in the list.
+    return [await whole(journal, row) for row in found]
 
 
 class _Writing:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, a_name, add_journal
 from acphold.cli.index import index_beside
-from acphold.cli.journals import exists, path_of
+from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
 from acphold.errors import TranscriptError
 from acphold.imports import (
@@ -32,6 +32,7 @@ from acphold.imports import (
     each,
     forecast,
     reader,
+    source_in,
 )
 from acphold.journal import SqliteJournal
 
@@ -79,6 +80,11 @@ def parser() -> Parser:
         help="only those changed since: 2026-01-31, or 12h, 30d, 8w ago",
     )
     made.add_argument(
+        "--session",
+        metavar="ID",
+        help="only this one, which is in the list and was not read yet",
+    )
+    made.add_argument(
         "--branches",
         action="store_true",
         help="also what a person went back from, each as a conversation of its own",
@@ -104,6 +110,7 @@ def import_conversations(
     home: str | None,
     cwd: str | None,
     since: float,
+    session: str | None,
     branches: bool,
     watch: bool,
     redact: bool,
@@ -134,12 +141,36 @@ def import_conversations(
         branches=branches,
     )
     location = path_of(journal)
+    if session is not None:
+        return asyncio.run(_read_listed(location, session, redact=redact))
     if dry_run:
         asyncio.run(run.dry(location))
         run.report(as_json=as_json, dry=True)
     else:
         asyncio.run(run.real(location, as_json=as_json, watch=watch))
     return Exit.OK
+
+
+async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
+    """Read one session that was only listed; nothing is left to do for any other."""
+    async with opened(location) as journal:
+        listed = await journal.unread(session_id)
+        if listed is None:
+            await journal.session(session_id)
+            return Exit.OK
+        source = source_in(listed)
+        intake = Intake(journal, Selection(redact=redact))
+        try:
+            taken = await intake.take(source, reader(source.reader))
+        except OSError as error:
+            where, why = error.filename or source.paths[0], error.strerror or error
+            raise TranscriptError(
+                f"session {session_id!r} cannot be read: {where}: {why}"
+            ) from error
+    if taken.outcome in ("new", "grown", "same"):
+        return Exit.OK
+    why = _WORDS.get(taken.outcome, "nothing was said in it")
+    raise TranscriptError(f"session {session_id!r} cannot be read: {why}")
 
 
 class _Run:
@@ -183,6 +214,23 @@ class _Run:
             await journal.aclose()
 
     async def _take_all(self, intake: Intake, progress: _Progress) -> None:
+        found = {name: self._sources(reader(name)) for name in self._tallies}
+        await self._list_first(intake, found)
+        await self._take_found(intake, found, progress)
+
+    async def _list_first(self, intake: Intake, found: Mapping[str, list[Source]]) -> None:
+        """Have in the list what takes long to read."""
+        new = [
+            source
+            for sources in found.values()
+            for source in sources
+            if await self._expected(intake, source) == "new"
+        ]
+        await intake.list_first(new)
+
+    async def _take_found(
+        self, intake: Intake, found: Mapping[str, list[Source]], progress: _Progress
+    ) -> None:
         async def take(source: Source, telling: Telling) -> None:
             tally = self._tallies[source.reader]
             with tally.counting(source) as count:
@@ -195,7 +243,7 @@ class _Run:
         for wave in WAVES:
             changed = []
             for name in wave & self._tallies.keys():
-                for source in self._sources(reader(name)):
+                for source in found[name]:
                     if (outcome := await self._expected(intake, source)) in ("new", "grown"):
                         changed.append(source)
                         progress.expect(name)

@@ -81,6 +81,14 @@ async def entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
                 yield entry
 
 
+async def whole(journal: Journal, row: SessionRow) -> SessionRow:
+    """The session, read if an import has only listed it; raises TranscriptError."""
+    if not row.is_unread:
+        return row
+    await journal.complete(row.session_id)
+    return await journal.session(row.session_id)
+
+
 async def searched(journal: Journal, sought: Sought) -> list[SearchHit]:
     """The hits, after a moment of catching up with what is not searchable yet."""
     if await journal.lagging():
@@ -110,16 +118,17 @@ def place_name(session_id: str, seq: int | None = None) -> str:
 async def place(journal: Journal, text: str) -> Place:
     """What `ID` or `ID@SEQ` means, where ID may be any beginning that fits only one session.
 
-    Raises UnknownSessionError, AmbiguousIdError, and UsageError for an entry that is not there.
-    An id with an `@` in it is an id before all else.
+    One that an import has only listed is read first. Raises UnknownSessionError, AmbiguousIdError,
+    UsageError for an entry that is not there, and TranscriptError. An id with an `@` in it is an
+    id before all else.
     """
     given, at, seq = text.rpartition("@")
     try:
-        return Place(await journal.resolve(text))
+        return Place(await whole(journal, await journal.resolve(text)))
     except UnknownSessionError:
         if not (at and given and seq.isascii() and seq.isdecimal()):
             raise
-    row = await journal.resolve(given)
+    row = await whole(journal, await journal.resolve(given))
     # Longer numbers would not even be read: Python refuses digits by the thousand.
     if len(seq) > 10 or not 0 < int(seq) <= row.last_seq:
         raise UsageError(

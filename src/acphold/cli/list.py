@@ -115,11 +115,12 @@ def list_sessions(
     part of its working directory on a terminal, and all of it in a pipe. ID is as much of the
     session's id as `show` and `delete` need. STATE is there when a session is in the memory of an
     acphold process: running while a turn runs, waiting while the agent waits for your answer, else
-    live; behind it the number of clients that have it open, if there are several.
+    live; behind it the number of clients that have it open, if there are several. A session that
+    an import has listed is unread until its transcript is read, or it is opened.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt
-    (ISO 8601, UTC), messageCount, archived, origins and live: null, or an object with state (live,
-    running or waiting), clients, background and pid.
+    (ISO 8601, UTC), messageCount, unread, archived, origins and live: null, or an object with state
+    (live, running or waiting), clients, background and pid.
     """
     assert host is None, "done there"
     wanted = ListFilter(
@@ -170,6 +171,7 @@ def json_line(row: SessionRow, live: Live | None = None) -> str:
         "createdAt": iso(row.created_at),
         "updatedAt": iso(row.updated_at),
         "messageCount": row.message_count,
+        "unread": row.is_unread,
         "archived": row.archived,
         "origins": row.origins,
         "live": None
@@ -245,7 +247,7 @@ def cells(
     return [
         ("(archived) " if row.archived else "") + on_one_line(row.title or "(no title)"),
         on_one_line(short),
-        _state(live),
+        _state(row, live),
         short_age(row.updated_at, now),
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
         on_one_line(row.agent),
@@ -253,9 +255,9 @@ def cells(
     ]
 
 
-def _state(live: LiveSession | None) -> str:
+def _state(row: SessionRow, live: LiveSession | None) -> str:
     if live is None:
-        return ""
+        return "unread" if row.is_unread else ""
     return live.state if live.clients < 2 else f"{live.state} ({live.clients})"
 
 

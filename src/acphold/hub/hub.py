@@ -384,6 +384,7 @@ class Hub:
 
     async def _opened(self, session_id: str, setup: Setup, dead: int | None) -> Conversation:
         """The session, live here: it was, or is taken from the journal, or from the agent."""
+        await self._journal.complete(session_id)
         if session_id not in self._adopting:
             async with self._waking:
                 if session_id in self._live or await self._adoption.is_known(session_id):

@@ -45,6 +45,9 @@ FILTERS = 8
 AGENT = "acphold/agent"
 """The `_meta` key of a session of another agent: which one it was held with."""
 
+UNREAD = "acphold/unread"
+"""The `_meta` key of a session that an import has listed: it is read when it is opened."""
+
 ORIGINS = "acphold/origins"
 """The `_meta` key of a session that was made of others, or went over to this agent."""
 
@@ -219,6 +222,7 @@ def _line(row: SessionRow, meta: dict[str, object]) -> Line:
             **meta,
             "acphold/messageCount": row.message_count,
             **({ORIGINS: row.origins} if row.origins else {}),
+            **({UNREAD: True} if row.is_unread else {}),
         },
     )
     return Line(row.key, info, encode(info))

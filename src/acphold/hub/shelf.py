@@ -63,6 +63,7 @@ class Shelf:
         Raises NothingSaidError.
         """
         await self._keep(session_id)
+        await self._journal.complete(session_id)
         row = await self._journal.session(session_id)
         folders = setup.additional_directories
         made = await fork(

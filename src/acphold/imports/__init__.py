@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each
+from acphold.imports.heads import source_in
 from acphold.imports.intake import (
     ALL,
-    IMPORTED,
     Intake,
     Outcome,
     Selection,
@@ -15,6 +15,7 @@ from acphold.imports.intake import (
 )
 from acphold.imports.readers import NAMES, WAVES, Reader, reader
 from acphold.imports.retention import deletions
+from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import Facts, Home, Source
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "each",
     "forecast",
     "reader",
+    "source_in",
 ]

@@ -20,10 +20,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acphold.imports.intake import IMPORTED
 from acphold.imports.readers import Reader
 from acphold.imports.records import Line, lines, readable
 from acphold.imports.scribe import Scribe
+from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import Facts, Home, Kept, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, strings, text
 from acphold.journal.entries import PROMPT

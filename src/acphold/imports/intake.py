@@ -8,39 +8,40 @@ none because the conversation was held through `wrap`, what is new is told by it
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, Literal
 
-import msgspec
-from msgspec import UNSET, Struct, field
+from msgspec import Struct, field
 
 from acphold.errors import (
     HeldElsewhereError,
     LeaseLostError,
     SessionExistsError,
+    TranscriptError,
     UnknownSessionError,
 )
+from acphold.imports.heads import WORTH_LISTING, enlist
 from acphold.imports.pieces import NOTHING, Known, Piece, pieces, squeezed
 from acphold.imports.readers import Reader
+from acphold.imports.session_writer import (
+    IMPORTED,
+    Marker,
+    SessionWriter,
+    is_as_it_was,
+    marker_in,
+)
 from acphold.imports.sources import Facts, Kept, Manner, Source
 from acphold.journal import (
     Holder,
     Journal,
-    Lease,
     Message,
     NewSession,
-    PastEntry,
-    RowChange,
     SessionRow,
     history,
 )
 from acphold.journal.entries import PROMPT
 from acphold.journal.session_rows import now_ms
-
-IMPORTED: Final = "imported"
-"""The kind of the entry behind what was taken in; folds and replays pass over it."""
 
 OWNER: Final = "import"
 """Who holds the lease of a session while it is taken in."""
@@ -106,18 +107,6 @@ class _OvertakenError(Exception):
     """Another import took in what we were about to: what there is to do is another thing now."""
 
 
-class _Marker(Struct, rename="camel"):
-    """What an entry of kind `imported` says; size and time are 0 where more is to come."""
-
-    reader: str
-    place: str
-    size: int
-    changed_at: int
-    taken: int
-    digest: str
-    title: str | None = None
-
-
 def forecast(source: Source, reader: Reader, selection: Selection = ALL) -> Outcome:
     """What would become of a source that the journal does not know; raises as `Intake.take`."""
     first = next(pieces(source, reader, NOTHING, whole_turns=selection.whole_turns))
@@ -145,7 +134,18 @@ class Intake:
             agent = source.agent or reader.key
             gone = await self._journal.is_forgotten(agent, source.session_id)
             return "deleted" if gone else "new"
-        return "same" if _is_as_it_was(await self._last_marker(row), source) else "grown"
+        if _is_only_listed(row):
+            return "new"
+        return "same" if is_as_it_was(await self._last_marker(row), source) else "grown"
+
+    async def list_first(self, new: Sequence[Source]) -> None:
+        """Have conversations in the list before they are read, where it takes long to read them.
+
+        Not with `whole_turns`: whether there is one, the beginning does not tell.
+        """
+        selection = self._selection
+        if not selection.whole_turns and sum(source.size for source in new) >= WORTH_LISTING:
+            await enlist(self._journal, new, selection.cwd, titled=not selection.redact)
 
     async def _ours(self, source: Source, reader: Reader) -> SessionRow | None:
         """The session that the journal has of this conversation."""
@@ -165,18 +165,32 @@ class Intake:
         """Take in what is new of a conversation.
 
         Raises OSError when it cannot be read, and TranscriptError when its reader fails on it.
+        Then, and when there is nothing in it, a session of it is unread no longer.
         """
-        taken = Taken("busy")
+        try:
+            taken = await self._tried(source, reader, telling)
+        except (OSError, TranscriptError):
+            await self._give_up(source, reader)
+            raise
+        if taken.outcome in ("empty", "same", "differs"):
+            await self._give_up(source, reader)
+        await self._journal.catch_up(SEARCHABLE_SECONDS, now_ms() - SEARCHABLE_MS)
+        return taken
+
+    async def _tried(self, source: Source, reader: Reader, telling: Telling) -> Taken:
         for _ in range(ATTEMPTS):
             try:
-                taken = await self._take(source, reader, telling)
-                break
+                return await self._take(source, reader, telling)
             except _OvertakenError:
                 continue
             except (HeldElsewhereError, LeaseLostError, SessionExistsError, UnknownSessionError):
                 break
-        await self._journal.catch_up(SEARCHABLE_SECONDS, now_ms() - SEARCHABLE_MS)
-        return taken
+        return Taken("busy")
+
+    async def _give_up(self, source: Source, reader: Reader) -> None:
+        row = await self._ours(source, reader)
+        if row is not None and row.is_unread:
+            await self._journal.give_up(row.session_id)
 
     async def _take(self, source: Source, reader: Reader, telling: Telling) -> Taken:
         expected = await self.expect(source, reader)
@@ -191,7 +205,7 @@ class Intake:
         return Taken(expected)
 
     async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
-        writing: _Writing | None = None
+        writing: SessionWriter | None = None
         missed: Counter[str] = Counter()
         removed: Counter[str] = Counter()
         async for piece in told:
@@ -205,7 +219,7 @@ class Intake:
         await self._journal.release(writing.lease)
         return Taken("new", missed, removed)
 
-    async def _begin(self, source: Source, facts: Facts) -> _Writing:
+    async def _begin(self, source: Source, facts: Facts) -> SessionWriter:
         session_id, is_begun = await self._id_for(source, facts)
         if is_begun:
             lease = await self._journal.acquire(session_id, OWNER)
@@ -216,7 +230,7 @@ class Intake:
             new = NewSession(
                 session_id,
                 facts.agent,
-                _folder(facts),
+                facts.folder,
                 kept.additional_directories,
                 facts.title if kept.renamed else None,
                 facts.created_at,
@@ -224,7 +238,7 @@ class Intake:
                 kept.origins,
             )
             lease = await self._journal.create(new, OWNER)
-        return _Writing(self._journal, lease, source, (facts.agent, facts.session_id))
+        return SessionWriter(self._journal, lease, source, (facts.agent, facts.session_id))
 
     async def _id_for(self, source: Source, facts: Facts) -> tuple[str, bool]:
         """The agent's own id, where no other agent has the same; and whether it is there already,
@@ -235,6 +249,8 @@ class Intake:
         except UnknownSessionError:
             return wanted, False
         if row.agent == facts.agent:
+            if _is_only_listed(row):
+                return wanted, True
             if await self._journal.session_of(facts.agent, facts.session_id) is not None:
                 raise _OvertakenError
             if row.last_seq == 0 and (await self._journal.holder(wanted)).owner == OWNER:
@@ -267,10 +283,10 @@ class Intake:
         told: AsyncIterator[Piece],
         row: SessionRow,
         holder: Holder,
-        marker: _Marker | None,
+        marker: Marker | None,
     ) -> Taken | None:
         """Take in what is told; None when the source has nothing in common with the session."""
-        writing: _Writing | None = None
+        writing: SessionWriter | None = None
         outcome: Outcome = "same"
         missed: Counter[str] = Counter()
         removed: Counter[str] = Counter()
@@ -280,7 +296,7 @@ class Intake:
                 lease = await self._journal.acquire(row.session_id, OWNER, holder.epoch)
                 if lease.next_seq != row.last_seq + 1:
                     raise _OvertakenError
-                writing = _Writing(self._journal, lease, source, None, row, marker)
+                writing = SessionWriter(self._journal, lease, source, None, row, marker)
             if await writing.take_in(piece):
                 outcome = "grown"
         if writing is None:
@@ -290,19 +306,19 @@ class Intake:
 
     # -- what the journal has --------------------------------------------------------------
 
-    async def _last_marker(self, row: SessionRow) -> _Marker | None:
+    async def _last_marker(self, row: SessionRow) -> Marker | None:
         """The marker at the very end of a session."""
         segments = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
         last = segments[-1].entries()[-1] if segments else None
-        return _marker(last.raw) if last and last.kind == IMPORTED else None
+        return marker_in(last.raw) if last and last.kind == IMPORTED else None
 
-    async def _newest_marker(self, row: SessionRow) -> tuple[_Marker | None, bool]:
+    async def _newest_marker(self, row: SessionRow) -> tuple[Marker | None, bool]:
         """The newest marker, and whether nobody said anything since."""
-        found: _Marker | None = None
+        found: Marker | None = None
         is_newest = True
         async for segment in history(self._journal, row.session_id):
             if segment.kind == IMPORTED:
-                found, is_newest = _marker(segment.entries()[-1].raw), True
+                found, is_newest = marker_in(segment.entries()[-1].raw), True
             elif segment.kind == PROMPT:
                 is_newest = False
         return found, is_newest
@@ -313,89 +329,6 @@ class Intake:
         return [squeezed(user.text) for user in users if user.role == "user"]
 
 
-class _Writing:
-    """A session that pieces are taken into.
-
-    `link` is what the agent knows it by, while the journal does not know that yet; `row` and
-    `before` are how it and its newest marker were before.
-    """
-
-    def __init__(
-        self,
-        journal: Journal,
-        lease: Lease,
-        source: Source,
-        link: tuple[str, str] | None,
-        row: SessionRow | None = None,
-        before: _Marker | None = None,
-    ) -> None:
-        self.lease = lease
-        self._journal = journal
-        self._source = source
-        self._link = link
-        self._row = row
-        self._before = before
-        self._has_marked = False
-
-    async def take_in(self, piece: Piece) -> bool:
-        """Take a piece in; False when there was nothing new in it but that it is the last one."""
-        marker = self._marker_behind(piece)
-        renamed = self._before is not None and piece.facts.title not in (None, self._before.title)
-        is_news = bool(piece.entries) or (piece.is_last and renamed)
-        past = [*piece.entries, *piece.closing] if is_news else []
-        past.append(PastEntry(IMPORTED, 0, msgspec.json.encode(marker)))
-        change = self._change(piece.facts, marker.title, goes_on=bool(piece.entries))
-        timed = self._timed(past, piece.facts)
-        # Of its own markers only the last one says anything.
-        instead = self._has_marked
-        await self._journal.take_in(self.lease, timed, change, self._link, instead=instead)
-        self._link, self._has_marked = None, True
-        return is_news
-
-    def _marker_behind(self, piece: Piece) -> _Marker:
-        source = self._source
-        seen = (source.size, source.changed_at) if piece.is_all else (0, 0)
-        title = piece.facts.title
-        if piece.facts.kept is None:
-            title = title or piece.first_prompt
-        return _Marker(source.reader, source.place, *seen, piece.taken, piece.digest, title)
-
-    def _change(self, facts: Facts, title: str | None, *, goes_on: bool) -> RowChange:
-        row, before = self._row, self._before
-        if row is not None and row.title not in (None, before and before.title):
-            title = row.title  # a person has named it
-        told = facts.updated_at or self._source.changed_at // 1_000_000
-        return RowChange(
-            title=title,
-            updated_at=max(told, row.updated_at if row else 0),
-            prompted=True,
-            archived=(facts.kept is not None and facts.kept.archived) if goes_on else UNSET,
-        )
-
-    def _timed(self, past: list[PastEntry], facts: Facts) -> list[PastEntry]:
-        """The entries; those of no known time as if of the one before, or of the beginning."""
-        at = facts.created_at or self._source.changed_at // 1_000_000
-        timed: list[PastEntry] = []
-        for entry in past:
-            at = entry.at or at
-            timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw, entry.seq))
-        return timed
-
-
-def _folder(facts: Facts) -> str:
-    """The folder of a conversation; the home folder where an old transcript does not name it."""
-    return facts.cwd if os.path.isabs(facts.cwd) else os.path.expanduser("~")
-
-
-def _is_as_it_was(marker: _Marker | None, source: Source) -> bool:
-    if marker is None or source.title not in ("", marker.title):
-        return False
-    before = marker.place, marker.size, marker.changed_at
-    return before == (source.place, source.size, source.changed_at)
-
-
-def _marker(raw: bytes) -> _Marker | None:
-    try:
-        return msgspec.json.decode(raw, type=_Marker)
-    except msgspec.MsgspecError:
-        return None
+def _is_only_listed(row: SessionRow) -> bool:
+    """Whether nothing of the session was taken in yet."""
+    return row.is_unread and not row.last_seq

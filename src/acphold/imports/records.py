@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, cast
 
@@ -18,6 +21,18 @@ DOCUMENT_BYTES: Final = 64 << 20
 """The longest file that is one JSON document, which can only be read whole."""
 
 _BUFFER: Final = 1 << 20
+
+_end: ContextVar[int] = ContextVar("end")
+
+
+@contextmanager
+def only_beginnings(size: int) -> Iterator[None]:
+    """Within the block files are read as if each ended behind the line that is at byte `size`."""
+    before = _end.set(size)
+    try:
+        yield
+    finally:
+        _end.reset(before)
 
 
 class Line(NamedTuple):
@@ -47,9 +62,10 @@ def lines(path: Path, missed: Counter[str]) -> Iterator[Line]:
     What ends without a newline is a line too: its writer may be about to go on, and a half line
     is counted as unreadable by whoever decodes it. Damage in a compressed file ends it.
     """
+    end = _end.get(sys.maxsize)
     with opened(path) as file:
         offset = 0
-        while raw := _line(file, path, missed):
+        while offset < end and (raw := _line(file, path, missed)):
             size = len(raw)
             if size > LINE_BYTES and not raw.endswith(b"\n"):
                 size += _rest_of_line(file)
@@ -100,7 +116,7 @@ def readable(raw: bytes, missed: Counter[str]) -> Object | None:
 def document(path: Path, missed: Counter[str]) -> Object:
     """The JSON object that a file is; empty, and counted, when it cannot be read."""
     try:
-        if path.stat().st_size > DOCUMENT_BYTES:
+        if path.stat().st_size > min(DOCUMENT_BYTES, _end.get(DOCUMENT_BYTES)):
             missed["files that are too large"] += 1
             return {}
         return decoded(path.read_bytes())
@@ -112,7 +128,7 @@ def document(path: Path, missed: Counter[str]) -> Object:
 def document_list(path: Path, missed: Counter[str]) -> list[Object]:
     """The objects of the JSON array that a file is; empty, and counted, when it cannot be read."""
     try:
-        if path.stat().st_size > DOCUMENT_BYTES:
+        if path.stat().st_size > min(DOCUMENT_BYTES, _end.get(DOCUMENT_BYTES)):
             missed["files that are too large"] += 1
             return []
         return objects(decoded(b'{"all":%b}' % path.read_bytes()), "all")

@@ -40,6 +40,11 @@ class Facts(Struct):
     missed: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def folder(self) -> str:
+        """The folder it was held in; the home folder where an old transcript does not name it."""
+        return self.cwd if os.path.isabs(self.cwd) else os.path.expanduser("~")
+
 
 class Manner(Struct, frozen=True):
     """How a conversation is told: only turns that are over; without the secrets in it."""

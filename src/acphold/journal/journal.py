@@ -45,10 +45,24 @@ class NewSession(Struct, frozen=True):
     origins: tuple[Origin, ...] = ()
 
 
+class Listed(Struct, frozen=True):
+    """A session to be listed before it is read.
+
+    `downstream_id` is the agent's own id of it, `updated_at` when it went on last (ms since the
+    epoch), `source` where its transcript is, in words of the import's.
+    """
+
+    new: NewSession
+    downstream_id: str
+    updated_at: int
+    source: bytes
+
+
 class RowChange(Struct, frozen=True):
     """New values for the row of a session; what is UNSET stays as it is.
 
-    So does a title that a person gave: see `Journal.set_title`.
+    So does a title that a person gave: see `Journal.set_title`. With `unread` as None the session
+    is read to its end.
     """
 
     title: str | UnsetType | None = UNSET
@@ -59,6 +73,8 @@ class RowChange(Struct, frozen=True):
     archived: bool | UnsetType = UNSET
     agent: str | UnsetType = UNSET
     origins: tuple[Origin, ...] | UnsetType = UNSET
+    created_at: int | UnsetType = UNSET
+    unread: UnsetType | None = UNSET
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -81,7 +97,8 @@ class SessionRow(Struct, frozen=True):
 
     `prompted` is False until the first prompt; `message_count` counts prompts and agent
     messages; `last_seq` is 0 in a session without entries. `renamed` says that a person gave the
-    title; `origins` where the conversation came from, oldest first.
+    title; `origins` where the conversation came from, oldest first. `is_unread` says that an import
+    has listed it, and not read it to its end yet: see `Journal.complete`.
     """
 
     session_id: str
@@ -97,6 +114,7 @@ class SessionRow(Struct, frozen=True):
     archived: bool = False
     renamed: bool = False
     origins: tuple[Origin, ...] = ()
+    is_unread: bool = False
 
     @property
     def key(self) -> ListKey:
@@ -321,6 +339,23 @@ class Journal(Protocol):
         """Remove a session that nobody asked to remove: one whose making failed half-way.
 
         It leaves no tombstone. A session with a link stays, and the answer is False.
+        """
+
+    # -- sessions that an import has listed -----------------------------------------------
+
+    async def enlist(self, found: Sequence[Listed]) -> None:
+        """Have sessions in the list before they are read; those that are known stay as they are."""
+
+    async def unread(self, session_id: str) -> bytes | None:
+        """Where the transcript of an unread session is; None for any other, and for none."""
+
+    async def give_up(self, session_id: str) -> None:
+        """Read no more of an unread session: it has what it has, and goes if that is nothing."""
+
+    async def complete(self, session_id: str) -> None:
+        """Read an unread session to its end; does nothing for any other.
+
+        Raises TranscriptError when nothing of it can be read, and when it takes too long.
         """
 
     # -- reading --------------------------------------------------------------------------

@@ -148,12 +148,18 @@ _PACKED: Final = (
     "CREATE INDEX unpacked ON sessions (updated_at) WHERE packed_through < settled_through",
 )
 
+_UNREAD: Final = (
+    # Where the transcript of a session is that was listed and not read yet: see journal.unread.
+    "ALTER TABLE sessions ADD COLUMN unread BLOB",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
     _SEARCH_BY_TIME,
     _USAGE,
     _PACKED,
+    _UNREAD,
 )
 
 VERSION: Final = len(MIGRATIONS)

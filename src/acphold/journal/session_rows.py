@@ -42,11 +42,12 @@ _LAST_KEY: Final = (
 SELECT_ROW: Final = (
     "SELECT session_id, agent, cwd, additional_directories, title, created_at, updated_at,"
     f" message_count, prompted, coalesce({_LAST_KEY} & 4294967295, 0),"
-    " number, settled_through, archived, renamed, origins FROM sessions"
+    " number, settled_through, archived, renamed, origins,"
+    " unread IS NOT NULL FROM sessions"
 )
 """The columns `session_row` reads."""
 
-Row = tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str]
+Row = tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
@@ -60,7 +61,7 @@ def now_ms() -> int:
 def session_row(connection: sqlite3.Connection, row: Row) -> SessionRow:
     """What a row of SELECT_ROW says."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
-    prompted, last, number, settled, archived, renamed, origins = row[8:]
+    prompted, last, number, settled, archived, renamed, origins, unread = row[8:]
     if last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
@@ -77,6 +78,7 @@ def session_row(connection: sqlite3.Connection, row: Row) -> SessionRow:
         bool(archived),
         bool(renamed),
         () if origins == "[]" else _decode_origins(origins),
+        bool(unread),
     )
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Final, TypeVar
 
-from acphold.errors import JournalBusyError, JournalError
+from acphold.errors import JournalBusyError, JournalError, TranscriptError, UnknownSessionError
 from acphold.journal import (
     leases,
     list_page,
@@ -21,6 +21,7 @@ from acphold.journal import (
     segments,
     session_rows,
     token_usage,
+    unread,
     upkeep,
 )
 from acphold.journal.background import CHECKPOINT_BYTES, Background
@@ -32,6 +33,7 @@ from acphold.journal.journal import (
     READ_BYTES,
     Holder,
     Lease,
+    Listed,
     ListFilter,
     ListKey,
     NewSession,
@@ -292,6 +294,34 @@ class SqliteJournal:
 
     async def abandon(self, lease: Lease) -> bool:
         return await self._background.run(lambda db: upkeep.abandon(db, lease, self._writing))
+
+    # -- sessions that an import has listed -----------------------------------------------
+
+    async def enlist(self, found: Sequence[Listed]) -> None:
+        await self._background.run(lambda db: unread.enlist(db, found, self._writing))
+
+    async def unread(self, session_id: str) -> bytes | None:
+        return self._look(lambda db: unread.source(db, session_id))
+
+    async def give_up(self, session_id: str) -> None:
+        await self._background.run(lambda db: unread.give_up(db, session_id, self._writing))
+
+    async def complete(self, session_id: str) -> None:
+        if await self.unread(session_id) is None:
+            return
+        try:
+            await unread.read_now(self.path, session_id)
+        except TranscriptError:
+            # What is there can be shown, though the rest has gone.
+            if await self.unread(session_id) is not None or not await self._has(session_id):
+                raise
+
+    async def _has(self, session_id: str) -> bool:
+        try:
+            await self.session(session_id)
+        except UnknownSessionError:
+            return False
+        return True
 
     # -- reading --------------------------------------------------------------------------
 

@@ -1,0 +1,87 @@
+"""The beginnings of transcripts, by which conversations are listed before they are read.
+
+To read a gigabyte takes a minute, to read the beginnings of all that is in it two seconds. Who they
+were held with, where, when and about what is known behind the first prompt. Where the beginning
+does not say that, the conversation is listed once it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from acphold.imports.pieces import first_line
+from acphold.imports.readers import Reader, reader
+from acphold.imports.records import only_beginnings
+from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Facts, Source
+from acphold.journal import Journal, Listed, NewSession
+from acphold.journal.entries import PROMPT
+
+HEAD_BYTES: Final = 128 << 10
+"""How far into a file the first prompt is looked for: settings and words of hooks stand before it."""
+
+WORTH_LISTING: Final = 16 << 20
+"""As many bytes take longer than a second to read; less is listed soon enough as it is read."""
+
+NOT_BY_HEADS: Final = frozenset({"acpx", "acphold"})
+"""Readers whose sources say only as a whole how a conversation stood."""
+
+AT_ONCE: Final = 64
+"""Rows in one transaction: others wait for it."""
+
+
+async def enlist(journal: Journal, new: Iterable[Source], cwd: str | None, *, titled: bool) -> None:
+    """List those of the conversations whose beginnings tell how, the newest first.
+
+    Only those held in `cwd`, if it is given; with their titles if they are `titled`.
+    """
+    rows: list[Listed] = []
+    for source in sorted(new, key=lambda source: -source.changed_at):
+        if source.reader in NOT_BY_HEADS:
+            continue
+        if row := listed(source, reader(source.reader), cwd, titled=titled):
+            rows.append(row)
+        if len(rows) >= AT_ONCE:
+            await journal.enlist(rows)
+            rows = []
+    await journal.enlist(rows)
+
+
+def listed(source: Source, reading: Reader, cwd: str | None, *, titled: bool) -> Listed | None:
+    """How a conversation stands in the list, as far as its beginning tells.
+
+    None when that does not tell, cannot be read, or is of another folder than `cwd`.
+    """
+    facts = Facts(source.agent or reading.key, source.session_id)
+    with only_beginnings(HEAD_BYTES):
+        prompt = _first_prompt(source, reading, facts)
+    if prompt is None or cwd not in (None, facts.cwd):
+        return None
+    title = (facts.title or first_line(prompt)) if titled else None
+    changed = source.changed_at // 1_000_000
+    began = facts.created_at or changed
+    new = NewSession(facts.session_id, facts.agent, facts.folder, (), title, began)
+    return Listed(new, facts.session_id, changed, msgspec.msgpack.encode(source))
+
+
+def source_in(unread: bytes) -> Source:
+    """Where the transcript of a session is that was listed: see `Journal.unread`."""
+    return msgspec.msgpack.decode(unread, type=Source)
+
+
+def _first_prompt(source: Source, reading: Reader, facts: Facts) -> bytes | None:
+    scribe = Scribe(facts)
+    try:
+        for _ in reading.read(source, scribe):
+            if prompt := _prompt_in(scribe):
+                return prompt
+        return _prompt_in(scribe)
+    except Exception:  # whatever is wrong with it is told when it is read as a whole
+        return None
+
+
+def _prompt_in(scribe: Scribe) -> bytes | None:
+    return next((entry.raw for entry in scribe.taken() if entry.kind == PROMPT), None)

@@ -1,0 +1,128 @@
+"""What is taken in of a conversation, piece by piece, each with a marker behind it.
+
+The marker is an entry that says from where the piece came, and how much is there by now.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from acphold.imports.pieces import Piece
+from acphold.imports.sources import Facts, Source
+from acphold.journal import Journal, Lease, PastEntry, RowChange, SessionRow
+
+IMPORTED: Final = "imported"
+"""The kind of the entry behind what was taken in; folds and replays pass over it."""
+
+
+class Marker(Struct, rename="camel"):
+    """What an entry of kind `imported` says; size and time are 0 where more is to come."""
+
+    reader: str
+    place: str
+    size: int
+    changed_at: int
+    taken: int
+    digest: str
+    title: str | None = None
+
+
+class SessionWriter:
+    """A session that pieces are taken into.
+
+    `link` is what the agent knows it by, while the journal does not know that yet; `row` and
+    `before` are how it and its newest marker were before.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        lease: Lease,
+        source: Source,
+        link: tuple[str, str] | None,
+        row: SessionRow | None = None,
+        before: Marker | None = None,
+    ) -> None:
+        self.lease = lease
+        self._journal = journal
+        self._source = source
+        self._link = link
+        self._row = row
+        self._before = before
+        self._has_marked = False
+
+    async def take_in(self, piece: Piece) -> bool:
+        """Take a piece in; False when there was nothing new in it but that it is the last one."""
+        marker = self._marker_behind(piece)
+        renamed = self._before is not None and piece.facts.title not in (None, self._before.title)
+        is_news = bool(piece.entries) or (piece.is_last and renamed)
+        past = [*piece.entries, *piece.closing] if is_news else []
+        past.append(PastEntry(IMPORTED, 0, msgspec.json.encode(marker)))
+        change = self._change(
+            piece.facts, marker.title, goes_on=bool(piece.entries), is_last=piece.is_last
+        )
+        timed = self._timed(past, piece.facts)
+        # Of its own markers only the last one says anything.
+        instead = self._has_marked
+        await self._journal.take_in(self.lease, timed, change, self._link, instead=instead)
+        self._link, self._has_marked = None, True
+        return is_news
+
+    def _marker_behind(self, piece: Piece) -> Marker:
+        source = self._source
+        seen = (source.size, source.changed_at) if piece.is_all else (0, 0)
+        title = piece.facts.title
+        if piece.facts.kept is None:
+            title = title or piece.first_prompt
+        return Marker(source.reader, source.place, *seen, piece.taken, piece.digest, title)
+
+    def _change(
+        self, facts: Facts, title: str | None, *, goes_on: bool, is_last: bool
+    ) -> RowChange:
+        row, before = self._row, self._before
+        if row is not None and row.title not in (None, before and before.title):
+            title = row.title  # a person has named it
+        told = facts.updated_at or self._source.changed_at // 1_000_000
+        # Where it was listed before it was read, its beginning may have said something else.
+        is_first = row is None and not self._has_marked
+        return RowChange(
+            title=title,
+            updated_at=max(told, row.updated_at if row else 0),
+            prompted=True,
+            archived=self._archived(facts) if goes_on else UNSET,
+            cwd=facts.folder if is_first else UNSET,
+            created_at=(facts.created_at or UNSET) if is_first else UNSET,
+            unread=None if is_last else UNSET,
+        )
+
+    def _archived(self, facts: Facts) -> bool | UnsetType:
+        if facts.kept is not None:
+            return facts.kept.archived
+        # What is new is in nobody's archive, unless a person put it there once it was listed.
+        return UNSET if self._row is None else False
+
+    def _timed(self, past: list[PastEntry], facts: Facts) -> list[PastEntry]:
+        """The entries; those of no known time as if of the one before, or of the beginning."""
+        at = facts.created_at or self._source.changed_at // 1_000_000
+        timed: list[PastEntry] = []
+        for entry in past:
+            at = entry.at or at
+            timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw, entry.seq))
+        return timed
+
+
+def is_as_it_was(marker: Marker | None, source: Source) -> bool:
+    if marker is None or source.title not in ("", marker.title):
+        return False
+    before = marker.place, marker.size, marker.changed_at
+    return before == (source.place, source.size, source.changed_at)
+
+
+def marker_in(raw: bytes) -> Marker | None:
+    try:
+        return msgspec.json.decode(raw, type=Marker)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,105 @@
+"""Sessions that an import has listed, and whose transcripts it has not read to their end yet.
+
+    no row ──listed──▶ unread ──its last piece is taken in──▶ read
+                          └─given up─▶ no row; or read, where some of it is there
+
+The row says where the transcript is, in words of the import's that the journal does not look into.
+Whoever needs such a session has it read first: by a process of its own, as a transcript may be long
+and a server has others to serve.
+
+The functions with a connection may raise sqlite3 errors; those with `alone` make a transaction
+under the lock that whichever connection of this process holds while it writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import sys
+import threading
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from acphold.errors import SessionExistsError, TranscriptError
+from acphold.journal import session_rows
+from acphold.journal.file import writing
+from acphold.journal.journal import Listed
+
+READ_SECONDS: Final = 60.0
+"""How long whoever needs a session waits for its transcript: one of 200 MB takes a third of that.
+What was read by then is kept."""
+
+log = logging.getLogger(__name__)
+
+
+def enlist(connection: sqlite3.Connection, found: Sequence[Listed], alone: threading.Lock) -> None:
+    """Make the rows of sessions, but of those that are known, or were deleted."""
+    with alone, writing(connection):
+        for listed in found:
+            agent, downstream_id = listed.new.agent, listed.downstream_id
+            if session_rows.linked(connection, agent, [downstream_id]):
+                continue
+            try:
+                number = session_rows.create(connection, listed.new)
+            except SessionExistsError:
+                continue
+            connection.execute(
+                "UPDATE sessions SET prompted = 1, updated_at = ?, unread = ? WHERE number = ?",
+                (listed.updated_at, listed.source, number),
+            )
+            session_rows.link(connection, agent, downstream_id, number)
+
+
+def source(connection: sqlite3.Connection, session_id: str) -> bytes | None:
+    """Where the transcript of an unread session is; None for any other, and for none."""
+    row = connection.execute(
+        "SELECT unread FROM sessions WHERE session_id = ? AND unread IS NOT NULL", (session_id,)
+    ).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def give_up(connection: sqlite3.Connection, session_id: str, alone: threading.Lock) -> None:
+    """Nothing more of this session can be read: what there is of it is all; without any it goes."""
+    with alone, writing(connection):
+        row = connection.execute(
+            f"{session_rows.SELECT_ROW} WHERE session_id = ? AND unread IS NOT NULL", (session_id,)
+        ).fetchone()
+        if row is None:
+            return
+        number, last_seq = row[10], row[9]
+        if last_seq:
+            connection.execute("UPDATE sessions SET unread = NULL WHERE number = ?", (number,))
+            return
+        for table, column in (("links", "session"), ("leases", "session"), ("sessions", "number")):
+            connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+
+
+async def read_now(path: str, session_id: str) -> None:
+    """Have the journal at `path` read an unread session to its end, in a process of its own.
+
+    Raises TranscriptError when it cannot be read, or takes longer than READ_SECONDS.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "acphold", "import", "--session", session_id, "--journal", path),
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=PIPE,
+    )
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            _, complaints = await process.communicate()
+    except TimeoutError:
+        raise TranscriptError(
+            f"the transcript of session {session_id!r} is long, and still being read; "
+            "open it again in a moment"
+        ) from None
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    if process.returncode:
+        why = complaints.decode(errors="replace").strip().removeprefix("acphold: ")
+        raise TranscriptError(why or f"the transcript of session {session_id!r} cannot be read")

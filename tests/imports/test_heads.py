@@ -1,0 +1,270 @@
+"""Conversations that are listed by their beginnings, and read later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from acphold.errors import TranscriptError, UnknownSessionError
+from acphold.imports import Home, Intake, Reader, Selection, Source, reader
+from acphold.imports.heads import HEAD_BYTES
+from acphold.imports.intake import told_here
+from acphold.imports.pieces import Known, Piece
+from acphold.imports.readers import NAMES
+from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Manner
+from acphold.journal import ListFilter, PastEntry, SessionRow, SqliteJournal, history
+from tests.cli.command_line import CommandLine
+from tests.imports.claude_home import CWD, SESSION, Transcript
+from tests.imports.soak import fill
+from tests.imports.test_intake import LONG, conversation, said, whole
+from tests.served import wrapped
+
+
+@pytest.fixture
+async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
+    found = SqliteJournal.open(journal)
+    yield found
+    await found.aclose()
+
+
+@pytest.fixture(autouse=True)
+def all_is_worth_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acphold.imports.intake.WORTH_LISTING", 0)
+
+
+def found(home: Path) -> list[tuple[Source, Reader]]:
+    readers = [reader(name) for name in NAMES]
+    return [(source, reading) for reading in readers for source in reading.find(Home(home))]
+
+
+def remove(source: Source) -> None:
+    Path(source.paths[0]).unlink()
+
+
+class _KilledError(Exception):
+    """The end of an import."""
+
+
+async def killed(
+    source: Source, reading: Reader, known: Known, manner: Manner
+) -> AsyncIterator[Piece]:
+    """What is told by an import that comes to its end behind the first piece."""
+    async for piece in told_here(source, reading, known, manner):
+        yield piece
+        raise _KilledError
+
+
+async def list_first(
+    journal: SqliteJournal, home: Path, selection: Selection | None = None
+) -> list[SessionRow]:
+    intake = Intake(journal, selection) if selection else Intake(journal)
+    await intake.list_first([source for source, _ in found(home)])
+    return await journal.page(ListFilter())
+
+
+async def kept(journal: SqliteJournal) -> dict[str, object]:
+    """All that the journal has, but for the numbers of leases and links."""
+    return {
+        row.session_id: (
+            row,
+            [segment async for segment in history(journal, row.session_id)],
+            await journal.downstream(row.session_id),
+        )
+        for row in await journal.page(ListFilter())
+    }
+
+
+async def test_a_conversation_is_listed_before_it_is_read(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    (row,) = await list_first(opened, tmp_path)
+    assert (row.session_id, row.title, row.cwd) == (SESSION, "prompt 1", CWD)
+    assert row.is_unread
+    assert (row.message_count, row.last_seq) == (0, 0)
+    ((source, reading),) = found(tmp_path)
+    assert row.updated_at == source.changed_at // 1_000_000
+    assert (await Intake(opened).take(source, reading)).outcome == "new"
+    (row,) = await opened.page(ListFilter())
+    assert not row.is_unread
+    assert row.message_count == 6
+    assert await said(opened) == whole(2)
+
+
+async def test_what_was_listed_first_is_in_the_end_what_it_is_without_that(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    fill(tmp_path)
+    assert len(await list_first(opened, tmp_path)) == 8
+    assert len(await list_first(opened, tmp_path)) == 8
+    other = SqliteJournal.open(tmp_path / "other.db")
+    try:
+        for source, reading in found(tmp_path):
+            assert (await Intake(opened).take(source, reading)).outcome == "new"
+            await Intake(other).take(source, reading)
+        assert await kept(opened) == await kept(other)
+    finally:
+        await other.aclose()
+
+
+async def test_what_the_beginning_does_not_tell_is_listed_once_it_is_read(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    for _ in range(3):
+        transcript.beside(type="file-history-snapshot", snapshot="A" * HEAD_BYTES)
+    transcript.user("prompt")
+    transcript.write(tmp_path)
+    (tmp_path / ".claude/projects/broken").mkdir()
+    (tmp_path / ".claude/projects/broken/b.jsonl").write_bytes(b'{"type":"user","message":[[[')
+    assert await list_first(opened, tmp_path) == []
+    source, reading = next(pair for pair in found(tmp_path) if pair[0].session_id == SESSION)
+    assert (await Intake(opened).take(source, reading)).outcome == "new"
+
+
+async def test_a_long_file_is_not_read_for_its_head(
+    opened: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation(9, LONG).write(tmp_path)
+    read: list[PastEntry] = []
+    taken = Scribe.taken
+
+    def counted(scribe: Scribe) -> list[PastEntry]:
+        made = taken(scribe)
+        read.extend(made)
+        return made
+
+    monkeypatch.setattr(Scribe, "taken", counted)
+    assert len(await list_first(opened, tmp_path)) == 1
+    assert [entry.kind for entry in read] == ["prompt"]
+
+
+async def test_only_what_was_asked_for_is_listed_and_no_secret_in_a_title(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    assert await list_first(opened, tmp_path, Selection(cwd="/elsewhere")) == []
+    assert await list_first(opened, tmp_path, Selection(whole_turns=True)) == []
+    (row,) = await list_first(opened, tmp_path, Selection(cwd=CWD, redact=True))
+    assert row.title is None
+
+
+async def test_what_was_deleted_is_not_listed_again(opened: SqliteJournal, tmp_path: Path) -> None:
+    conversation().write(tmp_path)
+    await list_first(opened, tmp_path)
+    assert await opened.delete(SESSION)
+    assert await list_first(opened, tmp_path) == []
+    ((source, reading),) = found(tmp_path)
+    assert (await Intake(opened).take(source, reading)).outcome == "deleted"
+
+
+async def test_what_a_person_did_with_an_unread_session_stays(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    await list_first(opened, tmp_path)
+    await opened.set_title(SESSION, "Mine")
+    await opened.set_archived(SESSION, True)
+    ((source, reading),) = found(tmp_path)
+    await Intake(opened).take(source, reading)
+    row = await opened.session(SESSION)
+    assert (row.title, row.archived, row.is_unread) == ("Mine", True, False)
+
+
+async def test_who_needs_an_unread_session_has_it_read(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    await list_first(opened, tmp_path)
+    await opened.complete(SESSION)
+    assert await said(opened) == whole(2)
+    assert not (await opened.session(SESSION)).is_unread
+    ((source, reading),) = found(tmp_path)
+    assert (await Intake(opened).take(source, reading)).outcome == "same"
+
+
+async def test_an_unread_session_whose_file_is_gone_says_so_and_goes(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    await list_first(opened, tmp_path)
+    ((source, _),) = found(tmp_path)
+    remove(source)
+    with pytest.raises(TranscriptError, match="No such file"):
+        await opened.complete(SESSION)
+    with pytest.raises(UnknownSessionError):
+        await opened.session(SESSION)
+    assert await opened.downstream(SESSION) is None
+    assert await opened.damage() == []
+
+
+async def test_of_a_session_that_was_read_in_part_it_shows_that_when_the_file_is_gone(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation(12, LONG).write(tmp_path)
+    await list_first(opened, tmp_path)
+    ((source, reading),) = found(tmp_path)
+    with pytest.raises(_KilledError):
+        await Intake(opened).take(source, reading, killed)
+    assert (await opened.session(SESSION)).is_unread
+    remove(source)
+    await opened.complete(SESSION)
+    assert 0 < len(some := await said(opened)) < len(whole(12))
+    assert some == whole(12)[: len(some)]
+    assert not (await opened.session(SESSION)).is_unread
+
+
+async def test_a_conversation_that_turns_out_to_be_empty_goes(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    await list_first(opened, tmp_path)
+    transcript = Transcript()
+    transcript.beside(type="summary", summary="nothing")
+    transcript.write(tmp_path)
+    ((source, reading),) = found(tmp_path)
+    assert (await Intake(opened).take(source, reading)).outcome == "empty"
+    assert await opened.page(ListFilter()) == []
+
+
+async def test_an_editor_that_lists_and_loads_an_unread_session_gets_all_of_it(
+    opened: SqliteJournal, journal: Path, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    ((source, _),) = found(tmp_path)
+    await Intake(opened).list_first([replace(source, agent="scripted")])
+    async with wrapped(journal) as client:
+        listed = await client.call("session/list", {})
+        (unread,) = listed["sessions"]
+        assert unread["_meta"]["acphold/unread"] is True
+        await client.load(SESSION, CWD)
+        words = [
+            update["content"]["text"]
+            for update in client.updates()
+            if update["sessionUpdate"] in ("user_message_chunk", "agent_message_chunk")
+        ]
+    assert words == whole(2)
+
+
+async def test_lists_call_it_unread_and_whoever_shows_or_exports_it_has_it_read(
+    opened: SqliteJournal, journal: Path, tmp_path: Path
+) -> None:
+    transcripts = conversation(), conversation()
+    for transcript, session in zip(transcripts, (SESSION, str(UUID(int=1))), strict=True):
+        transcript.write(tmp_path, session)
+    assert len(await list_first(opened, tmp_path)) == 2
+    acphold = CommandLine(journal)
+    listed = await asyncio.to_thread(acphold.run, "list")
+    assert listed.out.count(" unread ") == 2
+    shown = await asyncio.to_thread(acphold.run, "show", SESSION)
+    assert "answer 2" in shown.out
+    exported = await asyncio.to_thread(acphold.run, "export", "--all")
+    assert exported.out.count("answer 2") == 2
+    listed = await asyncio.to_thread(acphold.run, "list")
+    assert "unread" not in listed.out
