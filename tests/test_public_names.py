@@ -47,11 +47,11 @@ PUBLIC = {
     """,
     "acphold.imports": """
         ALL Facts Home IMPORTED Intake NAMES Outcome Reader Selection Source Taken Telling WAVES
-        deletions each forecast reader
+        deletions each forecast reader source_in
     """,
     "acphold.journal": """
-        Archived Entry Holder Journal KINDS LEASE_SECONDS Lease ListFilter ListKey Message
-        NewSession Origin Part PastEntry Replayed RowChange SearchHit Segment SessionRow
+        Archived Entry Holder Journal KINDS LEASE_SECONDS Lease ListFilter ListKey Listed
+        Message NewSession Origin Part PastEntry Replayed RowChange SearchHit Segment SessionRow
         SessionState SessionUsage Sought SqliteJournal Standing Summary Tokens ToolCall
         UsageReport default_location history
     """,

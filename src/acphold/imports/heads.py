@@ -21,7 +21,7 @@ from acphold.journal import Journal, Listed, NewSession
 from acphold.journal.entries import PROMPT
 
 HEAD_BYTES: Final = 128 << 10
-"""How far into a file the first prompt is looked for: settings and words of hooks stand before it."""
+"""How far into a file the first prompt is looked for: settings and words of hooks stand before."""
 
 WORTH_LISTING: Final = 16 << 20
 """As many bytes take longer than a second to read; less is listed soon enough as it is read."""
