@@ -260,6 +260,25 @@ async def test_an_editor_in_front_of_a_killed_process_is_told_and_the_next_one_g
         assert other.text() == "kept"
 
 
+async def test_a_process_in_the_background_that_does_not_answer_is_not_waited_for(
+    home: Home,
+) -> None:
+    async with home.editor() as one:
+        await one.prompt(await one.new(), {"say": "kept"})
+    [owner] = home.owners()
+    os.kill(owner, signal.SIGSTOP)
+    words = wrap_command(scripted_agent(), "--background")[4:]
+    impatient = "import acphold.cli.thin_wrap as wrap; wrap.TAKE_SECONDS = 0.2"
+    impatient += f"; wrap.start_thin_wrap({words})"
+    command = [sys.executable, "-c", impatient]
+    async with editor(command, journal=home.journal, env=home.env) as other:
+        try:
+            error = await other.refused("initialize", {"protocolVersion": 1})
+        finally:
+            os.kill(owner, signal.SIGCONT)  # it holds the other's stdin and stdout, too
+        assert f"`kill -9 {owner}` ends, does not answer" in error.message
+
+
 async def test_a_command_that_cannot_be_started_is_told_as_without_background(home: Home) -> None:
     command = wrap_command(["no-such-agent"], "--background")
     async with editor(command, journal=home.journal, env=home.env) as one:

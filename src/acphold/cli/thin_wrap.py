@@ -31,6 +31,9 @@ else:
 START_SECONDS = 30.0
 """What an owner has to listen; a loaded machine takes seconds to start a Python program."""
 
+TAKE_SECONDS = 20.0
+"""What an owner has to take an editor, which it does at once. One that was stopped never does."""
+
 RETRY_SECONDS = 0.01
 """How often is looked whether another owner of the name listens by now, or has ended."""
 
@@ -93,14 +96,28 @@ def _connect(path: str) -> socket.socket | None:
         connection.close()
         return None
     if sys.platform == "linux":
-        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        user = struct.unpack("3i", raw)[1]
+        user = _peer(connection)[1]
     else:
         raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
         user = struct.unpack_from("2I", raw)[1]
     if user != os.getuid():
         raise PermissionError(f"{path} belongs to another user")
     return connection
+
+
+def _peer(connection: socket.socket) -> tuple[int, int, int]:
+    """The number, user and group of who listens; Linux: unix(7), SO_PEERCRED."""
+    pid, user, group = struct.unpack(
+        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    )
+    return pid, user, group
+
+
+def _called(connection: socket.socket) -> str:
+    if sys.platform != "linux":
+        return "the background process"
+    pid = _peer(connection)[0]
+    return f"the background process, number {pid}, which `kill -9 {pid}` ends,"
 
 
 def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
@@ -165,18 +182,22 @@ def _spawn(path: str, words: list[str], env: dict[str, str], tells: int) -> None
 
 def _read_line(descriptor: int) -> str:
     line = b""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
     deadline = time.monotonic() + START_SECONDS
     while not line.endswith(b"\n"):
-        left = deadline - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
+        if not _is_readable(descriptor, deadline - time.monotonic()):
             return "the background process does not begin to listen; its log says why"
         piece = os.read(descriptor, 4096)
         if not piece:
             break
         line += piece
     return line.decode(errors="replace").strip()
+
+
+def _is_readable(source: int | socket.socket, seconds: float) -> bool:
+    """Whether something can be read within so many seconds, or the other side has ended."""
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(max(0, round(seconds * 1000))))
 
 
 # -- the editor ------------------------------------------------------------------------------
@@ -187,7 +208,9 @@ def _hand_over(connection: socket.socket) -> int:
     streams = struct.pack("2i", 0, 1)
     try:
         connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
-        if connection.recv(1):
+        if not _is_readable(connection, TAKE_SECONDS):
+            return _refuse(AgentStartError(f"{_called(connection)} does not answer"))
+        if connection.recv(1) and connection.recv(1):  # it has taken us in; the editor has left
             return OK
     except OSError:
         pass  # reset: it was killed, or ended before it took us in

@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 HANDED_OVER = b"\0"
 """What comes with the descriptors; no message of ACP begins so."""
 
+TAKEN = b"\1"
+"""What the program that handed them over is told at once: told nothing, it does not wait."""
+
 ENDED_WELL = b"\0"
 """What the program that handed them over is told when the editor has left."""
 
@@ -212,6 +215,8 @@ class Listener:
                 await self._attended(socket_transport(connection, words))
                 return
             transport = PipeTransport(*streams)
+            with suppress(OSError):  # it has gone already, which is told below
+                connection.send(TAKEN)
             watching = asyncio.create_task(_gone(connection, transport), name="watch pipe")
             try:
                 await self._attended(transport)
