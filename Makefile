@@ -49,7 +49,7 @@ check: lint types test conformance
 interop: $(VENV)/.installed
 	$(BIN)/python -m pytest -m interop $(PYTEST)
 
-# kill -9 at random in a session that many share; `make soak ROUNDS=1000` takes twenty minutes.
+# kill -9 at random in a session that many share; `make soak ROUNDS=100` takes some minutes.
 soak: ROUNDS ?= 1000
 soak: $(VENV)/.installed
 	$(BIN)/python -m tests.failures.soak $(ROUNDS) $(SEED)

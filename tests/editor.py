@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,9 @@ class Talker:
         """Send a request; the future gets its result, or Refused."""
         self._last_id += 1
         future = asyncio.get_running_loop().create_future()
+        if self._ended:
+            future.set_exception(ConnectionError("the program has gone"))
+            return future
         self._waiting[self._last_id] = future
         self.send({"id": self._last_id, "method": method, "params": params or {}})
         return future
@@ -88,6 +91,11 @@ class Talker:
         except Refused as error:
             return error
         raise AssertionError(f"{method} was not refused but answered {result}")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the other side says no more."""
+        return self._ended
 
     @property
     def last_id(self) -> int:
@@ -259,7 +267,8 @@ class Editor(Talker):
 
     async def kill(self) -> None:
         """SIGKILL the program itself, as a crash would."""
-        self.process.kill()
+        with suppress(ProcessLookupError):  # it has ended, and is waited for already
+            self.process.kill()
         await self.process.wait()
 
 

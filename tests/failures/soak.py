@@ -1,21 +1,30 @@
-"""Rounds of violence against one shared session: `python -m tests.failures.soak ROUNDS [SEED]`.
+"""Rounds of violence against shared sessions: `python -m tests.failures.soak ROUNDS [SEED]`.
 
-A scripted agent lives in the background; clients of both kinds are attached, those that `wrap
---background` lets in and those whose own acphold holds a line to the owner. Each round runs a turn
-and kills one of them with SIGKILL in the middle: the owner, its agent, a client, or a client that
-is just attaching; clients whose owner was killed take the session over. After each round:
+This is the property test with real processes: a scripted agent, the owner of its sessions in the
+background, and people with clients of both kinds (tests/failures/visitors.py). A round is a turn or
+two, with steps that are drawn at random: words, a flood, tool calls, questions. While they run,
+some of these happen: a client is closed, or killed, or reads nothing for a while; somebody comes
+back, goes on behind the last position, or loads all; somebody cancels, and another one prompts; the
+owner, its agent, or a client that is just attaching is killed with SIGKILL, or a client that is
+taking the session over, or the owner is told to end. Whoever is asked answers soon, late or never.
+After each round:
 
-- what a client has been shown is the beginning of what the journal has, or all of it if it lives;
-- no request has been answered twice, and none of a client that lives waits;
-- every question has been answered at most once.
+- what the agent said to somebody is all that the journal has, or its beginning if they have gone;
+- every prompt of a client that is there has been answered, and no request twice;
+- nobody was shown an update twice or out of order.
 
-At the end nothing that was started is left.
+After some rounds, and at the end, all come back to see the end of the session:
+
+- what each was shown over all of their clients, folded, is what the journal has;
+- every question was answered at most once, and is closed;
+- no prompt is in the journal twice, nor reached the agent twice, and each turn has one end.
+
+Then the next session begins. In the end nothing that was started is left.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import shutil
@@ -23,7 +32,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -31,43 +39,39 @@ from typing import Any
 
 import psutil
 
-from acphold.journal import SqliteJournal
-from acphold.journal.timeline import Message
-from tests.editor import DEADLINE, Editor, Refused, editor, scripted_agent, wrap_command
+from tests.editor import (
+    DEADLINE,
+    Refused,
+    editor,
+    received,
+    scripted_agent,
+    wrap_command,
+)
+from tests.failures.kept_session import KeptSession
+from tests.failures.visitors import Visitor, difference, on_screen
 
-VICTIMS = ("owner", "agent", "client", "attaching", "nobody")
-WORDS = 60
-"""Pieces of text in the turn of a round."""
+KINDS = ("background", "line")
+PEOPLE = 3
+ROUNDS_OF_A_SESSION = 15
 
-CLIENTS = 3
+INCIDENTS = (
+    *("kill owner", "kill owner", "kill agent", "kill client", "kill attaching", "kill taker"),
+    *("stop owner", "leave", "leave", "close", "come", "come", "lag", "lag", "cancel", "prompt"),
+    "nothing",
+)
 
+AGENT = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
 
-class Visitor:
-    """A client that is attached to the session; `asked` are the questions it was put."""
-
-    def __init__(self, client: Editor, kind: str, leave: AsyncExitStack) -> None:
-        self.client = client
-        self.kind = kind
-        self.leave = leave
-        self.killed = False
-
-    @property
-    def shown(self) -> str:
-        """What the agent has said, as this client was told."""
-        return "".join(
-            update["content"]["text"]
-            for update in self.client.updates()
-            if update["sessionUpdate"] == "agent_message_chunk"
-            and "acphold/notice" not in update.get("_meta", {})
-        )
-
-    def answers(self) -> Counter[Any]:
-        """How often each of its requests was answered."""
-        return Counter(
-            message["id"]
-            for message in self.client.messages
-            if "id" in message and "method" not in message
-        )
+QUESTION = [
+    "session/request_permission",
+    {
+        "toolCall": {"toolCallId": "t1", "title": "Run it"},
+        "options": [
+            {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+            {"optionId": "no", "name": "No", "kind": "reject_once"},
+        ],
+    },
+]
 
 
 class Soak:
@@ -76,153 +80,287 @@ class Soak:
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
         self.journal = folder / "journal.db"
+        self.log = folder / "log"
         self.chance = random.Random(seed)
-        self.agent = scripted_agent(store=str(folder / "store"), capabilities=AGENT)
+        self.agent = scripted_agent(
+            store=str(folder / "store"), capabilities=AGENT, log=str(self.log)
+        )
         self.env = {
             "XDG_RUNTIME_DIR": str(folder),
             "XDG_STATE_HOME": str(folder / "state"),
             "ACPHOLD_SOAK": folder.name,
         }
-        self.visitors: list[Visitor] = []
+        self.people: list[Visitor] = []
         self.session = ""
+        self.kept = KeptSession(self.journal, "")
+        self.turns: list[tuple[Visitor, asyncio.Future[Any]]] = []
+        self.late = asyncio.Event()  # who has not answered a question answers now
+        self.was_settled = False  # an owner ended well, and put together what there was
+        self.told = ""  # what happened in this round, for whoever has to find out why
 
     async def run(self, rounds: int) -> None:
         """All rounds; AssertionError at the first thing that is not as it should be."""
         for number in range(rounds):
-            await self.round(number)
-        for visitor in list(self.visitors):
-            await self.goodbye(visitor)
+            if number % ROUNDS_OF_A_SESSION == 0:
+                await self.end_session()
+                await self.begin_session()
+            try:
+                async with asyncio.timeout(5 * DEADLINE):
+                    await self.round(number)
+            except (AssertionError, TimeoutError) as error:
+                error.add_note(f"round {number}: {self.told}")
+                raise
+        await self.end_session()
         await self.stop()
+
+    # -- a session --------------------------------------------------------------------------
+
+    async def begin_session(self) -> None:
+        """Somebody begins one, and the others are there."""
+        self.people = [
+            Visitor(f"person {number}", KINDS[number % 2], self.folder) for number in range(PEOPLE)
+        ]
+        self.was_settled = False
+        first, *others = self.people
+        await self.start_client(first)
+        assert first.client is not None
+        self.session = await first.client.new(cwd=str(self.folder))
+        self.kept = KeptSession(self.journal, self.session)
+        for visitor in others[: self.chance.randrange(PEOPLE)]:
+            await self.come(visitor)
+
+    async def end_session(self) -> None:
+        """All see its end; what they have seen is what the journal has."""
+        if not self.people:
+            return
+        for visitor in self.people:
+            visitor.read_on()
+            if not visitor.is_there:
+                await visitor.go()
+                await self.come(visitor)
+        author = self.people[-1]
+        await asyncio.wait_for(author.begin_prompt(self.session, {"say": "the end"}), DEADLINE)
+        for visitor in self.people:
+            await visitor.until_shown("the end")
+        await self.check_views()
+        sent = [m["params"]["prompt"][0]["text"] for m in received(self.log, "session/prompt")]
+        await self.kept.check(sent)
+        self.log.unlink(missing_ok=True)
+        for visitor in self.people:
+            await visitor.go()
+        self.people.clear()
+
+    async def check_views(self) -> None:
+        known = await self.kept.state()
+        for visitor in self.people:
+            seen = visitor.state()
+            assert on_screen(seen) == on_screen(known), (
+                f"{visitor.name} has seen something else: {difference(seen, known)}"
+            )
+            assert seen.standing.title == known.standing.title
+            assert seen.open_tools == known.open_tools
 
     # -- one round --------------------------------------------------------------------------
 
     async def round(self, number: int) -> None:
-        while len(self.visitors) < CLIENTS:
-            await self.come(self.chance.choice(("background", "line")))
-        victim = self.chance.choice(VICTIMS)
-        author = self.chance.choice(self.visitors)
-        steps: list[dict[str, Any]] = [{"say": f"{number}.{word} "} for word in range(WORDS)]
-        if self.chance.random() < 0.3:
-            steps.insert(self.chance.randrange(WORDS), {"ask": QUESTION})
-        turn = author.client.begin_prompt(self.session, *steps)
-        await self.until_shown(author, f"{number}.{self.chance.randrange(WORDS)} ", turn)
-        await self.kill(victim)
-        await asyncio.wait([turn], timeout=DEADLINE)
-        assert turn.done(), f"round {number}: a prompt is not answered, {victim} was killed"
-        with suppress(Refused, ConnectionError):
-            await turn
-        await self.check(number, victim)
+        if not self.present:
+            await self.come(self.chance.choice(self.people))
+        self.late.clear()
+        gate = self.folder / f"gate-{number}"
+        author = self.chance.choice(self.present)
+        self.told = f"{author.name} prompts"
+        self.begin_prompt(author, number, gate)
+        if self.chance.random() < 0.8:
+            turn = self.turns[-1][1]
+            await self.until_shown(author, f"{number}.{self.chance.randrange(5)} ", turn)
+        for incident in self.chance.choices(INCIDENTS, k=self.chance.randint(1, 4)):
+            await self.happen(incident, number)
+        gate.touch()
+        await asyncio.sleep(self.chance.random() * 0.02)
+        self.late.set()
+        for visitor in self.people:
+            visitor.read_on()
+        await self.answered()
+        await self.check()
+
+    def begin_prompt(self, author: Visitor, number: int, gate: Path | None = None) -> None:
+        """Some words, and a gate that is shut while things happen; in between, anything."""
+        word = f"{number}" if gate else f"{number}+{len(self.turns)}"
+        steps: list[dict[str, Any]] = [{"say": f"{word}.{n} "} for n in range(20)]
+        for step, likely in (
+            ({"ask": QUESTION}, 0.4),
+            ({"ask": QUESTION}, 0.2),
+            ({"flood": [300, 5000]}, 0.1),
+            ({"update": tool(word, "pending")}, 0.5),
+        ):
+            if self.chance.random() < likely:
+                steps.insert(self.chance.randrange(5, len(steps)), step)
+        steps.append({"update": tool(word, "completed")})
+        if gate is not None:
+            steps.insert(self.chance.randrange(5, len(steps)), {"until": str(gate)})
+        self.turns.append((author, author.begin_prompt(self.session, *steps)))
 
     async def until_shown(self, author: Visitor, word: str, turn: asyncio.Future[Any]) -> None:
-        shown = asyncio.create_task(author.client.until(lambda: word in author.shown))
+        shown = asyncio.create_task(author.until_shown(word))
         await asyncio.wait([shown, turn], return_when=asyncio.FIRST_COMPLETED)
         shown.cancel()
         await asyncio.gather(shown, return_exceptions=True)
 
-    async def kill(self, victim: str) -> None:
-        match victim:
-            case "owner":
-                for pid in self.owners():
-                    kill(pid)
-            case "agent":
-                for pid in self.agents():
-                    kill(pid)
-            case "client":
-                visitor = self.chance.choice(self.visitors)
-                visitor.killed = True
-                await visitor.client.kill()
-            case "attaching":
-                await self.come("line", killed=True)
+    async def answered(self) -> None:
+        """Every prompt of a client that is there is answered; how does not matter here."""
+        turns = [turn for _, turn in self.turns]
+        _, waiting = await asyncio.wait(turns, timeout=DEADLINE)
+        assert not waiting, "a prompt is not answered"
+        for turn in turns:
+            with suppress(Refused, ConnectionError):
+                await turn
+        self.turns.clear()
+
+    # -- what happens -----------------------------------------------------------------------
+
+    async def happen(self, incident: str, number: int) -> None:
+        self.told += f", {incident}"
+        absent = [visitor for visitor in self.people if not visitor.is_there]
+        if incident in ("kill owner", "stop owner"):
+            await self.end_owner(signal.SIGKILL if incident == "kill owner" else signal.SIGTERM)
+        elif incident == "kill agent":
+            for pid in await self.agents():
+                kill(pid)
+        elif incident == "kill attaching" and absent:
+            await self.kill_attaching(self.chance.choice(absent))
+        elif incident == "come" and absent:
+            await self.come(self.chance.choice(absent))
+        elif self.present:
+            await self.act(self.chance.choice(self.present), incident, number)
+
+    async def act(self, visitor: Visitor, incident: str, number: int) -> None:
+        client = visitor.client
+        assert client is not None
+        if incident == "kill client":
+            await visitor.kill()
+        elif incident == "kill taker":
+            await self.end_owner(signal.SIGKILL)
+            await asyncio.sleep(self.chance.random() * 0.02)
+            await visitor.kill()
+        elif incident in ("leave", "close"):
+            visitor.read_on()
+            if incident == "close":
+                client.begin("session/close", {"sessionId": self.session}).add_done_callback(seen)
+            await client.leave()
+        elif incident == "lag":
+            visitor.lag()
+        elif incident == "cancel":
+            client.tell("session/cancel", {"sessionId": self.session})
+        elif incident == "prompt":
+            self.begin_prompt(visitor, number)
+
+    async def end_owner(self, number: signal.Signals) -> None:
+        """The process that has the session now: one in the background, or the acphold of a client.
+
+        One that ends well settles the session, and nobody can go on where it was put together.
+        """
+        if (pid := await self.owner()) is not None:
+            self.was_settled |= number != signal.SIGKILL
+            kill(pid, number)
+
+    async def kill_attaching(self, visitor: Visitor) -> None:
+        await visitor.go()
+        await self.start_client(visitor)
+        loading = visitor.begin_load(self.session)
+        loading.add_done_callback(seen)
+        await asyncio.sleep(self.chance.random() * 0.02)
+        await visitor.kill()
 
     # -- coming and going -------------------------------------------------------------------
 
-    async def come(self, kind: str, *, killed: bool = False) -> None:
-        """One more client; with `killed` it is so while it attaches."""
-        options = ("--background", "--linger", "3600") if kind == "background" else ()
+    @property
+    def present(self) -> list[Visitor]:
+        """Those whose clients run."""
+        return [visitor for visitor in self.people if visitor.is_there]
+
+    async def come(self, visitor: Visitor) -> None:
+        """A client that goes on where its person was; all of it if they want so, or if need be."""
+        for _ in range(3):
+            await visitor.go()
+            await self.start_client(visitor)
+            with suppress(ConnectionError):  # its owner was ended before it was in
+                if self.chance.random() < 0.2:
+                    await asyncio.wait_for(visitor.begin_load(self.session), DEADLINE * 2)
+                elif not await visitor.come_back(self.session):
+                    assert self.was_settled, "it could not go on where it was"
+                return
+        raise AssertionError(f"{visitor.name} cannot come in")
+
+    async def start_client(self, visitor: Visitor) -> None:
+        options = ("--background", "--linger", "3600") if visitor.kind == "background" else ()
         command = wrap_command(self.agent, "--journal", str(self.journal), *options)
-        leave = AsyncExitStack()
-        client = await leave.enter_async_context(
-            editor(command, journal=self.journal, env=self.env)
-        )
-        visitor = Visitor(client, kind, leave)
-        await client.initialize()
-        client.answers["session/request_permission"] = self.decide
-        if not self.session:
-            self.session = await client.new(cwd=str(self.folder))
-            self.visitors.append(visitor)
-            return
-        loading = client.begin("session/load", opened(self.session, self.folder))
-        if killed:
-            await asyncio.sleep(self.chance.random() * 0.02)
-            visitor.killed = True
-            await client.kill()
-            await asyncio.gather(loading, return_exceptions=True)
+        for _ in range(3):
+            stack = AsyncExitStack()
+            client = await stack.enter_async_context(
+                editor(command, journal=self.journal, env=self.env)
+            )
+            with suppress(ConnectionError):  # it found an owner that was about to end
+                await visitor.sit_down(stack, client, self.decide)
+                return
+            await visitor.go()
+        raise AssertionError(f"{visitor.name} cannot start a client")
+
+    async def decide(self, _: dict[str, Any]) -> dict[str, Any]:
+        """What a person answers, at once or when everybody has to."""
+        if self.chance.random() < 0.5:
+            await asyncio.sleep(self.chance.random() * 0.01)
         else:
-            await asyncio.wait_for(loading, DEADLINE * 2)
-        self.visitors.append(visitor)
-
-    async def decide(self, params: dict[str, Any]) -> dict[str, Any]:
-        """What a person answers, sooner or later."""
-        await asyncio.sleep(self.chance.random() * 0.01)
-        return {"outcome": {"outcome": "selected", "optionId": "yes"}}
-
-    async def goodbye(self, visitor: Visitor) -> None:
-        self.visitors.remove(visitor)
-        await visitor.leave.aclose()
+            await self.late.wait()
+        chosen = self.chance.choice(("yes", "no"))
+        return {"outcome": {"outcome": "selected", "optionId": chosen}}
 
     # -- what has to hold -------------------------------------------------------------------
 
-    async def check(self, number: int, victim: str) -> None:
-        for visitor in list(self.visitors):
-            if victim == "owner" and visitor.kind == "background":
+    async def check(self) -> None:
+        for visitor in self.people:
+            if visitor.client is None:
+                continue
+            if visitor.is_there and not await self.has_all(visitor):
+                continue
+            if not visitor.is_there:
                 await visitor.client.ended()
-                await visitor.client.process.wait()
-            if visitor.client.process.returncode is not None or visitor.killed:
-                visitor.killed = True
-                await self.is_beginning(visitor, number, victim)
-                await self.goodbye(visitor)
-            else:
-                await self.has_all(visitor, number, victim)
-            assert max(visitor.answers().values(), default=1) == 1, "answered twice"
+                await self.is_beginning(visitor)
+                await visitor.go()
 
-    async def is_beginning(self, visitor: Visitor, number: int, victim: str) -> None:
-        kept = await self.kept()
-        shown = visitor.shown
+    async def is_beginning(self, visitor: Visitor) -> None:
+        shown, kept = visitor.shown, await self.kept.said()
         assert kept.startswith(shown), (
-            f"round {number}, {victim} killed: a {visitor.kind} client was shown what is not kept: "
-            f"…{shown[-80:]!r}"
+            f"a {visitor.kind} client was shown what is not kept: …{shown[-80:]!r}"
         )
 
-    async def has_all(self, visitor: Visitor, number: int, victim: str) -> None:
-        """What it was shown becomes the whole; asked for until it is, or does not change."""
+    async def has_all(self, visitor: Visitor) -> bool:
+        """What it was shown becomes the whole; False when its program ends meanwhile."""
         deadline = time.monotonic() + DEADLINE
-        while (shown := visitor.shown) != (kept := await self.kept()):
-            if time.monotonic() > deadline or visitor.client.process.returncode is not None:
-                if visitor.client.process.returncode is not None:
-                    visitor.killed = True
-                    await self.is_beginning(visitor, number, victim)
-                    return
-                raise AssertionError(
-                    f"round {number}, {victim} killed: a {visitor.kind} client does not have all: "
-                    f"shown …{shown[-80:]!r}, kept …{kept[-80:]!r}"
-                )
+        kept = await self.kept.said()
+        while (shown := visitor.shown) != kept:
+            if not visitor.is_there:
+                return False
+            assert time.monotonic() < deadline, (
+                f"{visitor.name}, a {visitor.kind} client, does not have all: "
+                f"shown …{shown[-80:]!r}, kept …{kept[-80:]!r}"
+            )
             await asyncio.sleep(0.02)
-
-    async def kept(self) -> str:
-        """What the agent has said, as the journal has it."""
-        journal = SqliteJournal.open(self.journal)
-        try:
-            state = await journal.state(self.session)
-        finally:
-            await journal.aclose()
-        return "".join(
-            json.loads(block)["text"]
-            for item in state.timeline
-            if isinstance(item, Message) and item.role == "agent"
-            for block in item.content
-        )
+            kept = await self.kept.said()
+        return True
 
     # -- processes ----------------------------------------------------------------------------
+
+    async def owner(self) -> int | None:
+        """The process that has the session."""
+        pid = await self.kept.owner()
+        return pid if pid in self.running("") else None
+
+    async def agents(self) -> list[int]:
+        """Those that serve the session now: below the owner."""
+        if (owner := await self.owner()) is None:
+            return []
+        below = {child.pid for child in psutil.Process(owner).children()}
+        return [pid for pid in self.running("scripted_agent") if pid in below]
 
     def running(self, word: str) -> list[int]:
         """The processes of this soak that have this word in their command line."""
@@ -233,19 +371,6 @@ class Soak:
                 if word in line and str(self.folder) in line:
                     found.append(process.pid)
         return found
-
-    def agents(self) -> list[int]:
-        """Those that serve the session now: below the owner."""
-        found = []
-        for owner in self.owners():
-            for child in psutil.Process(owner).children():
-                with suppress(psutil.Error):
-                    if "scripted_agent" in " ".join(child.cmdline()):
-                        found.append(child.pid)
-        return found
-
-    def owners(self) -> list[int]:
-        return self.running("acphold owner")
 
     async def stop(self) -> None:
         """End the owner as a person does, and see that nothing is left."""
@@ -263,27 +388,20 @@ class Soak:
             await asyncio.sleep(0.05)
 
 
-AGENT = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
-
-QUESTION = [
-    "session/request_permission",
-    {
-        "toolCall": {"toolCallId": "t1", "title": "Run it"},
-        "options": [
-            {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
-            {"optionId": "no", "name": "No", "kind": "reject_once"},
-        ],
-    },
-]
+def tool(name: str, status: str) -> dict[str, Any]:
+    kind = "tool_call" if status == "pending" else "tool_call_update"
+    return {"sessionUpdate": kind, "toolCallId": name, "title": f"Tool {name}", "status": status}
 
 
-def opened(session: str, folder: Path) -> dict[str, Any]:
-    return {"sessionId": session, "cwd": str(folder), "mcpServers": []}
+def seen(future: asyncio.Future[Any]) -> None:
+    """Whatever it came to."""
+    if not future.cancelled():
+        future.exception()
 
 
-def kill(pid: int) -> None:
+def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
 
 
 @asynccontextmanager
@@ -294,8 +412,8 @@ async def soak(seed: int) -> AsyncIterator[Soak]:
     try:
         yield made
     finally:
-        for visitor in made.visitors:
-            await visitor.leave.aclose()
+        for visitor in made.people:
+            await visitor.go()
         for pid in made.running(""):
             kill(pid)
         shutil.rmtree(folder, ignore_errors=True)

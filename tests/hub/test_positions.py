@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from acphold.agents import Updates
 from acphold.hub import rest
 from acphold.hub.annotations import notice
+from acphold.hub.attachment import LAG, State
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
 
@@ -113,6 +114,31 @@ async def test_of_a_prompt_with_several_blocks_the_last_line_has_the_position(
         await house.agent.prompted(session)
         await two.until(lambda: len(told(two)) == 2)
         assert positions(two) == [None, 2]
+
+
+async def test_a_client_that_lagged_is_told_of_its_prompt_between_what_stands_around_it(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client(**POSITIONS)
+        session = await client.new()
+        await house.agent.say(session, "before")
+        await client.until_text("before")
+        attachment = house.hub.held(session).session.attachments[0]
+        client.reads.clear()
+        await house.agent.say(session, "x" * (2 * LAG))
+        await house.agent.say(session, "y")  # it waits for room behind this
+        running = client.begin_prompt(session, "say it")
+        await house.agent.prompted(session)
+        await house.agent.say(session, "behind")
+        assert attachment.state is State.READING
+        client.reads.set()
+        await client.until_text("behind")
+        assert [n for n, params in enumerate(told(client)) if params["update"] == ARRIVED] == [3]
+        running.cancel()
+
+
+ARRIVED = {"sessionUpdate": "session_info_update"}
 
 
 async def test_what_else_stands_in_the_params_of_an_update_stays_there(journal: Path) -> None:

@@ -290,16 +290,22 @@ class Attachment:
         return [piece for piece in (*pieces, page) if piece]
 
     def _send_page(self, page: Sequence[Segment]) -> None:
-        own = self.untold.intersection(segment.last_seq for segment in page)
-        self.untold -= own
-        told = [segment for segment in page if segment.last_seq not in own]
-        lines = [self._frames.history([it for it in told if it.last_seq <= self._news_after])]
+        lines: list[bytes] = []
+        past: list[Segment] = []
         for segment in page:
-            if segment.last_seq not in own:
-                is_news = segment.last_seq > self._news_after
-                lines.append(self._frames.live(segment) if is_news else b"")
-            elif segment.kind == PROMPT:
-                lines.append(self._frames.place(segment.last_seq))
+            is_own = segment.last_seq in self.untold
+            if is_own and segment.kind != PROMPT:
+                continue
+            if not is_own and segment.last_seq <= self._news_after:
+                past.append(segment)
+                continue
+            lines.append(self._frames.history(past))
+            past.clear()
+            lines.append(
+                self._frames.place(segment.last_seq) if is_own else self._frames.live(segment)
+            )
+        lines.append(self._frames.history(past))
+        self.untold.difference_update(segment.last_seq for segment in page)
         if any(lines) and self.state is not State.CLOSED:
             self.client.send(b"".join(lines))
         self._advance(page[-1].last_seq)

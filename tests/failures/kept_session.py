@@ -1,0 +1,71 @@
+"""What the journal has of a session, looked at by one who has nothing to do with it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from acphold.hub.owners import parsed
+from acphold.journal import Entry, SessionState, SqliteJournal
+from acphold.journal.timeline import Message
+
+
+class KeptSession:
+    """See the module."""
+
+    def __init__(self, journal: Path, session: str) -> None:
+        self._path = journal
+        self._session = session
+
+    async def state(self) -> SessionState:
+        """All of it, folded."""
+        async with _opened(self._path) as journal:
+            return await journal.state(self._session)
+
+    async def said(self) -> str:
+        """What the agent has said."""
+        return "".join(
+            json.loads(block)["text"]
+            for item in (await self.state()).timeline
+            if isinstance(item, Message) and item.role == "agent"
+            for block in item.content
+        )
+
+    async def owner(self) -> int | None:
+        """The number of the process that had it last."""
+        async with _opened(self._path) as journal:
+            return parsed((await journal.holder(self._session)).owner).pid
+
+    async def check(self, sent: Sequence[str]) -> None:
+        """AssertionError for a turn without an end, or anything that is there twice.
+
+        `sent` are the prompts that agents got.
+        """
+        entries = await self._entries()
+        kinds = Counter(entry.kind for entry in entries)
+        assert kinds["prompt"] == kinds["turn_end"], "a turn has no end, or two"
+        asked = Counter(json.loads(e.raw)["id"] for e in entries if e.kind == "question")
+        closed = Counter(json.loads(e.raw)["question"] for e in entries if e.kind == "answer")
+        assert asked == closed, "a question is open, or was answered twice"
+        prompts = Counter(json.loads(e.raw)[0]["text"] for e in entries if e.kind == "prompt")
+        for twice in (asked, prompts, Counter(sent)):
+            assert max(twice.values(), default=1) == 1, f"twice: {twice.most_common(1)}"
+
+    async def _entries(self) -> list[Entry]:
+        found: list[Entry] = []
+        async with _opened(self._path) as journal:
+            while page := await journal.read(self._session, found[-1].seq if found else 0):
+                found += [entry for segment in page for entry in segment.entries()]
+        return found
+
+
+@asynccontextmanager
+async def _opened(path: Path) -> AsyncIterator[SqliteJournal]:
+    journal = SqliteJournal.open(path)
+    try:
+        yield journal
+    finally:
+        await journal.aclose()

@@ -1,0 +1,228 @@
+"""A person who has a session open in one client after another, and what they were shown in all.
+
+Each client is a program: `wrap --background` ("background"), which leads to the owner, or `wrap`
+alone ("line"), whose own acphold holds a line to it. A client asks for positions, so a person who
+comes back goes on behind the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from contextlib import AsyncExitStack, suppress
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from acphold.journal import Entry, SessionState
+from acphold.journal.fold import fold
+from acphold.journal.timeline import Item, TurnEnd
+from tests.editor import DEADLINE, Answer, Editor, Refused, open_params, prompt_params
+
+CAN: dict[str, Any] = {"session": {"notices": {}}, "_meta": {"acphold/positions": True}}
+
+ARRIVED = {"sessionUpdate": "session_info_update"}
+"""What a client is told of its own prompt, with its position: it has arrived."""
+
+MERGED = -32602
+"""The code of the answer to who cannot go on where they were."""
+
+
+class Visitor:
+    """See the module.
+
+    `view` is what was shown, each update with its position, `position` the last of these.
+    `prompts` are those of this person that have not arrived yet, as far as they know.
+    """
+
+    def __init__(self, name: str, kind: str, folder: Path) -> None:
+        self.name = name
+        self.kind = kind
+        self.client: Editor | None = None
+        self.view: list[tuple[int | None, dict[str, Any]]] = []
+        self.position = 0
+        self.prompts: list[str] = []
+        self.is_lagging = False
+        self._folder = folder
+        self._taken = 0
+        self._stack = AsyncExitStack()
+
+    # -- coming and going -------------------------------------------------------------------
+
+    async def sit_down(self, stack: AsyncExitStack, client: Editor, decide: Answer) -> None:
+        """Take a client that was just started; `stack` ends it."""
+        self.client, self._stack, self._taken = client, stack, 0
+        client.answers["session/request_permission"] = decide
+        introduction = {
+            "protocolVersion": 1,
+            "clientCapabilities": CAN,
+            "clientInfo": {"name": self.name, "version": "1"},
+        }
+        await client.call("initialize", introduction)
+
+    def begin_load(self, session: str) -> asyncio.Future[Any]:
+        """Ask for the whole conversation; what was shown before does not count any more."""
+        assert self.client is not None
+        self.view.clear()
+        self.position = 0
+        return self.client.begin("session/load", open_params(session, self._folder))
+
+    async def come_back(self, session: str) -> bool:
+        """Go on behind the last position; False if that cannot be, and all was loaded."""
+        assert self.client is not None
+        while self.view and self.view[-1][0] is None:
+            self.view.pop()  # of a prompt with several blocks, say
+        if self.view:
+            params = open_params(session, self._folder)
+            params["_meta"] = {"acphold/after": self.position}
+            try:
+                await asyncio.wait_for(self.client.begin("session/resume", params), DEADLINE * 2)
+                return True
+            except Refused as refusal:
+                if refusal.code != MERGED or "load the session" not in refusal.message:
+                    raise
+        await asyncio.wait_for(self.begin_load(session), DEADLINE * 2)
+        return not self.view
+
+    async def go(self) -> None:
+        """Whatever becomes of the client, it is over; what it was shown is remembered."""
+        self.read_on()
+        await self._stack.aclose()
+        if self.client is not None:
+            self.look()
+            assert max(self._answers().values(), default=1) == 1, f"{self.name}: answered twice"
+        self.client = None
+        self.prompts.clear()  # whoever comes back is shown those that have arrived
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a client that goes on."""
+        client = self.client
+        return client is not None and client.process.returncode is None and not client.is_over
+
+    # -- what a person does -----------------------------------------------------------------
+
+    def begin_prompt(self, session: str, *steps: Any) -> asyncio.Future[Any]:
+        """Begin a turn."""
+        assert self.client is not None
+        params = prompt_params(session, *steps)
+        text = params["prompt"][0]["text"]
+        self.prompts.append(text)
+        asked = self.client.begin("session/prompt", params)
+
+        def answered(future: asyncio.Future[Any]) -> None:
+            if self.client is not None:
+                self.look()  # whether it has arrived was told before
+            if not future.cancelled() and future.exception() and text in self.prompts:
+                self.prompts.remove(text)
+
+        asked.add_done_callback(answered)
+        return asked
+
+    async def kill(self) -> None:
+        """SIGKILL the client, also while it reads nothing."""
+        assert self.client is not None
+        with suppress(ProcessLookupError):
+            self.client.process.kill()
+        self.read_on()  # who waits for its end waits for the end of its streams
+        await self.client.process.wait()
+
+    def lag(self) -> None:
+        """Read nothing from now on."""
+        if self.is_there and not self.is_lagging:
+            self.is_lagging = True
+            self._pipe().pause_reading()
+
+    def read_on(self) -> None:
+        """Read again."""
+        if self.is_lagging:
+            self.is_lagging = False
+            self._pipe().resume_reading()
+
+    def _pipe(self) -> Any:
+        assert self.client is not None
+        return self.client.process._transport.get_pipe_transport(1)  # type: ignore[attr-defined]
+
+    def _answers(self) -> Counter[Any]:
+        """How often each of its requests was answered."""
+        assert self.client is not None
+        return Counter(
+            message["id"]
+            for message in self.client.messages
+            if "id" in message and "method" not in message
+        )
+
+    # -- what was shown ---------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Take in what has come since; AssertionError for what comes twice or out of order."""
+        assert self.client is not None
+        messages = self.client.messages
+        new, self._taken = messages[self._taken :], len(messages)
+        for message in new:
+            if message.get("method") == "session/update":
+                self._see(message["params"])
+
+    def _see(self, params: dict[str, Any]) -> None:
+        update: dict[str, Any] = params["update"]
+        seq: int | None = params.get("_meta", {}).get("acphold/seq")
+        if seq is not None:
+            assert seq > self.position, (
+                f"{self.name}: twice or out of order: {seq} behind {self.position}: {update}"
+            )
+            self.position = seq
+        if update == ARRIVED:
+            update = said_by_user(f"acphold-{seq}", self.prompts.pop(0))
+        elif update.get("messageId") and (text := update["content"].get("text")) in self.prompts:
+            self.prompts.remove(text)  # it had arrived when the owner died
+        self.view.append((seq, update))
+
+    @property
+    def shown(self) -> str:
+        """What the agent has said, as this person was told."""
+        if self.client is not None:
+            self.look()
+        return "".join(
+            update["content"]["text"]
+            for _, update in self.view
+            if update["sessionUpdate"] == "agent_message_chunk"
+        )
+
+    async def until_shown(self, word: str) -> None:
+        """Wait until the agent has said this, as this person was told."""
+        assert self.client is not None
+        await self.client.until(lambda: word in self.shown)
+
+    def state(self) -> SessionState:
+        """All that was shown, folded."""
+        return fold(
+            Entry(number, "update", 0, json.dumps(update).encode())
+            for number, (_, update) in enumerate(self.view, 1)
+        )
+
+
+def said_by_user(message_id: str, text: str) -> dict[str, Any]:
+    return {
+        "sessionUpdate": "user_message_chunk",
+        "messageId": message_id,
+        "content": {"type": "text", "text": text},
+    }
+
+
+def on_screen(state: SessionState) -> list[Item]:
+    """What a client shows of a timeline."""
+    return [item for item in state.timeline if not isinstance(item, TurnEnd)]
+
+
+def difference(seen: SessionState, known: SessionState) -> str:
+    """Where what was seen begins to be something else, for whoever has to find out why."""
+    there, here = on_screen(seen), on_screen(known)
+    pairs = enumerate(zip_longest(there, here))
+    number, (left, right) = next((n, pair) for n, pair in pairs if pair[0] != pair[1])
+    return f"item {number}: seen {_short(left)}, kept {_short(right)}"
+
+
+def _short(item: Item | None) -> str:
+    text = repr(item)
+    return text if len(text) < 600 else f"{text[:300]} … {text[-300:]}"
