@@ -27,6 +27,7 @@
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live
     ├── OwnerLostError             that process ended while it was needed
+    ├── InterruptedTurnError       that process ended in the turn
     ├── McpError                   an MCP server of the session
     │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
     │   ├── McpLostError           went away in the middle of a call
@@ -310,6 +311,17 @@ class OwnerLostError(AcpholdError):
         super().__init__(
             f"{method}: the acphold process that had this session open has ended; the session "
             "goes on here, so send it again"
+        )
+
+
+class InterruptedTurnError(AcpholdError):
+    """The process that had the session live ended in a turn, which is over with that."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this turn was interrupted: the acphold process that ran its agent has ended. What was "
+            "said until then is kept, and the session goes on: with your next prompt the agent "
+            "gets this turn, too"
         )
 
 

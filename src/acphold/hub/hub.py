@@ -36,6 +36,7 @@ from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.shelf import Shelf
 from acphold.hub.turns import CANCEL_GRACE
 from acphold.journal import Journal, NewSession
+from acphold.journal.entries import PROMPT
 from acphold.journal.fold import Summary
 from acphold.schema import (
     CLOSE_SESSION,
@@ -165,6 +166,19 @@ class Hub:
         conversation = self._live.get(session_id)
         if conversation is not None:
             await conversation.title.look()
+
+    async def last_seq(self, session_id: str) -> int:
+        """The last entry of a session, wherever it is live; raises UnknownSessionError."""
+        return (await self._journal.session(session_id)).last_seq
+
+    async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
+        """Whether these content blocks were prompted behind an entry; UnknownSessionError."""
+        while page := await self._journal.read(session_id, after):
+            for segment in page:
+                if segment.kind == PROMPT and prompt in segment.raw.split(b"\n"):
+                    return True
+            after = page[-1].last_seq
+        return False
 
     def leave(self, client: Client) -> None:
         """Take a client that has gone off every session."""

@@ -145,7 +145,9 @@ class Turns:
         try:
             is_ready = self._agents_turn is None and self._restoration.is_needless
             takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
-            if turn.is_cancelled or not is_ready or not takes_a_moment:
+            # Who asks for positions knows by that whether it may send the prompt again.
+            may_come_again = turn.author.positions
+            if turn.is_cancelled or not is_ready or not takes_a_moment or may_come_again:
                 await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
             if turn.is_cancelled or not is_ready:
                 await self._make_ready(turn)

@@ -13,9 +13,11 @@ import msgspec
 from acphold.errors import (
     AcpholdError,
     AgentError,
+    InterruptedTurnError,
     InvalidParamsError,
     InvalidRequestError,
     JournalError,
+    OwnerLostError,
 )
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
@@ -250,11 +252,14 @@ class Connection:
     async def _prompt(self, request: Request) -> None:
         parts = members(request.params)
         prompt, session_id = _checked_prompt(parts), _session_id_in(parts)
-        opening = self._opening.get(session_id)
-        cancelled = False if opening is None else await opening.over(request)
-        if (line := self._elsewhere.line(session_id)) is not None:
-            await (_cancelled(request) if cancelled else line.forward(request))
-            return
+        cancelled = await self._is_cancelled_meanwhile(request, session_id)
+        while (line := self._elsewhere.line(session_id)) is not None:
+            if cancelled:
+                request.answer(CANCELLED)
+                return
+            if await self._is_prompted_there(line, request, session_id, prompt):
+                return
+            cancelled = await self._is_cancelled_meanwhile(request, session_id)
         conversation = self._hub.held(session_id)
         author = conversation.session.attachment_of(self)
 
@@ -273,6 +278,38 @@ class Connection:
         request.on_cancel = give_up
         conversation.prompt(turn, is_cancelled=cancelled)
 
+    async def _is_cancelled_meanwhile(self, request: Request, session_id: str) -> bool:
+        """Wait until a session that is being opened is open; whether the prompt was cancelled."""
+        opening = self._opening.get(session_id)
+        return False if opening is None else await opening.over(request)
+
+    async def _is_prompted_there(
+        self, line: OwnerLine, request: Request, session_id: str, prompt: bytes
+    ) -> bool:
+        """Hand a prompt on; False when its owner has ended without it: then it is to be sent again.
+
+        See acphold.server.sent_prompts.
+        """
+        after = line.opened[session_id].told
+        if after is None:
+            after = await self._hub.last_seq(session_id)
+        with line.prompts.one(session_id, after) as sent:
+            try:
+                await line.forward(request, may_ask_anew=lambda: True)
+                return True
+            except OwnerLostError:
+                await line.is_over.wait()
+        if sent.is_cancelled:
+            request.answer(CANCELLED)
+            return True
+        if not sent.has_arrived:
+            if await self._is_cancelled_meanwhile(request, session_id):
+                request.answer(CANCELLED)
+                return True
+            if not await self._hub.has_prompt(session_id, prompt, after):
+                return False
+        raise InterruptedTurnError
+
     async def _cancel(self, params: bytes) -> None:
         try:
             session_id = _session_id(params)
@@ -280,6 +317,7 @@ class Connection:
             if opening is not None:
                 opening.cancel()
             if (line := self._elsewhere.line(session_id)) is not None:
+                line.prompts.cancel(session_id)
                 line.peer.tell(CANCEL.name, params)
             elif opening is None or self._hub.holds(session_id):
                 await self._hub.held(session_id).turns.cancel(self)
@@ -413,11 +451,6 @@ class Opening:
         self._cancelled |= self._waiting
         if self._before is not None:
             self._before.cancel()
-
-
-async def _cancelled(request: Request) -> None:
-    """A prompt that was cancelled before its session was open."""
-    request.answer(CANCELLED)
 
 
 OpenSession = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]

@@ -26,7 +26,8 @@ from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE
 from acphold.server.neighbours import presence_of
-from acphold.server.positions import is_bare, told_position, with_wish
+from acphold.server.positions import is_bare, tells_beginning, told_position, with_wish
+from acphold.server.sent_prompts import SentPrompts
 from acphold.transports.unix import connect
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,10 @@ class Opened:
 
 
 class OwnerLine:
-    """See the module. `opened` has the sessions that the client has open there."""
+    """See the module. `opened` has the sessions that the client has open there.
+
+    `is_over` is set once the owner has gone, and what was open there is being opened anew.
+    """
 
     def __init__(
         self,
@@ -64,6 +68,8 @@ class OwnerLine:
         on_lost: Callable[[OwnerLine], None],
     ) -> None:
         self.opened: dict[str, Opened] = {}
+        self.prompts = SentPrompts()
+        self.is_over = asyncio.Event()
         self.peer = Peer(transport, self, name="owner", limit=limit)
         self._client = client
         self._on_lost = on_lost
@@ -79,8 +85,11 @@ class OwnerLine:
             raise ConnectionLostError("the process that has the session does not answer") from None
 
     async def _run(self) -> None:
-        await self.peer.pump()
-        self._on_lost(self)
+        try:
+            await self.peer.pump()
+            self._on_lost(self)
+        finally:
+            self.is_over.set()
 
     def ask(self, method: str, params: bytes, reply: Reply) -> int:
         """Send a request; `reply` is called once, before anything that comes behind the answer.
@@ -139,12 +148,15 @@ class OwnerLine:
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
             position = told_position(notification.params)
-            if position is None or self._client.wants_positions or not is_bare(notification.params):
+            tells_more = position is None or not is_bare(notification.params)
+            if tells_more or self._client.wants_positions:
                 self._client.tell(notification.method, notification.params)
             if position is not None:
-                opened = self.opened.get(_session_id(notification.params))
-                if opened is not None:
+                session_id = _session_id(notification.params)
+                if (opened := self.opened.get(session_id)) is not None:
                     opened.told = position
+                if not tells_more or tells_beginning(notification.params):
+                    self.prompts.arrived(session_id)
         if self._client.buffered > LAG:
             # While we do not read, the owner feeds this client from the journal.
             with suppress(ConnectionLostError):

@@ -12,6 +12,7 @@ import msgspec
 
 from acphold.errors import InvalidParamsError
 from acphold.hub.frames import NO_NEWS, POSITION
+from acphold.journal.raw_update import PROMPT_BEGUN
 from acphold.schema import ClientCapabilities
 from acphold.schema.splice import members, splice
 
@@ -74,6 +75,11 @@ def told_position(params: bytes) -> int | None:
 def is_bare(params: bytes) -> bool:
     """Whether params of an update tell nothing but its position."""
     return len(params) < BARE_BYTES and NO_NEWS in params
+
+
+def tells_beginning(params: bytes) -> bool:
+    """Whether params of an update tell that the turn of a prompt of this client's own begins."""
+    return len(params) < BARE_BYTES and PROMPT_BEGUN in params
 
 
 def behind(params: bytes, position: int | None) -> bytes:

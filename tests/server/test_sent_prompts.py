@@ -1,0 +1,166 @@
+"""What becomes of a prompt when the process that has its session is killed: run once, or told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.journal import Entry, SqliteJournal
+from tests.editor import Editor, Refused, received, scripted_agent
+from tests.editor import wrapped as program
+from tests.served import Guest, guest
+
+
+@asynccontextmanager
+async def sharing(journal: Path) -> AsyncIterator[tuple[Guest, Editor, str]]:
+    """A client here, the client of the process that owns the session, and the session."""
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize()
+        async with program(journal) as owner:
+            session = await owner.new()
+            await owner.prompt(session, {"say": "hello "})
+            await other.load(session)
+            yield other, owner, session
+
+
+async def entries(journal: Path, session: str) -> list[Entry]:
+    reader = SqliteJournal.open(journal)
+    found: list[Entry] = []
+    try:
+        while page := await reader.read(session, found[-1].seq if found else 0):
+            found += [entry for segment in page for entry in segment.entries()]
+    finally:
+        await reader.aclose()
+    return found
+
+
+async def prompts(journal: Path, session: str) -> list[str]:
+    """What was prompted, in order."""
+    found = [entry.raw for entry in await entries(journal, session) if entry.kind == "prompt"]
+    return [json.loads(raw)[0]["text"] for raw in found]
+
+
+def steps(*each: dict[str, Any]) -> str:
+    return json.dumps(each)
+
+
+async def test_a_turn_that_its_owner_died_in_ends_at_once_with_an_error_that_says_so(
+    journal: Path,
+) -> None:
+    async with sharing(journal) as (other, owner, session):
+        turn = other.begin_prompt(session, {"say": "half"}, {"until": "cancel"})
+        await other.until_text("half")
+        await owner.kill()
+        with pytest.raises(Refused, match=r"interrupted.* has ended") as refused:
+            await turn
+        assert "is kept" in refused.value.message
+        await other.prompt(session, {"say": "whole"})
+        ends = [entry.raw for entry in await entries(journal, session) if entry.kind == "turn_end"]
+        assert ends[1:] == [b'{"interrupted":true}', b'{"stopReason": "end_turn"}']
+
+
+async def test_prompts_that_waited_at_the_dead_owner_are_sent_again_in_their_order(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    async with guest(scripted_agent(log=str(log)), journal) as other:
+        await other.initialize()
+        async with program(journal) as owner:
+            session = await owner.new()
+            owner.begin_prompt(session, {"say": "half"}, {"until": "cancel"})
+            await owner.until_text("half")
+            await other.load(session)
+            turns = [other.begin_prompt(session, {"say": f"{n} "}) for n in range(3)]
+            other.tell("session/set_mode", {"sessionId": session, "modeId": "x"})
+            await other.refused("no/such", {"sessionId": session})  # they are all there
+            await owner.kill()
+            assert [await turn for turn in turns] == [{"stopReason": "end_turn"}] * 3
+        await other.until_text("2 ")
+        assert other.text().endswith("0 1 2 ")
+        said = [steps({"say": f"{n} "}) for n in range(3)]
+        assert (await prompts(journal, session))[1:] == said
+        sent = [m["params"]["prompt"][0]["text"] for m in received(log, "session/prompt")]
+        assert sent == said
+        assert not any(text in other.text("user_message_chunk") for text in said)
+
+
+async def test_a_prompt_that_the_dead_owner_never_read_is_sent_again(journal: Path) -> None:
+    async with sharing(journal) as (other, owner, session):
+        os.kill(owner.process.pid, signal.SIGSTOP)
+        turn = other.begin_prompt(session, {"say": "once"})
+        await asyncio.sleep(0)  # it is on its way
+        await owner.kill()
+        assert await turn == {"stopReason": "end_turn"}
+        assert other.text().endswith("once")
+        assert (await prompts(journal, session)).count(steps({"say": "once"})) == 1
+
+
+async def test_a_prompt_that_was_cancelled_at_the_dead_owner_is_not_sent_again(
+    journal: Path,
+) -> None:
+    async with sharing(journal) as (other, owner, session):
+        os.kill(owner.process.pid, signal.SIGSTOP)
+        turn = other.begin_prompt(session, {"say": "never"})
+        other.tell("session/cancel", {"sessionId": session})
+        await other.refused("no/such", {})  # both were read here
+        await owner.kill()
+        assert await turn == {"stopReason": "cancelled"}
+        await other.prompt(session, {"say": "whole"})
+        assert "never" not in other.text()
+
+
+async def test_a_prompt_that_had_begun_without_a_word_of_it_is_not_run_again(
+    journal: Path, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    async with sharing(journal) as (other, owner, session):
+        other.reads.clear()  # so that nothing of what the owner says arrives
+        owner.begin_prompt(session, {"flood": [800, 5000]}, {"until": str(go)})
+        await owner.until(lambda: len(owner.updates(session)) > 800)
+        turn = other.begin_prompt(session, {"say": "begun"}, {"until": "cancel"})
+        go.touch()
+        await owner.until_text("begun")
+        await owner.kill()
+        other.reads.set()
+        with pytest.raises(Refused, match="interrupted"):
+            await turn
+        await other.until_text("begun")
+        assert (await prompts(journal, session))[2:] == [
+            steps({"say": "begun"}, {"until": "cancel"})
+        ]
+
+
+async def test_two_clients_of_a_dead_owner_have_each_of_their_prompts_run_once(
+    journal: Path,
+) -> None:
+    async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
+        await left.initialize()
+        await right.initialize()
+        async with program(journal) as owner:
+            session = await owner.new()
+            owner.begin_prompt(session, {"say": "half"}, {"until": "cancel"})
+            await owner.until_text("half")
+            await left.load(session)
+            await right.load(session)
+            both = [
+                left.begin_prompt(session, {"say": "from L "}),
+                right.begin_prompt(session, {"say": "from R "}),
+            ]
+            await left.refused("no/such", {"sessionId": session})
+            await right.refused("no/such", {"sessionId": session})
+            await owner.kill()
+            assert [await turn for turn in both] == [{"stopReason": "end_turn"}] * 2
+        for client in (left, right):
+            await client.until_text("from L ")
+            await client.until_text("from R ")
+            assert client.text().count("from ") == 2
+        said = [steps({"say": f"from {name} "}) for name in "LR"]
+        assert sorted((await prompts(journal, session))[1:]) == said
