@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Collection, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -115,3 +116,18 @@ def _dotted(path: Path) -> str:
     """The name by which a module is imported."""
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_a_file_name_stands_in_one_room_only() -> None:
+    names = Counter(path.name for path in SOURCE.rglob("*.py") if not path.name.startswith("__"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_function_has_more_than_forty_lines() -> None:
+    """Without its docstring, which may be the help of a command."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                told = ast.get_docstring(node, clean=False) or ""
+                lines = (node.end_lineno or 0) - node.lineno - told.count("\n")
+                assert lines <= 40, f"{path}: {node.name} has {lines} lines"

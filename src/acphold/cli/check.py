@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct, convert
 from rich.console import Console
 from rich.status import Status
 
@@ -41,19 +42,7 @@ def parser() -> Parser:
     made.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
     made.add_argument("--markdown", action="store_true", help="print Markdown")
     made.add_argument("--junit", metavar="FILE", help="write JUnit XML there as well")
-    made.add_argument(
-        "--only",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="only checks with this id or of this group; `*` stands for anything; may be repeated",
-    )
-    made.add_argument("--list", action="store_true", help="list the checks, and make none")
-    made.add_argument(
-        "--baseline",
-        metavar="FILE",
-        help="ids of failures that are expected, one a line; `#` begins a remark",
-    )
+    _add_choice(made)
     made.add_argument(
         "--client",
         action="store_true",
@@ -65,6 +54,31 @@ def parser() -> Parser:
         help="with --client: write the report there, anew after each turn (else to stderr, at the "
         "end)",
     )
+    _add_treatment(made)
+    return made
+
+
+def _add_choice(made: Parser) -> None:
+    """Which checks, and which of them are known to fail."""
+    made.add_argument(
+        "--only",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="only checks with this id or of this group; `*` stands for anything; may be repeated",
+    )
+    made.add_argument(
+        "--list", dest="lists", action="store_true", help="list the checks, and make none"
+    )
+    made.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="ids of failures that are expected, one a line; `#` begins a remark",
+    )
+
+
+def _add_treatment(made: Parser) -> None:
+    """How the agent is treated."""
     made.add_argument(
         "--timeout",
         metavar="SECONDS",
@@ -86,25 +100,30 @@ def parser() -> Parser:
         type=a_name,
         help="sign in first, with this authentication method of the agent",
     )
-    return made
 
 
-def check(
-    *,
-    as_json: bool,
-    markdown: bool,
-    junit: str | None,
-    only: Sequence[str],
-    list: bool,
-    baseline: str | None,
-    client: bool,
-    report: str | None,
-    timeout: float,
-    model_endpoint: int | None,
-    sign_in: str | None,
-    agent: str | None,
-    program: tuple[str, ...],
-) -> int:
+class _Options(Struct, frozen=True):
+    """What the command line says, but for the agent; see the help."""
+
+    as_json: bool
+    markdown: bool
+    junit: str | None
+    only: list[str]
+    lists: bool
+    baseline: str | None
+    client: bool
+    report: str | None
+    timeout: float
+    model_endpoint: int | None
+    sign_in: str | None
+
+    @property
+    def form(self) -> Format:
+        """How the report is printed."""
+        return Format.JSON if self.as_json else Format.MARKDOWN if self.markdown else Format.TEXT
+
+
+def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> int:
     """Check what an agent keeps of the protocol.
 
     CMD starts the agent as an editor would start it, and so does AGENT, a name of the settings
@@ -120,35 +139,53 @@ def check(
     The exit code is 1 when a check fails that the baseline does not name, or when one passes that
     it does.
     """
-    catalogue = CLIENT_CHECKS if client else CHECKS
-    checks = _chosen(catalogue, only)
-    form = Format.JSON if as_json else Format.MARKDOWN if markdown else Format.TEXT
-    if list:
-        _print_list(checks, as_json=as_json, markdown=markdown)
+    options = convert(given, _Options)
+    catalogue = CLIENT_CHECKS if options.client else CHECKS
+    checks = _chosen(catalogue, options.only)
+    if options.lists:
+        _print_list(checks, as_json=options.as_json, markdown=options.markdown)
         return Exit.OK
     program = chosen_agent(agent, program).command
-    expected = _baseline(catalogue, baseline)
-    if client:
-        if program or junit or model_endpoint is not None:
-            raise UsageError("--client takes no agent, no --junit and no --model-endpoint")
-        return ClientCheck(checks, expected, form, report).run()
-    if report is not None:
+    expected = _baseline(catalogue, options.baseline)
+    if options.client:
+        return _check_client(checks, expected, options, program)
+    return _check_agent(checks, expected, options, program)
+
+
+def _check_client(
+    checks: Sequence[Check], expected: frozenset[str], options: _Options, program: tuple[str, ...]
+) -> int:
+    if program or options.junit or options.model_endpoint is not None:
+        raise UsageError("--client takes no agent, no --junit and no --model-endpoint")
+    return ClientCheck(checks, expected, options.form, options.report).run()
+
+
+def _check_agent(
+    checks: Sequence[Check], expected: frozenset[str], options: _Options, program: tuple[str, ...]
+) -> int:
+    if options.report is not None:
         raise UsageError("--report is for --client; `--json` and the like print to stdout")
     if not program:
         raise UsageError("no agent command behind `--`, as in `acphold check -- CMD`")
-    settings = Settings(timeout=timeout, sign_in=sign_in, named=frozenset(only))
-    with _model(model_endpoint) as env:
-        found = _checked(ProgramSubject(program, env), checks, settings)
-    outcome = Outcome(found, expected)
-    if junit is not None:
-        _write(junit, junit_report(outcome))
-    if form is not Format.TEXT:
-        print(rendered(outcome, form), end="")
-    else:
-        print_report(outcome, console())
-        if model_endpoint is None and any(TAKES_MODEL in it.why for it in found.findings):
-            print("A model that obeys shows more: --model-endpoint PORT", file=sys.stderr)
+    settings = Settings(
+        timeout=options.timeout, sign_in=options.sign_in, named=frozenset(options.only)
+    )
+    with _model(options.model_endpoint) as env:
+        outcome = Outcome(_checked(ProgramSubject(program, env), checks, settings), expected)
+    _tell(outcome, options)
     return Exit.OK if outcome.is_good else Exit.ERROR
+
+
+def _tell(outcome: Outcome, options: _Options) -> None:
+    if options.junit is not None:
+        _write(options.junit, junit_report(outcome))
+    if options.form is not Format.TEXT:
+        print(rendered(outcome, options.form), end="")
+        return
+    print_report(outcome, console())
+    takes_model = any(TAKES_MODEL in it.why for it in outcome.report.findings)
+    if options.model_endpoint is None and takes_model:
+        print("A model that obeys shows more: --model-endpoint PORT", file=sys.stderr)
 
 
 def _chosen(catalogue: Sequence[Check], only: Sequence[str]) -> list[Check]:

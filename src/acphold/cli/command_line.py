@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import re
 import sys
 import textwrap
@@ -178,6 +179,16 @@ def add_journal(parser: Parser) -> None:
     )
 
 
+def add_cwd(parser: Parser, which: str = "only sessions of this working directory") -> None:
+    """`--cwd DIR`: an absolute path, whether it is there or not; None where it is not given."""
+    parser.add_argument(
+        "--cwd",
+        metavar="DIR",
+        type=lambda text: os.path.abspath(os.path.expanduser(text)),
+        help=which,
+    )
+
+
 def add_start_timeout(parser: Parser) -> None:
     """`--start-timeout SECONDS`."""
     _add_seconds(parser, "--start-timeout", 60.0, "for the agent to answer `initialize`")
@@ -199,19 +210,7 @@ def add_serving(parser: Parser) -> None:
     """What `wrap` and `run` share."""
     add_journal(parser)
     _add_seconds(parser, "--cancel-grace", 10.0, "for the agent to end a cancelled turn")
-    parser.add_argument(
-        "--when-detached",
-        choices=("wait", "reject"),
-        default="wait",
-        help="what becomes of a question of the agent that nobody who is there can show: it waits "
-        "for who comes next, or is rejected [default: wait]",
-    )
-    parser.add_argument(
-        "--answer-timeout",
-        metavar="SECONDS",
-        type=seconds_above_zero,
-        help="reject a question of the agent that nobody has answered for so long [default: never]",
-    )
+    _add_question_rules(parser)
     parser.add_argument(
         "--all-agents",
         action="store_true",
@@ -231,6 +230,28 @@ def add_serving(parser: Parser) -> None:
         default=64 << 20,
         help="longest message in either direction [default: 64M]",
     )
+    _add_log(parser)
+
+
+def _add_question_rules(parser: Parser) -> None:
+    """What becomes of questions that nobody answers."""
+    parser.add_argument(
+        "--when-detached",
+        choices=("wait", "reject"),
+        default="wait",
+        help="what becomes of a question of the agent that nobody who is there can show: it waits "
+        "for who comes next, or is rejected [default: wait]",
+    )
+    parser.add_argument(
+        "--answer-timeout",
+        metavar="SECONDS",
+        type=seconds_above_zero,
+        help="reject a question of the agent that nobody has answered for so long [default: never]",
+    )
+
+
+def _add_log(parser: Parser) -> None:
+    """What is logged, and where."""
     parser.add_argument(
         "--log-level",
         metavar="LEVEL",

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_cwd, add_journal
 from acphold.cli.journals import opened, place_name, sessions, whole
 from acphold.cli.terminal_text import counted, folder, on_one_line, visible, visible_json
 from acphold.errors import RewrittenError, UnknownSessionError
@@ -38,7 +38,7 @@ def parser() -> Parser:
     )
     made.add_argument("--all", dest="everything", action="store_true", help="every session")
     made.add_argument("--agent", metavar="NAME", help="with --all: only those of this agent")
-    made.add_argument("--cwd", metavar="DIR", help="with --all: only those of this folder")
+    add_cwd(made, "with --all: only those of this folder")
     made.add_argument(
         "--since",
         metavar="WHEN",
@@ -103,28 +103,28 @@ def export(
     are left out, too. It finds what the rules of detect-secrets know, and what is named as a
     secret; read what you give to others all the same.
     """
-    if everything == bool(session_ids):
-        raise UsageError("name the sessions, or say --all; see `acphold export --help`")
-    if not everything and (agent, cwd, since) != (None, None, None):
-        raise UsageError("--agent, --cwd and --since go with --all")
-    if report is not None and not redact:
-        raise UsageError("--report goes with --redact")
-    several = everything or len(session_ids) > 1
-    place = _place(output, form, several=several)
-    wanted = _Wanted(
-        tuple(session_ids),
-        ListFilter(
-            agent=agent,
-            cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
-            archived="include",
-        ),
-        since or 0.0,
-    )
+    names_some = (agent, cwd, since) != (None, None, None)
+    _refuse_what_makes_no_sense(session_ids, everything, names_some, report, redact)
+    place = _place(output, form, several=everything or len(session_ids) > 1)
+    fitting = ListFilter(agent=agent, cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
-    asyncio.run(_export(journal, wanted, place, redaction))
+    asyncio.run(
+        _export(journal, _Wanted(tuple(session_ids), fitting, since or 0.0), place, redaction)
+    )
     if redaction:
         _tell(redaction, report)
     return Exit.OK
+
+
+def _refuse_what_makes_no_sense(
+    session_ids: list[str], everything: bool, names_some: bool, report: str | None, redact: bool
+) -> None:
+    if everything == bool(session_ids):
+        raise UsageError("name the sessions, or say --all; see `acphold export --help`")
+    if names_some and not everything:
+        raise UsageError("--agent, --cwd and --since go with --all")
+    if report is not None and not redact:
+        raise UsageError("--report goes with --redact")
 
 
 class _Place(Struct, frozen=True):

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
-from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, a_name, add_journal
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_moment,
+    a_name,
+    add_cwd,
+    add_journal,
+)
 from acphold.cli.index import index_beside
 from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
@@ -71,7 +79,7 @@ def parser() -> Parser:
     made.add_argument(
         "--from", dest="home", metavar="HOME", help="a folder to take as the home folder"
     )
-    made.add_argument("--cwd", metavar="DIR", help="only conversations held in this folder")
+    add_cwd(made, "only conversations held in this folder")
     made.add_argument(
         "--since",
         metavar="WHEN",
@@ -79,6 +87,13 @@ def parser() -> Parser:
         default=0.0,
         help="only those changed since: 2026-01-31, or 12h, 30d, 8w ago",
     )
+    _add_manner(made)
+    add_journal(made)
+    return made
+
+
+def _add_manner(made: Parser) -> None:
+    """How they are taken in."""
     made.add_argument(
         "--session",
         metavar="ID",
@@ -99,8 +114,6 @@ def parser() -> Parser:
     made.add_argument(
         "--json", dest="as_json", action="store_true", help="one JSON object for each agent"
     )
-    add_journal(made)
-    return made
 
 
 def import_conversations(
@@ -124,15 +137,13 @@ def import_conversations(
     originals are gone. What is there already is left as it is, and what came to it is added;
     what lies on disk is only read.
     """
-    if home is not None and not os.path.isdir(home):
-        raise UsageError(f"--from {home}: there is no such folder; see `acphold import --help`")
     if name is not None and len(agents or ()) != 1:
         raise UsageError("--name goes with one --agent; see `acphold import --help`")
     run = _Run(
         [name for name in NAMES if name in (agents or NAMES)],
-        Home(Path(home).resolve()) if home else Home(Path.home(), dict(os.environ)),
+        _home(home),
         Selection(
-            None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
+            cwd,
             whole_turns=watch,
             redact=redact,
         ),
@@ -140,14 +151,13 @@ def import_conversations(
         since=since,
         branches=branches,
     )
-    location = path_of(journal)
     if session is not None:
-        return asyncio.run(_read_listed(location, session, redact=redact))
+        return asyncio.run(_read_listed(path_of(journal), session, redact=redact))
     if dry_run:
-        asyncio.run(run.dry(location))
+        asyncio.run(run.dry(path_of(journal)))
         run.report(as_json=as_json, dry=True)
     else:
-        asyncio.run(run.real(location, as_json=as_json, watch=watch))
+        asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch))
     return Exit.OK
 
 
@@ -171,6 +181,15 @@ async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
         return Exit.OK
     why = _WORDS.get(taken.outcome, "nothing was said in it")
     raise TranscriptError(f"session {session_id!r} cannot be read: {why}")
+
+
+def _home(given: str | None) -> Home:
+    """The folder given as home folder, or the user's own; UsageError."""
+    if given is None:
+        return Home(Path.home(), dict(os.environ))
+    if not os.path.isdir(given):
+        raise UsageError(f"--from {given}: there is no such folder; see `acphold import --help`")
+    return Home(Path(given).resolve())
 
 
 class _Run:

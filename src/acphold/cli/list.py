@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from acphold.cli.command_line import Exit, Parser, above_zero, add_journal
+from acphold.cli.command_line import Exit, Parser, above_zero, add_cwd, add_journal
 from acphold.cli.journals import exists, opened, path_of, sessions
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -78,7 +77,7 @@ BEGIN = (
 def parser() -> Parser:
     """The arguments of `list`."""
     made = Parser(list_sessions, "list")
-    made.add_argument("--cwd", metavar="DIR", help="only sessions of this working directory")
+    add_cwd(made)
     made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
     made.add_argument(
         "--limit",
@@ -125,7 +124,7 @@ def list_sessions(
     assert host is None, "done there"
     wanted = ListFilter(
         agent=agent,
-        cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
+        cwd=cwd,
         include_unprompted=unprompted,
         archived="include" if archived else "exclude",
     )

@@ -7,13 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from acphold import __version__
 from acphold.cli import recall
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
 from acphold.cli.journals import exists, opened, path_of
 from acphold.errors import AcpholdError
 from acphold.journal import Journal
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     """The arguments of `mcp`."""
     made = Parser(mcp, "mcp")
-    made.add_argument("--cwd", metavar="DIR", help="only sessions of this working directory")
+    add_cwd(made)
     add_journal(made)
     return made
 
@@ -38,8 +38,7 @@ def mcp(*, cwd: str | None, journal: str | None) -> int:
     They only read the journal. Name this command where your agent's settings list MCP servers, or
     give `--recall` to `acphold wrap`, which adds it to each session.
     """
-    bound = None if cwd is None else os.path.abspath(os.path.expanduser(cwd))
-    asyncio.run(_serve(path_of(journal), bound))
+    asyncio.run(_serve(path_of(journal), cwd))
     return Exit.OK
 
 
@@ -68,49 +67,56 @@ Answer = Callable[[Journal, Any, str | None], Awaitable[str]]
 """What a tool does: the journal, its arguments, and the folder that bounds it."""
 
 
+class _Tool(NamedTuple):
+    """One tool: what is told of it, what it takes, and what it does."""
+
+    description: str
+    schema: dict[str, Any]
+    request: type[msgspec.Struct]
+    answer: Answer
+
+
+TOOLS = {
+    "search": _Tool(
+        recall.SEARCH_DESCRIPTION, recall.SEARCH_SCHEMA, recall.SearchRequest, recall.search_answer
+    ),
+    "read": _Tool(
+        recall.READ_DESCRIPTION, recall.READ_SCHEMA, recall.ReadRequest, recall.read_answer
+    ),
+}
+
+
 def made_server(journal: str, cwd: str | None) -> Server[Any]:
     """The server for the journal at a path, bounded to a folder."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
-    tools: dict[str, tuple[types.Tool, type[msgspec.Struct], Answer]] = {
-        "search": (
-            types.Tool(
-                name="search",
-                description=recall.SEARCH_DESCRIPTION,
-                input_schema=recall.SEARCH_SCHEMA,
-            ),
-            recall.SearchRequest,
-            recall.search_answer,
-        ),
-        "read": (
-            types.Tool(
-                name="read", description=recall.READ_DESCRIPTION, input_schema=recall.READ_SCHEMA
-            ),
-            recall.ReadRequest,
-            recall.read_answer,
-        ),
-    }
-
     async def list_tools(*_: object) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[tool for tool, _, _ in tools.values()])
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(name=name, description=tool.description, input_schema=tool.schema)
+                for name, tool in TOOLS.items()
+            ]
+        )
 
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
-            if params.name not in tools:
-                raise UsageError(f"no tool {params.name!r}; there are {', '.join(tools)}")
-            _, kind, answer = tools[params.name]
-            request = msgspec.convert(params.arguments or {}, kind)
-            if not exists(journal):
-                raise UsageError("there are no sessions yet")
-            async with opened(journal) as found:
-                text = await answer(found, request, cwd)
+            text, failed = await _answer(journal, params.name, params.arguments or {}, cwd), False
         except (UsageError, AcpholdError, msgspec.ValidationError) as error:
-            return _said(str(error), is_error=True)
-        return _said(text)
-
-    def _said(text: str, *, is_error: bool = False) -> types.CallToolResult:
+            text, failed = str(error), True
         content = types.TextContent(type="text", text=text.encode(errors="replace").decode())
-        return types.CallToolResult(content=[content], is_error=is_error)
+        return types.CallToolResult(content=[content], is_error=failed)
 
     return Server("acphold", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+async def _answer(journal: str, name: str, arguments: dict[str, Any], cwd: str | None) -> str:
+    """What the tool of this name answers; the errors say to a model what to do."""
+    if name not in TOOLS:
+        raise UsageError(f"no tool {name!r}; there are {', '.join(TOOLS)}")
+    tool = TOOLS[name]
+    request = msgspec.convert(arguments, tool.request)
+    if not exists(journal):
+        raise UsageError("there are no sessions yet")
+    async with opened(journal) as found:
+        return await tool.answer(found, request, cwd)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 
 from msgspec import Struct
@@ -14,6 +13,7 @@ from acphold.cli.command_line import (
     UsageError,
     a_moment,
     above_zero,
+    add_cwd,
     add_journal,
     is_confirmed,
 )
@@ -39,7 +39,7 @@ def parser() -> Parser:
         "--keep", metavar="N", type=above_zero, help="never one of the newest N of those asked for"
     )
     made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
-    made.add_argument("--cwd", metavar="DIR", help="only sessions of this working directory")
+    add_cwd(made)
     made.add_argument("--archived", action="store_true", help="archived sessions, too")
     made.add_argument("--dry-run", action="store_true", help="only say which would be deleted")
     made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
@@ -53,7 +53,6 @@ class _Wanted(Struct, frozen=True):
     filter: ListFilter
     before: int
     keep: int
-    prompted_only: bool
 
 
 def prune(
@@ -76,33 +75,32 @@ def prune(
     """
     if older_than is None and keep is None:
         raise UsageError("say which: --older-than 90d, --keep 500, or both")
-    if not (sure or dry_run) and not sys.stdin.isatty():
+    is_asked = not (sure or dry_run)
+    if is_asked and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; say --yes to delete, or --dry-run")
-    now = now_ms()
-    wanted = _Wanted(
-        ListFilter(
-            agent=agent,
-            cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
-            # What was never prompted is old as well; but it is none of the newest N.
-            include_unprompted=older_than is not None,
-            archived="include" if archived else "exclude",
-        ),
-        now if older_than is None else min(now, round(older_than * 1000)),
-        keep or 0,
-        prompted_only=older_than is None,
+    filter = ListFilter(
+        agent=agent,
+        cwd=cwd,
+        # What was never prompted is old as well; but it is none of the newest N.
+        include_unprompted=older_than is not None,
+        archived="include" if archived else "exclude",
     )
-    found = asyncio.run(_found(journal, wanted))
+    before = now_ms() if older_than is None else min(now_ms(), round(older_than * 1000))
+    found = asyncio.run(_found(journal, _Wanted(filter, before, keep or 0)))
     _show(found, all_of_them=dry_run)
     if not found or dry_run:
         return Exit.OK
-    if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
+    if is_asked and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)
         return Exit.ERROR
-    gone = asyncio.run(_prune(journal, found, wanted.before))
+    _tell(found, asyncio.run(_prune(journal, found, before)))
+    return Exit.OK
+
+
+def _tell(found: list[SessionRow], gone: int) -> None:
     print(f"Deleted {counted(gone, 'session')}.")
     if stayed := len(found) - gone:
         print(f"{counted(stayed, 'session')} went on meanwhile or are open; they stay.")
-    return Exit.OK
 
 
 async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from itertools import groupby
 
 import msgspec
 
-from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, above_zero, add_journal
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_moment,
+    above_zero,
+    add_cwd,
+    add_journal,
+)
 from acphold.cli.journals import exists, opened, path_of, place_name, searched
 from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
 from acphold.cli.terminal_text import (
@@ -54,7 +61,7 @@ def parser() -> Parser:
         "--in", dest="part", choices=PARTS, metavar="PART", help="only messages, tools or diffs"
     )
     made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
-    made.add_argument("--cwd", metavar="DIR", help="only sessions of this working directory")
+    add_cwd(made)
     made.add_argument(
         "--since",
         metavar="WHEN",
@@ -101,7 +108,7 @@ def search(
     sought = Sought(
         " ".join(words),
         agent=agent,
-        cwd=None if cwd is None else os.path.abspath(os.path.expanduser(cwd)),
+        cwd=cwd,
         since=max(0, round(since * 1000)),
         part=part,
         rank=rank,

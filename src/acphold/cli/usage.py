@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_journal
+from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd, add_journal
 from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT, short_id
 from acphold.cli.terminal_text import (
@@ -54,7 +53,7 @@ def parser() -> Parser:
         help="a line for each agent, day, folder or session [default: agent]",
     )
     made.add_argument("--agent", metavar="NAME", help="only what this agent reported")
-    made.add_argument("--cwd", metavar="DIR", help="only sessions of this working directory")
+    add_cwd(made)
     made.add_argument(
         "--since",
         metavar="WHEN",
@@ -95,11 +94,10 @@ def usage(
     if not exists(journal):
         print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
         return Exit.OK
-    folder_ = None if cwd is None else os.path.abspath(os.path.expanduser(cwd))
     since_ms = max(0, round(since * 1000))
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
-    asyncio.run(_usage(journal, grouping, agent, folder_, since_ms, limit, as_json=as_json))
+    asyncio.run(_usage(journal, grouping, agent, cwd, since_ms, limit, as_json=as_json))
     return Exit.OK
 
 
