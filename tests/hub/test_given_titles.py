@@ -122,6 +122,23 @@ async def test_a_session_that_was_deleted_has_no_title_to_be_told(journal: Path)
         assert told(client) == []
 
 
+async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_back(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        for hours in (1, 0):
+            at = 1_800_000_000_000 + hours * 3_600_000
+            monkeypatch.setattr("acphold.hub.session.now", lambda at=at: at)
+            turn = client.begin_prompt(session, "and on")
+            await house.agent.prompted(session)
+            await house.agent.end(session)
+            await turn
+            assert not (await house.journal.session(session)).archived
+            await house.journal.set_archived(session, True)
+
+
 async def test_the_next_prompt_brings_an_archived_session_back(journal: Path) -> None:
     async with shared(journal) as house:
         client = await house.client()

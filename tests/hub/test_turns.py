@@ -391,3 +391,35 @@ async def test_a_prompt_that_no_agent_gets_fails_once(
         await house.agent.prompted(session)
         await house.agent.end(session)
         assert await turn == {"stopReason": "end_turn"}
+
+
+async def test_a_session_can_be_closed_while_a_cancelled_start_of_its_agent_takes_its_time(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        restarting, may_end = asyncio.Event(), asyncio.Event()
+
+        async def restart() -> None:
+            restarting.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await may_end.wait()  # as ending a program that is deaf
+
+        monkeypatch.setattr(house.agent, "restart", restart)
+        house.agent.heeds_cancel = False
+        client = await house.client()
+        session = await client.new()
+        first = client.begin_prompt(session, "first")
+        await house.agent.prompted(session)
+        client.tell("session/cancel", {"sessionId": session})
+        await first
+        second = client.begin_prompt(session, "second")
+        await asyncio.wait_for(restarting.wait(), 20)
+        client.tell("session/cancel", {"sessionId": session})
+        try:
+            assert await client.call("session/close", {"sessionId": session}) == {}
+            assert await second == {"stopReason": "cancelled"}
+            assert session not in house.hub._live
+        finally:
+            may_end.set()

@@ -438,6 +438,21 @@ async def test_a_journal_that_is_deleted_or_replaced_in_use_takes_nothing_more(
     await journal.aclose()
 
 
+async def test_a_journal_that_is_deleted_takes_nothing_more_though_the_clock_is_set_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written(path)
+    journal = SqliteJournal.open(path)
+    lease = await journal.acquire("s1", "me")
+    await journal.append(lease, "update", [RAW])
+    earlier = time.time_ns() // 1_000_000 - 3_600_000
+    monkeypatch.setattr("acphold.journal.sqlite.now_ms", lambda: earlier)
+    os.rename(path, path.parent / "away")
+    with pytest.raises(JournalUnavailableError, match="deleted or replaced"):
+        await journal.append(lease, "update", [RAW])
+    await journal.aclose()
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="SQLite cannot be told before Python 3.12")
 async def test_who_closes_a_journal_that_was_replaced_leaves_the_log_of_the_new_one(
     path: Path,

@@ -80,7 +80,7 @@ class Turn:
 
     def start_no_more(self) -> None:
         """If the agent is being made ready for it, wait for that no longer."""
-        if self.starting is not None:
+        if self.starting is not None and not self.starting.expired():
             self.starting.reschedule(asyncio.get_running_loop().time())
 
     async def over(self) -> None:

@@ -232,7 +232,7 @@ class Session:
         in the list until a turn is over.
         """
         self._active = now()
-        if self._active <= self._touched + TOUCH_MS:
+        if self._touched <= self._active <= self._touched + TOUCH_MS:
             return NO_CHANGE
         self._touched = self._active
         shown = UNSET if title is None or not self.untitled else title
