@@ -70,7 +70,9 @@ class OwnerLine:
         self.opened: dict[str, Opened] = {}
         self.prompts = SentPrompts()
         self.is_over = asyncio.Event()
-        self.peer = Peer(transport, self, name="owner", limit=limit)
+        # As an agent: it is read however much is on its way to it. It does not read us while much
+        # is on its way here, and if both waited for the other, that would be for ever.
+        self.peer = Peer(transport, self, name="owner", limit=limit, is_agent=True)
         self._client = client
         self._on_lost = on_lost
         self._pump: asyncio.Task[None] | None = None

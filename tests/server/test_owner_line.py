@@ -1,0 +1,64 @@
+"""The line to another process, byte for byte: what the owner does at its end is played here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, connected
+from acphold.rpc.peer import UNREAD
+from acphold.rpc.request import Request
+from acphold.schema import ClientCapabilities
+from acphold.server.owner_line import OwnerLine
+from acphold.transports import memory_pair
+
+DEADLINE = 30.0
+
+
+class Client:
+    """A client that takes whatever it is told (hub.Client)."""
+
+    capabilities = ClientCapabilities()
+    info = b""
+    wants_positions = False
+    buffered = 0
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def send(self, lines: bytes) -> None:
+        """Nothing is sent to it this way."""
+
+    async def drain(self) -> None:
+        """There is always room."""
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        return b"{}"
+
+    def tell(self, method: str, params: bytes) -> None:
+        self.told.append(len(params))
+
+
+class Owner:
+    """Answers everything (rpc.Receiver)."""
+
+    async def on_request(self, request: Request) -> bytes:
+        return b"{}"
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        return None
+
+
+async def test_client_and_owner_can_both_say_much_at_once() -> None:
+    near, far = memory_pair()
+    client = Client()
+    line = OwnerLine(near, client, MAX_MESSAGE, lambda _: None)
+    async with connected(Peer(far, Owner(), name="client")) as pump, asyncio.timeout(DEADLINE):
+        assert not pump.done()
+        await line.start(b"{}")
+        much = json.dumps({"sessionId": "s", "text": "x" * (UNREAD + 1_000_000)}).encode()
+        line.peer.tell("said", much)
+        far.send(b'{"jsonrpc":"2.0","method":"said","params":%b}\n' % much)
+        assert await line.peer.call_raw("asked", b"{}") == b"{}"
+        assert client.told == [len(much)]
+        await line.aclose()
