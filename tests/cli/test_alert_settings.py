@@ -38,7 +38,7 @@ def replaced(file: Path, text: str) -> None:
 def test_the_file_is_read_again_when_it_has_changed(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules = AlertFile()
+    rules = AlertFile(seconds=0)
     assert rules() == AlertRules()
     replaced(file, '[alerts]\non_waiting = ["~/tell", "~"]\nwaiting_seconds = 0.5')
     assert rules() == AlertRules((os.path.expanduser("~/tell"), "~"), 0.5)
@@ -50,6 +50,13 @@ def test_the_file_is_read_again_when_it_has_changed(
     assert rules() == AlertRules()
     assert caplog.text.count("no alerts") == 1
     file.unlink()
+    assert rules() == AlertRules()
+
+
+def test_the_file_is_looked_at_once_in_a_while(file: Path) -> None:
+    rules = AlertFile(seconds=3600)
+    assert rules() == AlertRules()
+    replaced(file, '[alerts]\non_waiting = ["tell"]')
     assert rules() == AlertRules()
 
 

@@ -1,4 +1,4 @@
-"""The table `[alerts]` of the settings file, as it is whenever it is asked for.
+"""The table `[alerts]` of the settings file, as it is when it is asked for, or was just before.
 
 [alerts]
 on_waiting = ["sh", "-c", 'notify-send "$ACPHOLD_TITLE" "$ACPHOLD_QUESTION"']
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from time import monotonic
 from typing import Final
 
 from acphold.errors import SettingsError
@@ -23,6 +24,10 @@ COMMANDS: Final = ("on_waiting", "on_turn_end")
 SECONDS: Final = ("waiting_seconds", "turn_seconds")
 
 NONE: Final = AlertRules()
+
+LOOK_SECONDS: Final = 1.0
+"""How old the rules may be: a look at the file at the end of each turn was a thirtieth of its time.
+"""
 
 
 def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
@@ -52,14 +57,26 @@ def _seconds(value: object, place: str) -> float:
 
 
 class AlertFile:
-    """Called, it gives the rules of the file as it is now; one that has not changed is not read."""
+    """Called, it gives the rules of the file as it was at most `seconds` ago.
 
-    def __init__(self) -> None:
+    A file that has not changed is not read again.
+    """
+
+    def __init__(self, seconds: float = LOOK_SECONDS) -> None:
+        self._seconds = seconds
+        self._look_at = 0.0
         self._path: str | None = None
         self._seen: tuple[int, ...] | None = None
+        self._read = NONE
         self._rules = NONE
 
     def __call__(self) -> AlertRules:
+        now = monotonic()
+        if now >= self._look_at:
+            self._look_at, self._rules = now + self._seconds, self._look()
+        return self._rules
+
+    def _look(self) -> AlertRules:
         path = self._path
         if path is None:  # once: it is asked for at every turn
             from acphold.cli.settings import settings_path  # an editor waits for what stands above
@@ -71,8 +88,8 @@ class AlertFile:
             return NONE
         seen = (found.st_ino, found.st_size, found.st_mtime_ns)
         if seen != self._seen:
-            self._seen, self._rules = seen, _read(path)
-        return self._rules
+            self._seen, self._read = seen, _read(path)
+        return self._read
 
 
 def _read(path: str) -> AlertRules:

@@ -225,11 +225,14 @@ class Peer:
         if self._lane is not None or self._is_unread or self._is_deaf:
             return False
         events = self._protocol.feed(chunk)
-        if len(events) == 1 and isinstance(events[0], RequestReceived):
-            self._start(events[0])
-        elif len(events) == 1 and isinstance(events[0], ResponseReceived):
-            if (telling := self._begin_telling(events[0])) is not None:
+        event = events[0] if len(events) == 1 else None
+        if isinstance(event, RequestReceived):
+            self._start(event)
+        elif isinstance(event, ResponseReceived):
+            if (telling := self._begin_telling(event)) is not None:
                 self._begin_lane(self._to_its_end(telling))
+        elif isinstance(event, NotificationReceived) and event.method != CANCEL_REQUEST.name:
+            self._begin_lane(self._hear([event]))
         else:
             self._begin_lane(self._take(events))
         return True
