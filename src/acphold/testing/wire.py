@@ -15,6 +15,7 @@ from acphold.client.duties import Answers, Asking, Duties
 from acphold.client.endpoints import TransportEndpoint
 from acphold.client.turn_feed import typed
 from acphold.client.uplink import Settings, Uplink
+from acphold.journal.raw_update import PROMPT_BEGUN
 from acphold.schema import ClientCapabilities, Implementation
 from acphold.testing.received import Received
 from acphold.transports.memory import memory_pair
@@ -94,6 +95,8 @@ class Wire:
     # -- what the agent says --------------------------------------------------------------
 
     def _hear_update(self, session_id: str, raw: bytes) -> None:
+        if raw == PROMPT_BEGUN:
+            return  # acphold's own word to its client library: the author's agent has not said it
         self._updates.setdefault(session_id, []).append((raw, typed(raw)))
         self._news.set()
 
