@@ -298,7 +298,7 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(place: Place) -> 
             other.type("\r")
             other.until("agent  from the first", "reads only")
             one.type(steps(ask(title="Run it")))
-            other.until("May it? Run it (not answered from here)")
+            other.until("The agent waits for an answer", "It asks: Run it")
             other.type("y\r")
             one.until("[y] Go on", "a key, then Enter")
             one.type("n\r")

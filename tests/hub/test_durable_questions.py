@@ -405,3 +405,67 @@ async def test_many_questions_to_a_client_that_reads_nothing_take_bounded_memory
         ]
         assert not attachment._due
         one.reads.set()
+
+
+WATCHES: dict[str, Any] = {"_meta": {"acphold/watches": True}}
+
+
+async def test_a_watcher_is_asked_nothing_and_a_question_waits_though_it_is_there(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await house.client(**FORMS)
+        watcher = await house.client(session={"notices": {}}, **FORMS, **WATCHES)
+        session = await begun(house, one)
+        await watcher.load(session)
+        await one.go()
+        await house.gone(one)
+        question = asking(house, session)
+        await watcher.until(lambda: "The agent waits for an answer" in notices(watcher))
+        other = await house.client()
+        other.answers[PERMISSION] = lambda _: selected("reject_once")
+        await other.load(session)
+        assert await question == selected("reject_once")
+        asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
+        await journalled(house, session, "question")
+        assert not {PERMISSION, FORM} & {*methods(watcher)}
+        asked.cancel()
+
+
+async def test_with_reject_a_watcher_is_nobody(journal: Path) -> None:
+    rules = QuestionRules(when_detached="reject")
+    async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):
+        one, watcher = await house.client(), await house.client(**WATCHES)
+        session = await begun(house, one)
+        await watcher.load(session)
+        await one.go()
+        await house.gone(one)
+        assert await asking(house, session) == selected("reject_once")
+        assert PERMISSION not in methods(watcher)
+
+
+async def test_what_the_agent_was_told_stays_true_when_only_watchers_are_there(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, watcher = await house.client(**FORMS), await house.client(**WATCHES)
+        session = await begun(house, one)
+        await watcher.load(session)
+        await one.go()
+        await house.gone(one)
+        asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
+        await journalled(house, session, "question")
+        assert not asked.done()  # it is not refused: somebody may come who can show forms
+        asked.cancel()
+
+
+async def test_a_form_outside_of_sessions_is_cancelled_when_its_client_goes(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await house.client(**FORMS)
+        person = Person(one, FORM)
+        params = {**form(""), "requestId": 1}
+        del params["sessionId"]
+        asked = asyncio.create_task(house.agent.ask_client(FORM, **params))
+        await person.asked.wait()
+        await one.go()
+        assert await asked == {"action": "cancel"}

@@ -7,18 +7,21 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import sessions
 from acphold.cli.list import GAP, Live, aligned, cells, fitted, short_id
 from acphold.cli.owner import log_folder
 from acphold.cli.terminal_text import console, folder, on_one_line, visible
+from acphold.hub.client_request import WATCHES
 from acphold.journal.session_rows import now_ms
 
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession
     from acphold.client.policy import Rule
     from acphold.journal import ListFilter, SessionRow, SqliteJournal
-    from acphold.schema import SessionInfo
+    from acphold.schema import ClientCapabilities, SessionInfo
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.sitting import Sitting
 
@@ -54,6 +57,8 @@ class Seat:
     def options(self) -> Options:
         """How the connection behaves."""
         options: Options = {"on_update": self.sitting.hear}
+        if self.reads_only:
+            options["capabilities"] = _watching()
         if not on_terminal() and not self.reads_only:
             options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
             return options
@@ -113,6 +118,13 @@ class Seat:
         finally:
             await self.sitting.aclose()
             face.changed()
+
+
+def _watching() -> ClientCapabilities:
+    """What a client says of itself that is asked nothing."""
+    from acphold.client.duties import Answers
+
+    return msgspec.structs.replace(Answers().capabilities, meta={WATCHES: True})
 
 
 # -- sessions to choose from ----------------------------------------------------------------

@@ -33,6 +33,10 @@ SERVICES = ("fs/", TERMINAL_METHODS)
 """What a client does for the agent: once, not by everybody who is there."""
 
 
+WATCHES = "acphold/watches"
+"""The key of `clientCapabilities._meta` by which a client says that it only looks on."""
+
+
 class Reply(Struct, frozen=True):
     """What came of a request: a `result`, or an `error`; `client` is who gave it, if one did."""
 
@@ -113,8 +117,16 @@ class ClientRequest:
 
 
 def can_answer(client: Client, asked: Asked) -> bool:
-    """Whether this client advertised what answering takes (spec v1, initialization)."""
-    return covers(client.capabilities, asked)
+    """Whether this client advertised what answering takes (spec v1, initialization).
+
+    One that only watches is asked nothing, and nobody counts on it.
+    """
+    return not watches(client) and covers(client.capabilities, asked)
+
+
+def watches(client: Client) -> bool:
+    """Whether it said that it only looks on."""
+    return (client.capabilities.meta or {}).get(WATCHES) is True
 
 
 def covers(can: ClientCapabilities, asked: Asked) -> bool:

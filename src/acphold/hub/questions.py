@@ -25,7 +25,7 @@ from acphold.hub.agent_session import AgentSession
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line_of, notice
 from acphold.hub.attachment import Attachment, Client
-from acphold.hub.client_request import DECISIONS, ClientRequest, Reply
+from acphold.hub.client_request import DECISIONS, ClientRequest, Reply, watches
 from acphold.hub.session import Session
 from acphold.journal.decisions import (
     AskedQuestion,
@@ -48,6 +48,7 @@ PAGE = 1024 * 1024
 
 CANNOT_SHOW = "The agent waits for an answer"
 CANNOT_SHOW_HOW = "It asks: {}. This client cannot show that; open the session in one that can."
+WATCHES_HOW = "It asks: {}. This client only watches; it can be answered in another."
 
 UNANSWERED = "A question of the agent was not answered"
 UNANSWERED_HOW = "It asked: {}. It ended before anybody answered; a new prompt has it go on."
@@ -169,17 +170,18 @@ class Questions:
             request.put_to(attachment)
 
     async def _attend(self, question: Question) -> None:
-        """See to a question that nobody who is here can show."""
+        """See to a question that nobody who is here can show, and tell those who watch of it."""
         here = tuple(self._session.attachments)
-        if any(question.suits(attachment.client) for attachment in here):
-            return
-        if self._rules.when_detached == "reject":
+        is_shown = any(question.suits(attachment.client) for attachment in here)
+        if not is_shown and self._rules.when_detached == "reject":
             question.end(Reply("rejected", refusal(question.asked, "rejected")))
             return
-        told = notice(CANNOT_SHOW, CANNOT_SHOW_HOW.format(question.title), "warning")
         for attachment in here:
-            if attachment.client not in question.informed:
-                question.informed.add(attachment.client)
+            client = attachment.client
+            if client not in question.informed and (watches(client) or not is_shown):
+                question.informed.add(client)
+                how = (WATCHES_HOW if watches(client) else CANNOT_SHOW_HOW).format(question.title)
+                told = notice(CANNOT_SHOW, how, "warning")
                 await self._session.publish("update", [told], audience=attachment)
 
     async def _close(self, question: Question, reply: Reply) -> None:

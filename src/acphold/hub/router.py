@@ -15,6 +15,7 @@ from acphold.errors import ConnectionLostError, InvalidParamsError, MethodNotFou
 from acphold.hub.attachment import LAG, Client
 from acphold.hub.client_request import can_answer
 from acphold.hub.conversation import Conversation
+from acphold.hub.questions import is_decision, refusal
 from acphold.hub.routes import Routes
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.schema.splice import members
@@ -88,11 +89,20 @@ class Router:
         return await provider.ask(asked.method, asked.params)
 
     async def _ask_anybody(self, asked: Asked) -> bytes:
-        """A request outside of the sessions we know goes to the client that is here."""
-        for client in self.clients:
-            if can_answer(client, asked):
-                return await client.ask(asked.method, asked.params)
-        raise MethodNotFoundError(asked.method)
+        """A request outside of the sessions we know goes to the client that is here.
+
+        A form that belongs to a request is nobody else's, and ends with its client (spec v1,
+        elicitation, "Creating an elicitation").
+        """
+        client = next((known for known in self.clients if can_answer(known, asked)), None)
+        if client is None:
+            raise MethodNotFoundError(asked.method)
+        try:
+            return await client.ask(asked.method, asked.params)
+        except ConnectionLostError:
+            if not is_decision(asked):
+                raise
+            return refusal(asked, "cancelled")
 
     def _find(self, agent_session: str | None) -> Conversation | None:
         session_id = self._routes.find(agent_session)
