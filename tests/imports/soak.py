@@ -6,7 +6,8 @@ end. Then the journal has to be what an import in one go makes of the same home:
 each with the same entries in the same order; and no process of an import is left.
 
 So that there are many places to be killed at, a piece is small here. Every second journal is
-filled by processes that read beside the one that writes, as an import of much is.
+filled by processes that read beside the one that writes, and lists what it will read before
+it does, as an import of much is.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ _COUNTED: Final = f"""
 import os, signal, sys, threading
 {_SMALL}
 from acphold.cli import main as command_line
-from acphold.imports import crew
+from acphold.imports import crew, intake
 
 left, beside = int(sys.argv[1]), sys.argv[2] == "beside"
-crew.WORTH_A_WORKER = 1 if beside else 1 << 60
+crew.WORTH_A_WORKER = intake.WORTH_LISTING = 1 if beside else 1 << 60
 crew._WORKER = "{_SMALL}; " + crew._WORKER
 
 def count(*_):
@@ -160,6 +161,7 @@ async def kept(journal: Path) -> Kept:
                 for entry in segment.entries()
                 if entry.kind != IMPORTED
             ]
+            assert not row.is_unread
             facts = row.agent, row.cwd, row.title, row.created_at, row.updated_at
             found[row.session_id] = (facts, entries)
     finally:
