@@ -47,7 +47,8 @@ PUBLIC = {
     """,
     "acphold.imports": """
         ALL Facts Home IMPORTED Intake NAMES Outcome Reader Selection Source Taken Telling WAVES
-        deletions each forecast reader source_in
+        WORTH_LISTING
+        deletions each forecast reader unread_in
     """,
     "acphold.journal": """
         Archived Entry Holder Journal KINDS LEASE_SECONDS Lease ListFilter ListKey Listed

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 import zstandard
 
-from acphold.cli import import_command
+from acphold.cli import index_beside
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout
@@ -204,9 +204,17 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is(acphold: CommandLine, tmp_path:
 def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
     acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_command, "AT_ONCE_SECONDS", 0)
+    monkeypatch.setattr(index_beside, "AT_ONCE_SECONDS", 0)
     left_to: list[str] = []
-    monkeypatch.setattr(import_command, "index_beside", left_to.append)
+
+    class Beside:
+        def __init__(self, location: str) -> None:
+            left_to.append(location)
+
+        def let_go(self) -> None:
+            left_to.append("let go")
+
+    monkeypatch.setattr(index_beside, "IndexBeside", Beside)
     for number in range(3):
         transcript = Transcript()
         transcript.user(f"needle {number}", timestamp="2016-01-02T03:04:05.000Z")
@@ -216,7 +224,7 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
     assert done.out.splitlines()[1] == (
         "searchable: the newest 30 days; the rest follows in the background …"
     )
-    assert left_to == [str(acphold.journal)]
+    assert left_to == [str(acphold.journal), "let go"]
     acphold.run("index")
     assert acphold.run("import", "--from", str(tmp_path)).out.split()[-2:] == ["unchanged", "3"]
-    assert len(left_to) == 1
+    assert len(left_to) == 2

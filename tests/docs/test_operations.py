@@ -16,7 +16,7 @@ import acphold
 from acphold.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS
 from acphold.cli.alert_settings import SECONDS, alert_rules
 from acphold.cli.command_line import MEANINGS
-from acphold.cli.import_command import Tally
+from acphold.cli.import_tally import Tally
 from acphold.cli.list import json_line as listed
 from acphold.cli.main import COMMANDS, parser_of
 from acphold.cli.search_command import json_line as found

@@ -46,10 +46,11 @@ _COUNTED: Final = f"""
 import os, signal, sys, threading
 {_SMALL}
 from acphold.cli import main as command_line
-from acphold.imports import crew, intake
+from acphold.cli import import_command
+from acphold.imports import crew
 
 left, beside = int(sys.argv[1]), sys.argv[2] == "beside"
-crew.WORTH_A_WORKER = intake.WORTH_LISTING = 1 if beside else 1 << 60
+crew.WORTH_A_WORKER = import_command.WORTH_LISTING = 1 if beside else 1 << 60
 crew._WORKER = "{_SMALL}; " + crew._WORKER
 
 def count(*_):

@@ -33,11 +33,6 @@ async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
     await found.aclose()
 
 
-@pytest.fixture(autouse=True)
-def all_is_worth_listing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acphold.imports.intake.WORTH_LISTING", 0)
-
-
 def found(home: Path) -> list[tuple[Source, Reader]]:
     readers = [reader(name) for name in NAMES]
     return [(source, reading) for reading in readers for source in reading.find(Home(home))]

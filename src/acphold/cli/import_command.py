@@ -6,9 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -23,13 +21,15 @@ from acphold.cli.command_line import (
     add_cwd,
     add_journal,
 )
-from acphold.cli.index import index_beside
+from acphold.cli.import_tally import OUTCOMES, Tally
+from acphold.cli.index_beside import Indexing
 from acphold.cli.journals import exists, opened, path_of
-from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
+from acphold.cli.terminal_text import visible, visible_json
 from acphold.errors import TranscriptError
 from acphold.imports import (
     NAMES,
     WAVES,
+    WORTH_LISTING,
     Home,
     Intake,
     Outcome,
@@ -40,7 +40,7 @@ from acphold.imports import (
     each,
     forecast,
     reader,
-    source_in,
+    unread_in,
 )
 from acphold.journal import SqliteJournal
 
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 5.0
 """Between two looks of `--watch`: agents write several times a second, people read slower."""
-
-AT_ONCE_SECONDS = 2.0
-"""What is made searchable within this time is waited for; the rest is left to another process."""
 
 COMPRESSED = ".zst"
 """Ends the name of a transcript that its program has compressed."""
@@ -168,7 +165,7 @@ async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
         if listed is None:
             await journal.session(session_id)
             return Exit.OK
-        source = source_in(listed)
+        source, redact = unread_in(listed, redact=redact)
         intake = Intake(journal, Selection(redact=redact))
         try:
             taken = await intake.take(source, reader(source.reader))
@@ -179,7 +176,7 @@ async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
             ) from error
     if taken.outcome in ("new", "grown", "same"):
         return Exit.OK
-    why = _WORDS.get(taken.outcome, "nothing was said in it")
+    why = OUTCOMES.get(taken.outcome, "nothing was said in it")
     raise TranscriptError(f"session {session_id!r} cannot be read: {why}")
 
 
@@ -218,34 +215,33 @@ class _Run:
         journal = SqliteJournal.open(location)
         try:
             intake = Intake(journal, self._selection)
-            with _Progress(quiet=as_json) as progress:
-                await self._take_all(intake, progress)
-            self.report(as_json=as_json)
-            if await journal.catch_up(AT_ONCE_SECONDS):
-                index_beside(location)
-                print(BESIDE, file=sys.stderr if as_json else sys.stdout, flush=True)
+            with _Progress(quiet=as_json) as progress, Indexing(location) as indexing:
+                await self._take_all(intake, progress, indexing)
+                self.report(as_json=as_json)
+                if await indexing.lags(journal):
+                    print(BESIDE, file=sys.stderr if as_json else sys.stdout, flush=True)
             while watch:
                 await asyncio.sleep(WATCH_SECONDS)
                 self._tallies = {name: Tally() for name in self._tallies}
-                await self._take_all(intake, _Progress(quiet=True))
+                await self._take_all(intake, _Progress(quiet=True), None)
                 self.report(as_json=as_json, only_news=True)
         finally:
             await journal.aclose()
 
-    async def _take_all(self, intake: Intake, progress: _Progress) -> None:
+    async def _take_all(
+        self, intake: Intake, progress: _Progress, indexing: Indexing | None
+    ) -> None:
         found = {name: self._sources(reader(name)) for name in self._tallies}
-        await self._list_first(intake, found)
-        await self._take_found(intake, found, progress)
-
-    async def _list_first(self, intake: Intake, found: Mapping[str, list[Source]]) -> None:
-        """Have in the list what takes long to read."""
         new = [
             source
             for sources in found.values()
             for source in sources
             if await self._expected(intake, source) == "new"
         ]
-        await intake.list_first(new)
+        if indexing is not None and sum(source.size for source in new) >= WORTH_LISTING:
+            await intake.list_first(new)
+            indexing.begin(intake)
+        await self._take_found(intake, found, progress)
 
     async def _take_found(
         self, intake: Intake, found: Mapping[str, list[Source]], progress: _Progress
@@ -335,97 +331,6 @@ class _Run:
             for message in [] if as_json else tally.messages():
                 print(f"{name}: {message}", file=sys.stderr)
         sys.stdout.flush()
-
-
-class Tally:
-    """What became of the sources of one agent."""
-
-    def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.missed: Counter[str] = Counter()
-        self.removed: Counter[str] = Counter()
-        self.compressed = 0
-        self._failures: list[str] = []
-
-    @property
-    def found(self) -> int:
-        """How many conversations there are; files in which nobody said anything are none."""
-        return self.outcomes.total() - self.outcomes["empty"] + len(self._failures)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether something was taken in, or could not be."""
-        return bool(self.outcomes["new"] or self.outcomes["grown"] or self._failures)
-
-    @contextmanager
-    def counting(self, source: Source) -> Iterator[Callable[..., None]]:
-        """Something that is told what became of the source; that it cannot be read is counted."""
-        try:
-            yield self._count
-        except (OSError, TranscriptError) as error:
-            self.failed(error, source.paths[0])
-
-    def _count(
-        self,
-        outcome: Outcome,
-        missed: Mapping[str, int] = {},
-        removed: Mapping[str, int] = {},
-    ) -> None:
-        self.outcomes[outcome] += 1
-        self.missed.update(missed)
-        self.removed.update(removed)
-
-    def failed(self, error: OSError | TranscriptError, path: str) -> None:
-        """A source could not be read."""
-        where, why = path, str(error)
-        if isinstance(error, OSError):
-            where, why = str(error.filename or path), error.strerror or why
-        self._failures.append(f"{on_one_line(where)}: {on_one_line(why)}")
-
-    def json(self) -> dict[str, object]:
-        return {
-            "found": self.found,
-            **{word: self.outcomes[word] for word in _WORDS},
-            "failed": len(self._failures),
-            "compressed": self.compressed,
-            "missed": dict(self.missed),
-            "removed": dict(self.removed),
-        }
-
-    def line(self, *, dry: bool) -> str:
-        told = [
-            f"{meaning} {self.outcomes[word]:,}"
-            for word, meaning in _WORDS.items()
-            if self.outcomes[word]
-        ]
-        if self._failures:
-            told.append(f"unreadable {len(self._failures):,}")
-        what = counted(self.found, "conversation")
-        packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
-        return f"{what:>22}   {'would be ' if dry else ''}{', '.join(told)}{packed}"
-
-    def messages(self) -> list[str]:
-        """Lines for what could not be read, what was not understood, and what was taken out."""
-        messages = [f"cannot read {failure}" for failure in self._failures]
-        if self.missed:
-            most = [f"{count:,} {what}" for what, count in self.missed.most_common(5)]
-            more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""
-            messages.append(f"passed over {on_one_line(', '.join(most))}{more}")
-        if self.removed:
-            kinds = [f"{kind} {count:,}" for kind, count in self.removed.most_common()]
-            messages.append(f"taken out: {on_one_line(', '.join(kinds))}")
-        return messages
-
-
-_WORDS = {
-    "new": "new",
-    "grown": "grown",
-    "same": "unchanged",
-    "elsewhere": "in other folders",
-    "busy": "in use, left for later",
-    "deleted": "deleted here before",
-    "differs": "different here, left as they are",
-}
 
 
 class _Progress:

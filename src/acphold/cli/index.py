@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import sys
-from contextlib import suppress
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import opened
+from acphold.cli.index_beside import index_beside
+from acphold.cli.journals import opened, path_of
 from acphold.cli.terminal_text import counted
 
 STEP_SECONDS = 0.5
 """Between two looks at how far it is."""
 
-NICENESS = 10
-"""Beside other work: only time that nobody else wants."""
-
 
 def parser() -> Parser:
     """The arguments of `index`."""
     made = Parser(index, "index")
+    made.add_argument(
+        "--beside",
+        action="store_true",
+        help="as `import` starts it: one for a journal, until stdin has ended and nothing is left",
+    )
     add_journal(made)
     return made
 
 
-def index(*, journal: str | None) -> int:
+def index(*, beside: bool, journal: str | None) -> int:
     """Make all that was imported searchable.
 
     Turns are searchable a moment after they are over, and imported conversations of the last 30
@@ -34,6 +34,9 @@ def index(*, journal: str | None) -> int:
     background for them. Call it yourself to wait for the end of it. Old turns are packed then,
     too, so that they take less room.
     """
+    if beside:
+        asyncio.run(index_beside(path_of(journal)))
+        return Exit.OK
     asyncio.run(_index(journal))
     print("Everything is searchable.")
     return Exit.OK
@@ -48,18 +51,3 @@ async def _index(location: str | None) -> None:
                     print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
     if on_terminal:
         print("\r\x1b[K", end="", file=sys.stderr)
-
-
-def index_beside(location: str) -> None:
-    """Start the command in the background: a process of its own, which ends by itself."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "acphold", "index", "--journal", location],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    with suppress(ProcessLookupError, PermissionError):
-        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
-    # It outlives us, so nobody here waits for it.
-    process.returncode = 0

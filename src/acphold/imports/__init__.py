@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each
-from acphold.imports.heads import source_in
+from acphold.imports.heads import WORTH_LISTING, unread_in
 from acphold.imports.intake import (
     ALL,
     Intake,
@@ -23,6 +23,7 @@ __all__ = [
     "IMPORTED",
     "NAMES",
     "WAVES",
+    "WORTH_LISTING",
     "Facts",
     "Home",
     "Intake",
@@ -36,5 +37,5 @@ __all__ = [
     "each",
     "forecast",
     "reader",
-    "source_in",
+    "unread_in",
 ]

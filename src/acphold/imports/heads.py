@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from acphold.imports.pieces import first_line
 from acphold.imports.readers import Reader, reader
@@ -33,16 +34,16 @@ AT_ONCE: Final = 64
 """Rows in one transaction: others wait for it."""
 
 
-async def enlist(journal: Journal, new: Iterable[Source], cwd: str | None, *, titled: bool) -> None:
+async def enlist(journal: Journal, new: Iterable[Source], cwd: str | None, *, redact: bool) -> None:
     """List those of the conversations whose beginnings tell how, the newest first.
 
-    Only those held in `cwd`, if it is given; with their titles if they are `titled`.
+    Only those held in `cwd`, if it is given; with `redact` without titles, which may have secrets.
     """
     rows: list[Listed] = []
     for source in sorted(new, key=lambda source: -source.changed_at):
         if source.reader in NOT_BY_HEADS:
             continue
-        if row := listed(source, reader(source.reader), cwd, titled=titled):
+        if row := listed(source, reader(source.reader), cwd, redact=redact):
             rows.append(row)
         if len(rows) >= AT_ONCE:
             await journal.enlist(rows)
@@ -50,7 +51,12 @@ async def enlist(journal: Journal, new: Iterable[Source], cwd: str | None, *, ti
     await journal.enlist(rows)
 
 
-def listed(source: Source, reading: Reader, cwd: str | None, *, titled: bool) -> Listed | None:
+class _Unread(Struct):
+    source: Source
+    redact: bool
+
+
+def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) -> Listed | None:
     """How a conversation stands in the list, as far as its beginning tells.
 
     None when that does not tell, cannot be read, or is of another folder than `cwd`.
@@ -60,16 +66,20 @@ def listed(source: Source, reading: Reader, cwd: str | None, *, titled: bool) ->
         prompt = _first_prompt(source, reading, facts)
     if prompt is None or cwd not in (None, facts.cwd):
         return None
-    title = (facts.title or first_line(prompt)) if titled else None
+    title = None if redact else facts.title or first_line(prompt)
     changed = source.changed_at // 1_000_000
     began = facts.created_at or changed
     new = NewSession(facts.session_id, facts.agent, facts.folder, (), title, began)
-    return Listed(new, facts.session_id, changed, msgspec.msgpack.encode(source))
+    return Listed(new, facts.session_id, changed, msgspec.msgpack.encode(_Unread(source, redact)))
 
 
-def source_in(unread: bytes) -> Source:
-    """Where the transcript of a session is that was listed: see `Journal.unread`."""
-    return msgspec.msgpack.decode(unread, type=Source)
+def unread_in(unread: bytes, *, redact: bool = False) -> tuple[Source, bool]:
+    """Where the transcript of a listed session is, and whether secrets are left out of it.
+
+    They are if it was listed so, or with `redact`. See `Journal.unread`.
+    """
+    found = msgspec.msgpack.decode(unread, type=_Unread)
+    return found.source, found.redact or redact
 
 
 def _first_prompt(source: Source, reading: Reader, facts: Facts) -> bytes | None:

@@ -21,7 +21,7 @@ from acphold.errors import (
     TranscriptError,
     UnknownSessionError,
 )
-from acphold.imports.heads import WORTH_LISTING, enlist
+from acphold.imports.heads import enlist
 from acphold.imports.pieces import NOTHING, Known, Piece, pieces, squeezed
 from acphold.imports.readers import Reader
 from acphold.imports.session_writer import (
@@ -126,6 +126,11 @@ class Intake:
     def __init__(self, journal: Journal, selection: Selection = ALL) -> None:
         self._journal = journal
         self._selection = selection
+        self._indexes = True
+
+    def leave_index(self) -> None:
+        """From now on another process makes searchable what is taken in."""
+        self._indexes = False
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """What `take` would do, as far as that can be told without reading the source."""
@@ -144,8 +149,8 @@ class Intake:
         Not with `whole_turns`: whether there is one, the beginning does not tell.
         """
         selection = self._selection
-        if not selection.whole_turns and sum(source.size for source in new) >= WORTH_LISTING:
-            await enlist(self._journal, new, selection.cwd, titled=not selection.redact)
+        if not selection.whole_turns:
+            await enlist(self._journal, new, selection.cwd, redact=selection.redact)
 
     async def _ours(self, source: Source, reader: Reader) -> SessionRow | None:
         """The session that the journal has of this conversation."""
@@ -174,7 +179,8 @@ class Intake:
             raise
         if taken.outcome in ("empty", "same", "differs"):
             await self._give_up(source, reader)
-        await self._journal.catch_up(SEARCHABLE_SECONDS, now_ms() - SEARCHABLE_MS)
+        if self._indexes:
+            await self._journal.catch_up(SEARCHABLE_SECONDS, now_ms() - SEARCHABLE_MS)
         return taken
 
     async def _tried(self, source: Source, reader: Reader, telling: Telling) -> Taken:

@@ -1,0 +1,102 @@
+"""What became of the conversations of an import, counted and told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from acphold.cli.terminal_text import counted, on_one_line
+from acphold.errors import TranscriptError
+from acphold.imports import Outcome, Source
+
+
+class Tally:
+    """What became of the sources of one agent."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.missed: Counter[str] = Counter()
+        self.removed: Counter[str] = Counter()
+        self.compressed = 0
+        self._failures: list[str] = []
+
+    @property
+    def found(self) -> int:
+        """How many conversations there are; files in which nobody said anything are none."""
+        return self.outcomes.total() - self.outcomes["empty"] + len(self._failures)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was taken in, or could not be."""
+        return bool(self.outcomes["new"] or self.outcomes["grown"] or self._failures)
+
+    @contextmanager
+    def counting(self, source: Source) -> Iterator[Callable[..., None]]:
+        """Something that is told what became of the source; that it cannot be read is counted."""
+        try:
+            yield self._count
+        except (OSError, TranscriptError) as error:
+            self.failed(error, source.paths[0])
+
+    def _count(
+        self,
+        outcome: Outcome,
+        missed: Mapping[str, int] = {},
+        removed: Mapping[str, int] = {},
+    ) -> None:
+        self.outcomes[outcome] += 1
+        self.missed.update(missed)
+        self.removed.update(removed)
+
+    def failed(self, error: OSError | TranscriptError, path: str) -> None:
+        """A source could not be read."""
+        where, why = path, str(error)
+        if isinstance(error, OSError):
+            where, why = str(error.filename or path), error.strerror or why
+        self._failures.append(f"{on_one_line(where)}: {on_one_line(why)}")
+
+    def json(self) -> dict[str, object]:
+        return {
+            "found": self.found,
+            **{word: self.outcomes[word] for word in OUTCOMES},
+            "failed": len(self._failures),
+            "compressed": self.compressed,
+            "missed": dict(self.missed),
+            "removed": dict(self.removed),
+        }
+
+    def line(self, *, dry: bool) -> str:
+        told = [
+            f"{meaning} {self.outcomes[word]:,}"
+            for word, meaning in OUTCOMES.items()
+            if self.outcomes[word]
+        ]
+        if self._failures:
+            told.append(f"unreadable {len(self._failures):,}")
+        what = counted(self.found, "conversation")
+        packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
+        return f"{what:>22}   {'would be ' if dry else ''}{', '.join(told)}{packed}"
+
+    def messages(self) -> list[str]:
+        """Lines for what could not be read, what was not understood, and what was taken out."""
+        messages = [f"cannot read {failure}" for failure in self._failures]
+        if self.missed:
+            most = [f"{count:,} {what}" for what, count in self.missed.most_common(5)]
+            more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""
+            messages.append(f"passed over {on_one_line(', '.join(most))}{more}")
+        if self.removed:
+            kinds = [f"{kind} {count:,}" for kind, count in self.removed.most_common()]
+            messages.append(f"taken out: {on_one_line(', '.join(kinds))}")
+        return messages
+
+
+OUTCOMES = {
+    "new": "new",
+    "grown": "grown",
+    "same": "unchanged",
+    "elsewhere": "in other folders",
+    "busy": "in use, left for later",
+    "deleted": "deleted here before",
+    "differs": "different here, left as they are",
+}

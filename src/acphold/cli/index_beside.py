@@ -1,0 +1,151 @@
+"""`acphold index --beside`: a process that makes searchable what others bring into the journal.
+
+    works ──its stdin ends──▶ works with the least claim ──nothing is left, or time is over──▶ ends
+
+There is one at most for a journal: another one ends at once. Who was killed has let it go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import select
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Self
+
+from acphold.cli.journals import opened
+from acphold.imports import Intake
+from acphold.journal import SqliteJournal
+from acphold.transports.runtime_folder import lock, runtime_folder
+
+STEP_SECONDS = 0.5
+"""Between two looks at whether somebody still brings more."""
+
+AT_ONCE_SECONDS = 2.0
+"""What is made searchable within this time is waited for; the rest is left to another process."""
+
+NICENESS = 10
+"""Beside other work: only time that nobody else wants."""
+
+LOOK_SECONDS = 0.1
+"""Between two looks for something to index, while an import goes on."""
+
+
+BESIDE_SECONDS = 900.0
+"""A bound for what nobody watches, several times what a gigabyte takes."""
+
+
+class Indexing:
+    """What makes searchable what is taken in: the import itself, or where it is much, a process.
+
+    That one begins with the import and outlives it, unless the import is cancelled.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._beside: IndexBeside | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        if self._beside is not None and failed is not None:
+            self._beside.end()
+        elif self._beside is not None:
+            self._beside.let_go()
+
+    def begin(self, intake: Intake) -> None:
+        """Have a process make it searchable from now on."""
+        self._beside = IndexBeside(self._location)
+        intake.leave_index()
+
+    async def lags(self, journal: SqliteJournal) -> bool:
+        """Whether something is left for a process in the background, which is there then."""
+        if self._beside is None or not self._beside.runs:
+            if not await journal.catch_up(AT_ONCE_SECONDS):
+                return False
+            self._beside = IndexBeside(self._location)
+            return True
+        # Of two that index the same, one does it in vain.
+        for _ in range(round(AT_ONCE_SECONDS / LOOK_SECONDS)):
+            if not await journal.lagging():
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return True
+
+
+class IndexBeside:
+    """The command in a process of its own, which goes on until it is let go, and then to its end.
+
+    It ends by itself at once when there is another one for this journal.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "acphold", "index", "--beside", "--journal", location],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Nothing more will come: it goes on by itself, and ends when nothing is left."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def let_go(self) -> None:
+        """Close it; nobody here waits for its end."""
+        self.close()
+        self._process.returncode = self._process.returncode or 0
+
+    def end(self) -> None:
+        """End it; what it has done stays."""
+        if self.runs:
+            self._process.kill()
+            self._process.wait()
+        self.close()
+
+
+async def index_beside(path: str) -> None:
+    """Index what lags until nobody brings more, if no other process does that already."""
+    with suppress(TimeoutError):
+        async with opened(path) as journal, asyncio.timeout(BESIDE_SECONDS):
+            # Whoever found another at work relies on that one: it looks again once it has let go.
+            while await journal.lagging() or not _has_ended():
+                if (held := alone(path)) is None:
+                    return
+                try:
+                    await _follow(journal)
+                finally:
+                    os.close(held)
+
+
+async def _follow(journal: SqliteJournal) -> None:
+    is_left = False
+    while await journal.catch_up(STEP_SECONDS) or not _has_ended():
+        if not is_left and (is_left := _has_ended()):
+            os.nice(NICENESS)
+        if not await journal.lagging():
+            await asyncio.sleep(LOOK_SECONDS)
+    while await journal.pack(STEP_SECONDS):
+        pass
+
+
+def _has_ended() -> bool:
+    """Whether whoever started us has let us go: nothing is ever written to our stdin."""
+    return bool(select.select([0], [], [], 0)[0])
+
+
+def alone(path: str) -> int | None:
+    """A descriptor that keeps others from indexing this journal; None while another has one."""
+    key = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
+    return lock(os.path.join(runtime_folder(), f"index-{key}"))

@@ -1,0 +1,118 @@
+"""The process that makes searchable what others bring: one for a journal, and never for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acphold.cli.index_beside import IndexBeside, alone
+from acphold.imports import Intake
+from acphold.imports.claude import READER
+from acphold.journal import SqliteJournal
+from tests.imports.soak import users
+from tests.imports.test_intake import conversation
+from tests.imports.told import sources
+
+DEADLINE = 30.0
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_taken(journal: Path) -> bool:
+    held = alone(str(journal))
+    if held is not None:
+        os.close(held)
+    return held is None
+
+
+async def lagging(journal: Path) -> int:
+    opened = SqliteJournal.open(journal)
+    try:
+        return await opened.lagging()
+    finally:
+        await opened.aclose()
+
+
+async def taken_in(journal: Path, home: Path) -> None:
+    """A conversation that is there, and not searchable."""
+    conversation().write(home)
+    opened = SqliteJournal.open(journal)
+    try:
+        intake = Intake(opened)
+        intake.leave_index()
+        for source in sources(READER, home):
+            await intake.take(source, READER)
+    finally:
+        await opened.aclose()
+
+
+def test_there_is_one_for_a_journal_until_it_is_let_go_and_nothing_is_left(
+    journal: Path, tmp_path: Path
+) -> None:
+    SqliteJournal.open(journal)
+    first = IndexBeside(str(journal))
+    try:
+        wait_for(lambda: is_taken(journal))
+        second = IndexBeside(str(journal))
+        wait_for(lambda: not second.runs)
+        second.end()
+        assert first.runs
+        asyncio.run(taken_in(journal, tmp_path))
+        wait_for(lambda: not asyncio.run(lagging(journal)))
+        assert first.runs
+        first.close()
+        wait_for(lambda: not first.runs)
+        assert not is_taken(journal)
+    finally:
+        first.end()
+
+
+_SLOW = """
+import asyncio, sys
+from acphold.cli import import_command, main
+from acphold.imports import intake
+import_command.WORTH_LISTING = 1
+async def _tried(self, *_):
+    print("at work", flush=True)
+    await asyncio.sleep(60)
+intake.Intake._tried = _tried
+sys.exit(main.main(["import", "--from", sys.argv[1]]))
+"""
+"""An import that comes to no end."""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_of_an_import_that_is_cancelled_or_killed_no_process_is_left(
+    journal: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    conversation().write(tmp_path)
+    importing = subprocess.Popen(
+        [sys.executable, "-c", _SLOW, str(tmp_path)],
+        env={**os.environ, "ACPHOLD_JOURNAL": str(journal)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert importing.stdout is not None
+    try:
+        assert importing.stdout.readline() == b"at work\n"
+        wait_for(lambda: is_taken(journal))
+        importing.send_signal(how)
+        importing.wait(DEADLINE)
+        wait_for(lambda: not users(journal))
+    finally:
+        importing.kill()
+        importing.wait()
+        importing.stdout.close()
