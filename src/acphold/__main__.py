@@ -11,7 +11,13 @@ import sys
 
 def main() -> None:
     """Run the command line; the exit code says how it went (docs/operations.md)."""
-    arguments = sys.argv[1:]
+    try:
+        _run(sys.argv[1:])
+    except KeyboardInterrupt:  # before there was anything that could be interrupted
+        sys.exit(130)
+
+
+def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["wrap"] and len(arguments) > 1:
         sys.exit(_wrap(arguments[1:]))
     if arguments[:1] == ["owner"] and len(arguments) > 2:

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from acphold.cli import stop
+from acphold.cli.owner import log_to_file
 from acphold.server.neighbours import Process
 from acphold.transports.runtime_folder import lock
 from tests.editor import DEADLINE, Editor, Refused, editor, scripted_agent, wrap_command
@@ -378,3 +379,12 @@ def files(pid: int) -> set[str]:
 def targets(pid: int) -> set[str]:
     """What the three streams of a process are."""
     return {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
+
+
+def test_a_folder_for_logs_that_cannot_be_made_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with pytest.raises(OSError, match="set XDG_STATE_HOME to another folder"):
+        log_to_file("/run/owner-1.sock")

@@ -50,6 +50,14 @@ def test_what_is_there_is_replaced_only_if_asked(
     assert (tmp_path / "copy.db").read_bytes().startswith(b"SQLite")
 
 
+def test_a_folder_that_is_not_there_is_no_file(
+    one: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    done = acphold.run("backup", f"{tmp_path}/none/")
+    assert (done.code, done.err) == (2, f"acphold backup: there is no folder {tmp_path}/none/\n")
+    assert not (tmp_path / "none").exists()
+
+
 def test_the_journal_is_never_its_own_copy(one: Path, acphold: CommandLine) -> None:
     before = one.read_bytes()
     done = acphold.run("backup", str(one), "--force")

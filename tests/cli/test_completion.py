@@ -63,6 +63,12 @@ def test_ids_are_completed_but_for_those_that_a_shell_would_make_something_of(
     assert acphold.run("completion", "--", "show", "3f").out == ""
 
 
+def test_without_a_shell_it_says_which_there_are(acphold: CommandLine) -> None:
+    done = acphold.run("completion")
+    assert (done.code, done.out) == (2, "")
+    assert "bash, zsh, fish" in done.err
+
+
 def test_bash_completes_with_the_script(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "3f9a-1", prompt("x"), title="Greeting")
     line = """

@@ -11,6 +11,11 @@ from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
 from tests.editor import Refused, wrapped
 
+NO_ZZ = (
+    "acphold: no session id begins with 'zz'; "
+    "`acphold list --all --archived` shows those that there are\n"
+)
+
 
 @pytest.fixture
 def two(journal: Path) -> Path:
@@ -55,7 +60,7 @@ def test_one_id_that_fits_nothing_keeps_them_all(acphold: CommandLine) -> None:
     assert acphold.run("delete", "--yes", "aa-1", "zz").code == 3
     assert len(ids(acphold)) == 2
     unsure = acphold.run("delete", "zz")  # nobody has to be asked about what is not there
-    assert (unsure.code, unsure.err) == (3, "acphold: no session id begins with 'zz'\n")
+    assert (unsure.code, unsure.err) == (3, NO_ZZ)
 
 
 @pytest.mark.usefixtures("two")

@@ -91,6 +91,14 @@ def test_it_edits_a_file_when_it_is_permitted(talk: Talk, session: str) -> None:
     assert told[-1]["result"] == {"stopReason": "end_turn"}
 
 
+def test_each_edit_goes_on_where_the_one_before_ended(talk: Talk, session: str) -> None:
+    first, second = (json.dumps(talk.prompt(session, "hello")) for _ in range(2))
+    assert "Hello, friend!" in first
+    assert "Hello, dear friend!" not in first
+    assert "Hello, friend!" in second
+    assert "Hello, dear friend!" in second
+
+
 def test_quick_is_an_echo_and_recall_repeats_the_conversation(talk: Talk, session: str) -> None:
     assert said(talk.prompt(session, "quick one")) == "You said: quick one"
     assert said(talk.prompt(session, "recall")) == "I know: quick one"

@@ -93,6 +93,7 @@ def test_an_agent_of_the_settings_file_is_asked_by_its_name(
         (("zz", "--name", "other"), 3, "zz"),
         (("aa", "--", sys.executable, "-c", "raise SystemExit(4)"), 5, "ended before"),
         (("aa", "--", "no-such-agent"), 5, "no such program"),
+        (("aa", "--", "cat"), 5, "the agent answered with an error: method not found: initialize"),
     ],
 )
 def test_what_cannot_be_handed_over_is_refused(

@@ -153,7 +153,8 @@ def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
     [
         ("agents = 3", ["[agents] has to be a table"]),
         ("[agents]\na = 3", ["[agents.a] has to be a table"]),
-        ("[agents.a]", ["[agents.a] command", "list of words"]),
+        ("[agents.a]", ["[agents.a]: `command` is missing: command = ["]),
+        ('[agents.a]\ncomand = ["x"]', ["[agents.a]: `command` is missing (`comand`?)"]),
         ('[agents.a]\ncommand = "gemini --acp"', ['["gemini", "--acp"]']),
         ("[agents.a]\ncommand = []", ["[agents.a] command", "list of words"]),
         ("[agents.a]\ncommand = [1]", ["[agents.a] command", "list of words"]),

@@ -301,6 +301,15 @@ def test_without_a_terminal_it_shows_the_change_and_writes_nothing(person: Perso
     assert os.listdir(file.parent) == ["settings.json"]
 
 
+def test_a_file_that_cannot_be_written_is_told_with_what_to_do(person: Person) -> None:
+    (person.home / ".config").mkdir()
+    (person.home / ".config" / "zed").symlink_to("/dev/fd/none")  # where nobody can make a folder
+    done = person.run("zed", "--yes", "--", "gemini")
+    assert done.code == 2
+    assert "settings.json cannot be written: " in done.err
+    assert "write the lines above into it yourself" in done.err
+
+
 @pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"\n", 1)])
 def test_on_a_terminal_it_shows_the_change_in_colour_and_asks(
     person: Person, acphold: CommandLine, typed: bytes, code: int

@@ -97,3 +97,5 @@ def test_an_unknown_rule_is_refused_where_it_is_given() -> None:
     for policy in ("always", {"read": "yes"}):
         with pytest.raises(DeclarationError, match="is no rule for permissions"):
             checked_policy(policy, has_callback=True)  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="a function goes to `on_permission`"):
+        checked_policy(print, has_callback=True)  # type: ignore[arg-type]

@@ -202,6 +202,7 @@ def test_an_index_leads_to_every_page() -> None:
     parsed = Parsed(index([HEAD, head], ".html"))
     links = [a["href"] for a in parsed.all("a") if a.get("class") != "skip"]
     assert links == ["s-1.html", f"{head.file_name}.html"]
+    assert [a["placeholder"] for a in parsed.all("input")] == ["Search this list of sessions"]
     assert len(parsed.all("script")) == 1
 
 

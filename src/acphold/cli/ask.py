@@ -13,6 +13,7 @@ from acphold.cli.command_line import (
     Parser,
     UsageError,
     a_name,
+    a_text,
     add_journal,
     seconds_above_zero,
 )
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     """The arguments of `ask`."""
     made = Parser(ask, "ask", "[OPTIONS] PROMPT [AGENT | -- CMD...]", runs_program=True)
-    made.add_argument("prompt", metavar="PROMPT", help="what to say; `-` for all of stdin")
+    made.add_argument(
+        "prompt", metavar="PROMPT", type=a_text, help="what to say; `-` for all of stdin"
+    )
     made.add_agent()
     made.add_argument(
         "--file",

@@ -31,6 +31,8 @@ def backup(*, path: str, force: bool, journal: str | None) -> int:
     target = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(target):
         target = os.path.join(target, f"journal-{datetime.now():%Y-%m-%d-%H%M%S}.db")
+    elif path.endswith("/"):
+        raise UsageError(f"there is no folder {path}")
     if os.path.exists(target) and os.path.samefile(target, path_of(journal)):
         raise UsageError(f"{path} is the journal itself; name another file")
     if os.path.lexists(target) and not force:

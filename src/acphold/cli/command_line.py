@@ -321,6 +321,15 @@ _AGO = re.compile(r"(\d{1,6})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
+def a_text(text: str) -> str:
+    """The type of an argument that is said, and no path: its bytes are UTF-8 in any locale."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # Python could not read it, and kept the bytes (PEP 383)
+        return os.fsencode(text).decode(errors="replace")
+    return text
+
+
 def a_moment(text: str) -> float:
     """The type of an option that takes a time: a date, or so long ago; seconds since the epoch."""
     if ago := _AGO.fullmatch(text):

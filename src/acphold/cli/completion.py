@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from acphold.cli.command_line import LEVELS, Exit, Parser
+from acphold.cli.command_line import LEVELS, Exit, Parser, UsageError
 from acphold.cli.journals import exists, opened, sessions
 from acphold.cli.main import COMMANDS, parser_of
 from acphold.cli.settings import agent_names
@@ -60,7 +60,7 @@ class Candidate(NamedTuple):
 
 def parser() -> Parser:
     """The arguments of `completion`."""
-    made = Parser(completion, "completion", "SHELL", runs_program=True)
+    made = Parser(completion, "completion", "{SHELL | -- WORD...}", runs_program=True)
     made.add_argument(
         "shell", metavar="SHELL", nargs="?", choices=[*SCRIPTS], help="bash, zsh or fish"
     )
@@ -80,6 +80,8 @@ def completion(*, shell: str | None, program: tuple[str, ...]) -> int:
     if shell is not None:
         print(SCRIPTS[shell].strip())
         return Exit.OK
+    if not program:
+        raise UsageError(f"which shell? One of {', '.join(SCRIPTS)}")
     for candidate in candidates(program):
         print("\t".join(candidate).rstrip())
     return Exit.OK

@@ -6,8 +6,9 @@ import asyncio
 import sys
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal, is_confirmed
-from acphold.cli.journals import opened
+from acphold.cli.journals import is_live, opened
 from acphold.cli.terminal_text import age, counted, on_one_line
+from acphold.hub.owners import parsed
 from acphold.journal import Journal, SessionRow
 from acphold.journal.session_rows import now_ms
 
@@ -58,11 +59,10 @@ async def _delete(location: str | None, session_ids: list[str]) -> None:
 
 
 async def _described(journal: Journal, row: SessionRow) -> str:
-    now = now_ms()
     title = on_one_line(row.title or "(no title)")
     messages = counted(row.message_count, "message")
-    line = f"{title}\n  {on_one_line(row.session_id)}  {messages}, {age(row.updated_at, now)}"
-    holder = await journal.holder(row.session_id)
-    if holder.expires_at > now:
-        line += f"\n  it may be open still, in {on_one_line(holder.owner)}"
+    line = f"{title}\n  {on_one_line(row.session_id)}  {messages}, {age(row.updated_at, now_ms())}"
+    if await is_live(journal, row.session_id):
+        owner = parsed((await journal.holder(row.session_id)).owner)
+        line += f"\n  it is live, in process {owner.pid} on {on_one_line(owner.host)}"
     return line

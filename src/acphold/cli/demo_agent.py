@@ -165,6 +165,8 @@ class DemoAgent:
             return
         session.cancelled.clear()
         words, given = read_prompt(params["prompt"])
+        # Those of an earlier process, in a conversation that was handed over.
+        session.edits += sum(text.count("\n+print(") for text in given)
         Turn(self._client, session, words).run(known=[*session.said, *given])
         session.said += [*given, words]
         stop_reason = "cancelled" if session.cancelled.is_set() else "end_turn"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -85,6 +86,7 @@ TASKS = {
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; the exit code."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that is not UTF-8 gets question marks, not a traceback.
@@ -94,16 +96,43 @@ def main(arguments: Sequence[str]) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except AcpholdError as error:
-        print(visible(f"acphold: {error}"), file=sys.stderr)
+        print(visible(f"acphold: {_told(error)}"), file=sys.stderr)
         return exit_code(error)
     except BrokenPipeError:
         _discard_output()  # `| head` has seen enough
         return Exit.OK
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITTEN:
+            raise
+        print(f"acphold: the output cannot be written: {error.strerror}", file=sys.stderr)
+        _discard_output()
+        return Exit.ERROR
     except KeyboardInterrupt:
         # Who presses Ctrl-C again while we leave gets no traceback.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         return Exit.INTERRUPTED
     return code
+
+
+_UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What becomes of writing into a file that a shell has opened for us."""
+
+
+def _open_what_is_closed() -> None:
+    """Stdin, stdout and stderr, where whoever started us has closed them (`>&-`)."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until we end
+
+
+def _told(error: AcpholdError) -> str:
+    """What a person is told; on the wire some of it goes without saying."""
+    match error:
+        case UnknownSessionError():
+            return f"{error}; `acphold list --all --archived` shows those that there are"
+        case RemoteError():
+            return f"the agent answered with an error: {error}"
+    return str(error)
 
 
 def _log_to_stderr() -> None:

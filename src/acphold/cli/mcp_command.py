@@ -38,6 +38,12 @@ def mcp(*, cwd: str | None, journal: str | None) -> int:
     They only read the journal. Name this command where your agent's settings list MCP servers, or
     give `--recall` to `acphold wrap`, which adds it to each session.
     """
+    if sys.stdin.isatty():
+        print(
+            "acphold mcp: this is an MCP server and waits for an agent on stdin; name `acphold "
+            "mcp` where your agent's settings list MCP servers",
+            file=sys.stderr,
+        )
     asyncio.run(_serve(path_of(journal), cwd))
     return Exit.OK
 

@@ -95,7 +95,13 @@ async def _short_log(path: str) -> AsyncIterator[None]:
 def _log_path(path: str) -> str:
     """Where an owner logs that was given no file: one for each socket's name."""
     folder = log_folder()
-    os.makedirs(folder, 0o700, exist_ok=True)
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+    except OSError as exc:
+        raise OSError(
+            f"cannot make the folder for logs, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
+            "another folder, or leave out --background"
+        ) from None
     name = os.path.basename(path).rpartition(".")[0]
     file = os.path.join(folder, f"{name}.log")
     try:

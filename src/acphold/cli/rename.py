@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, a_text, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import on_one_line
 from acphold.hub.given_titles import given_title
@@ -15,7 +15,9 @@ def parser() -> Parser:
     """The arguments of `rename`."""
     made = Parser(rename, "rename", "[OPTIONS] ID TITLE...")
     made.add_argument("session_id", metavar="ID", help="the session's id, or its beginning")
-    made.add_argument("words", metavar="TITLE", nargs="+", help="its new title, in quotes or not")
+    made.add_argument(
+        "words", metavar="TITLE", nargs="+", type=a_text, help="its new title, in quotes or not"
+    )
     add_journal(made)
     return made
 

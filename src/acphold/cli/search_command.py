@@ -14,6 +14,7 @@ from acphold.cli.command_line import (
     Parser,
     UsageError,
     a_moment,
+    a_text,
     above_zero,
     add_cwd,
     add_journal,
@@ -54,7 +55,11 @@ def parser() -> Parser:
     """The arguments of `search`."""
     made = Parser(search, "search", "[OPTIONS] WORDS...")
     made.add_argument(
-        "words", metavar="WORDS", nargs="+", help='words, "a phrase" in quotes, a beginning*'
+        "words",
+        metavar="WORDS",
+        nargs="+",
+        type=a_text,
+        help='words, "a phrase" in quotes, a beginning*',
     )
     made.add_argument("--rank", action="store_true", help="the best first, not the newest")
     made.add_argument(

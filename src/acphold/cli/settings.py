@@ -161,7 +161,10 @@ def _agent(
         **_variables(defaults.get("env", {}), f"{path}: [defaults]"),
         **_variables(table.get("env", {}), place),
     }
-    command = command_words(table.get("command"), place)
+    if "command" not in table:
+        example = 'command = ["gemini", "--acp"]'
+        raise SettingsError(f"{place}: `command` is missing{near_to('command', table)}: {example}")
+    command = command_words(table["command"], place)
     return NamedAgent(command, name, env, _options(table), _options(defaults))
 
 

@@ -290,7 +290,10 @@ def _write(path: str, before: str | None, after: str) -> str | None:
         kept = None if before is None else _keep(path, target)
         _replace(target, after.encode())
     except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
+        raise SettingsError(
+            f"{path} cannot be written: {error.strerror}; make it and its folder writable, or "
+            "write the lines above into it yourself"
+        ) from None
     return kept
 
 

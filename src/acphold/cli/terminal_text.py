@@ -134,8 +134,12 @@ def console() -> Console:
     from rich.console import Console
     from rich.theme import Theme
 
+    class Stdout(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # as everywhere: rich would end us as if something were wrong
+
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(
+    return Stdout(
         theme=Theme(STYLES),
         width=None if told else PLAIN_WIDTH,
         highlight=False,

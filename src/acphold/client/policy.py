@@ -62,6 +62,10 @@ def checked_policy(policy: Policy | None, *, has_callback: bool) -> Policy:
     """
     if policy is None:
         return "ask" if has_callback else "reject"
+    if not isinstance(policy, (str, Mapping)):
+        raise DeclarationError(
+            "a policy is a rule, or rules by kind of tool; a function goes to `on_permission`"
+        )
     for rule in {policy} if isinstance(policy, str) else {*policy.values()}:
         if rule not in get_args(Rule):
             raise DeclarationError(f"{rule!r} is no rule for permissions: allow, reject or ask")

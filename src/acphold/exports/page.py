@@ -79,7 +79,8 @@ def index(heads: Iterable[Head], suffix: str) -> str:
     """A page that leads to those of several sessions, in the same folder."""
     rows = [_row(head, suffix) for head in heads]
     title = counted(len(rows), "session")
-    return f'{begun(title, ())}<ul class="sessions">\n{"".join(rows)}</ul>\n{ended()}'
+    head = begun(title, (), holds="list of sessions")
+    return f'{head}<ul class="sessions">\n{"".join(rows)}</ul>\n{ended()}'
 
 
 def _row(head: Head, suffix: str) -> str:
@@ -106,8 +107,8 @@ def _source(text: str) -> str:
     return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def begun(title: str, facts: Iterable[str]) -> str:
-    """Everything before the conversation."""
+def begun(title: str, facts: Iterable[str], *, holds: str = "conversation") -> str:
+    """Everything before the conversation, or whatever else the page `holds`."""
     style, script = _beside("page.css"), _beside("page.js")
     policy = (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
@@ -127,13 +128,14 @@ def begun(title: str, facts: Iterable[str]) -> str:
 <style>{style}</style>
 </head>
 <body>
-<a class="skip" href="#conversation">Skip to the conversation</a>
+<a class="skip" href="#conversation">Skip to the {holds}</a>
 <header>
 <h1>{_text(title)}</h1>
 <dl>{about}</dl>
 </header>
 <search class="bar" hidden>
-<input type="search" id="words" placeholder="Search" aria-label="Search" autocomplete="off">
+<input type="search" id="words" placeholder="Search this {holds}"
+  aria-label="Search this {holds}" autocomplete="off">
 <output id="count" for="words" aria-live="polite"></output>
 <button type="button" id="before" title="Previous hit (Shift+Enter)">↑</button>
 <button type="button" id="next" title="Next hit (Enter)">↓</button>

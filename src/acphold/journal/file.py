@@ -166,7 +166,7 @@ def _inspect(path: str, *, create: bool) -> bool:
         header = raw_bytes.read(path, _HEADER_BYTES)
         size = os.stat(path).st_size
     except FileNotFoundError as error:
-        missing = "it is made with the first session"
+        missing = "it is made with the first session, or by `acphold import`"
         if create:
             missing = "its folder cannot be made; name another with --journal"
         raise JournalUnavailableError(f"there is no journal at {path}; {missing}") from error
@@ -179,7 +179,9 @@ def _inspect(path: str, *, create: bool) -> bool:
         ) from error
     if not header:
         if not create:
-            raise JournalUnavailableError(f"the journal {path} is empty")
+            raise JournalUnavailableError(
+                f"the journal {path} is empty; delete the file, or name another with --journal"
+            )
         return True
     _refuse_foreign(header, path)
     if not logged and not _has_log(path):
