@@ -1,4 +1,7 @@
-"""How a program that we talk to came to its end: noticed, and told in words a person can use."""
+"""How a program that we talk to has ended, as an error that a person can use.
+
+It names the exit status, and the last line that the program wrote to stderr.
+"""
 
 from __future__ import annotations
 

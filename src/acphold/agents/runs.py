@@ -1,4 +1,8 @@
-"""Sorting the notifications an agent sends into runs of updates, one session each."""
+"""The notifications that an agent sends, sorted into runs: updates in a row of one session.
+
+A run is committed as a whole. So an agent that streams many small pieces pays for one commit for
+each read of its pipe, and not for one a piece.
+"""
 
 from __future__ import annotations
 

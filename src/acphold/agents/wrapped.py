@@ -1,4 +1,9 @@
-"""A wrapped program: an agent somebody already uses, spoken to over its stdin and stdout."""
+"""A wrapped program: an agent that somebody uses already, spoken to over its stdin and stdout.
+
+It is started when it is needed, introduced with what the first client can do, and started again
+after it has ended. What it says goes to a listener, the hub's router; who prompts it waits for
+events there (see `agents.interface`).
+"""
 
 from __future__ import annotations
 

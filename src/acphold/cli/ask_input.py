@@ -1,4 +1,4 @@
-"""What a person puts in: the prompt, what comes on stdin, and answers on the terminal."""
+"""The input of `acphold ask`: the prompt, what comes on stdin, and answers on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `acphold ask` prints: the agent's words, or JSON lines; besides, on stderr, what it does."""
+"""The output of `acphold ask`: on stdout the agent's words, or JSON; on stderr what it does."""
 
 from __future__ import annotations
 

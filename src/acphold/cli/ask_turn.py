@@ -1,4 +1,4 @@
-"""The turn of `acphold ask`: a session opened, a prompt, what comes of it, the exit code."""
+"""The one turn of `acphold ask`: a session is opened and prompted, and the exit code is found."""
 
 from __future__ import annotations
 

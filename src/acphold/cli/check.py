@@ -1,4 +1,4 @@
-"""`acphold check -- CMD`: what an agent keeps of the protocol, and what not."""
+"""`acphold check -- CMD`: which rules of the protocol an agent keeps, and which not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal that a command works on: opened, read in pages, and the places in it."""
+"""The journal of a command: opened, read in pages, asked for the places that a person names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The log of a process that serves an editor: to stderr or a file, and never in its way."""
+"""The log of `wrap`, `run` and the process in the background: to stderr or a file.
+
+Writing it never waits: an editor may not read our stderr.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent must have advertised for what is asked of it; and the params that depend on it.
+"""What an agent has to have advertised before it is asked for something, and the params of that.
 
 Source: spec v1, initialization, session setup, session list, session delete, authentication.
 """

@@ -1,4 +1,7 @@
-"""The far ends of connections: a program that is started, a transport that is there already."""
+"""What a client connects to: a program that is started, or a transport that is there already.
+
+`client.uplink` opens an endpoint, and opens it again after a loss.
+"""
 
 from __future__ import annotations
 

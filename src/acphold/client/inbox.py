@@ -1,9 +1,9 @@
-"""What was said to us and not yet taken, bounded in bytes.
+"""What came for one reader of a session and was not read yet, bounded in bytes.
 
 A connection is read on while every inbox on it has room. When one is full, reading stops: the pipe
-fills, and the agent waits. That must not lock out who waits for something that lies behind it in
-the pipe. So while anybody waits, for an answer or for an update, the connection is read on in any
-case; a full inbox then grows beyond its limit until the wait is over.
+fills, and the agent waits. But who waits for something that lies behind it in the pipe must not
+wait for ever. So while anybody waits, for an answer or for an update, the connection is read on in
+any case; a full inbox then grows beyond its limit until the wait is over.
 """
 
 from __future__ import annotations

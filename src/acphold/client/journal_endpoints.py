@@ -1,4 +1,7 @@
-"""Far ends with a journal: an agent whose sessions are kept, a session of another process."""
+"""What a client connects to where a journal is needed: an agent with durable sessions, an owner.
+
+They are in a module of their own because they bring SQLite and all of the server.
+"""
 
 from __future__ import annotations
 

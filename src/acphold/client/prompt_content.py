@@ -1,5 +1,6 @@
-"""What a program says in a prompt, as content blocks; and what the agent must take for it.
+"""A prompt as a program says it (texts, paths, blocks), made into content blocks.
 
+What the agent does not take is refused before it is sent.
 Source: spec v1, content; initialization, "Prompt capabilities".
 """
 

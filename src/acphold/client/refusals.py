@@ -1,4 +1,4 @@
-"""What an agent's errors mean, where that is more than their words."""
+"""An agent's error as the exception for it: a sign-in that is wanted, an agent that has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What comes from the agent for one session, and where it goes: state, replay, turn, readers."""
+"""What comes from the agent for one session, handed to all who take it in.
+
+Those are the state, the replay of a session that is being loaded, the turn, and the readers.
+"""
 
 from __future__ import annotations
 

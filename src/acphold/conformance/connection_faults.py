@@ -1,4 +1,4 @@
-"""Faults of a connection: its lines, its requests, its introduction."""
+"""Agents that break a rule of connections: of lines, of requests, of the introduction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a message fits the schema: what is missing, what has another type, what nobody knows.
+"""Whether a message fits the schema: what is missing, has another type, or is unknown.
 
 The types of `acphold.schema` are the schema of ACP version 1; a test compares the two.
 """

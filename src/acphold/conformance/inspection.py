@@ -1,4 +1,4 @@
-"""A whole check of one agent: every rule in turn, each with what it came to."""
+"""A whole check of one agent: every rule is tried in turn, and each gets a verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What went over a wire, line by line, both ways, as it was; and what is asked of it."""
+"""All that went over a connection, line by line in both directions, byte for byte.
+
+Cases and observers ask it what was said, when, and in answer to what.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of an agent with the MCP servers of its sessions."""
+"""Agents that break a rule about the MCP servers of their sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of sessions: how they are made, listed, opened again, and how they end."""
+"""Agents that break a rule of sessions: how they are made, listed, opened again, and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of what an agent does beside talking: tools, permissions, files, terminals, choices."""
+"""Agents that break a rule of tools, permissions, files, terminals or choices."""
 
 from __future__ import annotations
 

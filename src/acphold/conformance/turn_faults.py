@@ -1,4 +1,4 @@
-"""Faults of turns: prompts, their answers, what is told in between, cancelling."""
+"""Agents that break a rule of turns: prompts, their answers, what is told meanwhile, cancelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What content blocks and tool calls say, for every form of an export."""
+"""What content blocks and tool calls say, in plain values; each form of an export writes them."""
 
 from __future__ import annotations
 

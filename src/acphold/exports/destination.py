@@ -1,4 +1,4 @@
-"""Where exports go: the forms there are, and files that are there whole or not at all."""
+"""Where an export is written to, and in which form; a file is there whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session as others may see it, and what was taken out of it for that."""
+"""The entries of a session as others may see them, and what was taken out for that."""
 
 from __future__ import annotations
 

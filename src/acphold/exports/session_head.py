@@ -1,4 +1,4 @@
-"""What stands at the head of an exported session: whose it is, where and when it was held."""
+"""The head of an exported session: its id, its agent, its folder, its title, its times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The live sessions: publish, attach, replay, ask."""
+"""The live sessions: what is published in them, who is attached, what is asked of whom.
+
+Begin with `hub` (which sessions there are), `conversation` (one of them with all that belongs to
+it), `session` (what is published) and `attachment` (one client).
+"""
 
 from acphold.hub.agent_session import Setup
 from acphold.hub.attachment import Attachment, Client

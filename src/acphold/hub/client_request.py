@@ -1,8 +1,8 @@
-"""A request of the agent on its way to the clients that may answer it.
+"""One request of the agent, on its way to the clients that may answer it.
 
-It is put to every client that suits, behind the updates that came before it; the first answer
+It is sent to every client that can answer, behind the updates that came before it. The first answer
 counts, and the others are told that it is over. A client that does not know `$/cancel_request`
-answers later, and that answer is passed over.
+answers all the same, later; that answer is ignored.
 """
 
 from __future__ import annotations

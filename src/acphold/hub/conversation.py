@@ -1,7 +1,7 @@
 """A live session with all that belongs to it: its turns, its open questions, its agent's side.
 
-Here is decided what becomes of what the agent says and asks in a session, and of what a client
-does in it besides prompting.
+This is where it is decided what becomes of what the agent reports and asks in a session, and of
+what clients do in it besides prompting.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Journal entries as the lines a client reads.
+"""Journal entries as the lines that a client reads.
 
-The bytes of an update are never re-encoded: they are set between two fixed pieces, so whatever an
-agent put into them arrives unchanged.
+The bytes of an update are never encoded again: they are set between two fixed pieces, so whatever
+an agent wrote arrives unchanged.
 
 A client that asks for positions gets, in the `_meta` of the params, the number of the last entry
-that it has been told with a line: behind that it can go on later. A prompt of several blocks is one
-entry, so only its last line has it.
+that it has been told, so that it can go on behind that later. A prompt of several blocks is one
+entry and several lines: only the last of them has the position.
 """
 
 from __future__ import annotations

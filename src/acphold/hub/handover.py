@@ -1,7 +1,8 @@
-"""The earlier conversation, written out for a model that has lost it, or that never had it.
+"""The earlier conversation as text, for an agent that has lost it or never had it.
 
-Every prompt of the user is in it, and of all else the newest: what was asked is short and says what
-the rest was for. What is left out is said where it is missing.
+It goes along with the next prompt, within a limit. Every prompt of the person is in it, because
+those are short and say what the rest was for; of everything else it has the newest. Where something
+was left out, the text says so.
 """
 
 from __future__ import annotations

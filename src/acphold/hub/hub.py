@@ -1,4 +1,8 @@
-"""The live sessions of one agent: opened, found again, closed, deleted."""
+"""The live sessions of one agent: opened for clients, found again, closed, deleted.
+
+A process has one hub, with one agent. A session is live from when the first client opens it here
+until it is closed, or another process takes it over (`hub.ownership`).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Turns that were made without us: a conversation went on in the agent's own terminal, say.
+"""Turns that were made without us, for example in the agent's own terminal.
 
-The agent's own replay has them, and our journal does not. Both have the turns before them, so the
-two are laid side by side by what the person said; what stands behind our last turn is taken in.
+When the agent opens a session again it replays what it knows. Turns that stand there and not in
+our journal are taken in. Both have the turns before them, so they are compared by what the person
+said; what follows in the agent's replay behind our last turn is new.
 """
 
 from __future__ import annotations

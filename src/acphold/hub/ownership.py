@@ -1,4 +1,8 @@
-"""Which sessions this process owns: taken with a lease, renewed, and left when they are lost."""
+"""Which sessions this process owns: taken with a lease, renewed, and left when they are lost.
+
+Only the owner may write to a session. A lease that is not renewed ends, and another process may
+take the session; then it leaves this process's memory at once, and its clients are told.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What the agent reports and asks, carried to the sessions and clients it is meant for."""
+"""From the agent to the sessions: each event of it is handed to the session that it is about.
+
+What belongs to no session goes to the clients that are connected. An update that comes before its
+session is known here is kept until it is (`hub.routes`).
+"""
 
 from __future__ import annotations
 

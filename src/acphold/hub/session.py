@@ -1,8 +1,9 @@
 """One conversation while it is live here: what is published into it, and who is attached.
 
-Whatever is published is committed first, then folded, then delivered. The lease says that this
-process owns the session; once another has taken it over, nothing more can be published, and
-`on_lost` is called, once.
+To publish is to commit entries to the journal, then to fold them into the state, then to deliver
+them to every attachment, in this order: no client sees what a crash could undo. The lease says
+that this process owns the session. When another process has taken it over, nothing more can be
+published, and `on_lost` is called, once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a client may do with any session of the list: name it, archive it, fork it.
+"""What a client may do with any session of the list, open or not: rename, archive, fork.
 
-None of it takes the session over. A session that only the agent has is adopted first: what a person
-does with it is kept here.
+This process does not become the owner of the session by it. A session that only the agent has is
+adopted first, because what a person does with it is kept in our journal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading many conversations at once: processes of their own read, one journal writes."""
+"""Many conversations are read at once, by processes of their own; this process alone writes."""
 
 from __future__ import annotations
 

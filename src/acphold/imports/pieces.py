@@ -1,11 +1,13 @@
 """What is new in a conversation, cut into pieces that can each be taken in whole.
 
-Behind a piece it is known how much has been told so far, and a digest of that. When a source has
-changed, its reader tells it all again, and what is known decides where the news begin:
+With each piece goes how much was told up to its end, and a digest of that. When a source has
+changed, its reader tells all of it again. What the journal knows decides where the news begin:
 
 - nothing is known: all of it is new;
-- a mark: it began as it does now, and what follows is new; otherwise there is no first piece;
-- prompts: the turns behind the last prompt that both know are new; without one there is no piece.
+- a digest is known: if the source still begins with what it is of, the rest is new; if not, there
+  are no pieces;
+- prompts are known: the turns behind the last prompt that both have are new; if they have none in
+  common, there are no pieces.
 """
 
 from __future__ import annotations

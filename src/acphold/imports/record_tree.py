@@ -1,8 +1,8 @@
-"""Records that name their parents: which of them the conversation told last is made of.
+"""Records that name their parents, as Claude Code and Qwen Code write them: a tree.
 
-A conversation forks when the person goes back to an earlier prompt. A record belongs to an
-abandoned branch when the way up from it passes a prompt that is not on the way up from the live
-end. The results of parallel calls are siblings too, and are no branches.
+A conversation forks when the person goes back to an earlier prompt. Only the branch that ends last
+is told. A record belongs to an abandoned branch when the way up from it passes a prompt that is not
+on the way up from the last end. The results of parallel calls are siblings too, but no branches.
 """
 
 from __future__ import annotations

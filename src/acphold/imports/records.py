@@ -1,4 +1,4 @@
-"""Reading the agents' text files: line by line or whole, never more than fits."""
+"""The agents' text files: read line by line or whole, with a limit on each line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Writing a conversation down as journal entries, in the words of the protocol.
+"""A reader tells a conversation to a scribe, which writes it down as journal entries.
 
-A turn is `none` → `open` at a prompt → `none` again at its end. What a reader does not say about
-an end is made up for when the next prompt comes, and at the end of the file: calls without a
-result are told as failed, as nothing runs any more.
+A turn is `none` → `open` at a prompt → `none` again at its end. Where a transcript does not say how
+a turn ended, that is made up when the next prompt comes, and at the end of the file: calls without
+a result are told as failed, as nothing runs any more.
 """
 
 from __future__ import annotations

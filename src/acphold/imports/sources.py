@@ -1,4 +1,4 @@
-"""What a reader makes of a conversation on disk, before any journal knows of it."""
+"""Where conversations lie on disk, and what is known of one before any journal knows of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking into decoded JSON that somebody else wrote: what is not as expected is nothing."""
+"""Values in JSON that somebody else wrote: what is not as expected counts as not there."""
 
 from __future__ import annotations
 

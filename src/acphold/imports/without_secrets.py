@@ -1,4 +1,4 @@
-"""What is new in a conversation without the secrets in it, before any of it is taken in."""
+"""The entries of a conversation without the secrets in them, before any of it is taken in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a journal does away from the loop's thread: checkpoints, settling, deleting."""
+"""The thread in which a journal does what takes its time: checkpoints, settling, searching.
+
+The thread of the event loop appends and reads pages, so that clients do not wait for the rest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Compaction: fewer entries that fold to the same state."""
+"""Compaction: entries that belong together become one, and the state stays the same.
+
+The chunks of a message become one chunk, a tool call and its updates become one call. A property
+test holds it to that: the compacted entries fold to the same state as the original ones.
+"""
 
 from __future__ import annotations
 

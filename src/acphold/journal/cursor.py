@@ -1,4 +1,8 @@
-"""List cursors: a place in the list, sealed so that only what we gave out is taken back."""
+"""The cursor of a list: where the next page begins, as a text that a client gives back.
+
+It is sealed, and holds the filter that it was made for: one that somebody has changed, or uses for
+another list, is refused.
+"""
 
 from __future__ import annotations
 

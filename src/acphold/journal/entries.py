@@ -1,4 +1,4 @@
-"""What a journal is made of: entries, and the segments that hold runs of them."""
+"""What a journal keeps: entries, and segments, which hold entries that were committed together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal as a file: what it is, whether it is ours, opening it, and what its errors mean.
+"""The journal as a file: where it is made, how it is opened, and what its errors mean.
 
 A file that is not a journal of this release is refused before SQLite may write to it.
 """

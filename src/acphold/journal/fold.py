@@ -1,4 +1,7 @@
-"""The state of a session: its entries, folded. Pure functions, one value in, one value out."""
+"""The state of a session, computed from its entries: a pure function.
+
+The same code folds what is live, what is replayed, and what a client of ours receives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of an entry that has what was sought."""
+"""What a search shows of an entry that it found: whose words, a piece of the text, the marks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What any journal can do; the rooms above know journals only by this interface."""
+"""The interface of a journal: what can be kept, read, listed, searched and owned.
+
+The rooms above know a journal by this interface alone; `journal.sqlite` fulfils it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are: the journal, by the URL or path that names it, and a session's folder."""
+"""Where the journal is: a URL or a path that names it. And folders, compared as paths."""
 
 from __future__ import annotations
 

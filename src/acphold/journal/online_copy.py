@@ -1,4 +1,4 @@
-"""A copy of the journal, made while it is in use."""
+"""A copy of the journal, made while sessions run: for `acphold backup`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Putting right what the journal says about its sessions: counts, summaries, the search index.
+"""The repair of what the journal says about its sessions: counts, summaries, the search index.
 
-All of it can be made anew from the entries. That is done session by session, beside whoever uses
-the journal: what is computed is written only if the session has not been settled further meanwhile.
+All of that can be computed from the entries, which are never changed here. It is done session by
+session, while others use the journal: what was computed is written only if the session was not
+settled again meanwhile.
 """
 
 from __future__ import annotations

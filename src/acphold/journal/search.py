@@ -1,4 +1,4 @@
-"""Asking the search index: a person's words as a query, and the entries that have them.
+"""A search: a person's words as a query of the index, and the entries that have them.
 
 The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """

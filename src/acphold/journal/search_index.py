@@ -1,13 +1,13 @@
-"""The search index: putting in what is settled, taking it out again.
+"""The full-text index: what is settled is put in, what is deleted is taken out.
 
 Each session has a number up to which it is in the index, `indexed_through`. It lags behind what is
-settled: by moments after a turn, by more where much was imported, or after an update of acphold
-that made the index anew. What lags is caught up with in pieces, the newest sessions first. What
-agents report of tokens is noted when a turn settles, and here for turns before that was so.
+settled: for moments after a turn, for longer after a large import, or after an update of acphold
+that made the index anew. What lags is put in piece by piece, the newest sessions first. What agents
+report of tokens is noted when a turn is settled; for turns that are older than that, here.
 
 The functions may raise sqlite3 errors. Those with `alone` make transactions of their own, under the
-lock that whichever connection of this process holds while it writes; the others run inside one of
-the caller's.
+lock that each connection of this process holds while it writes; the others run inside one of the
+caller's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of segments: reading on from a place, and putting rows in and taking them out.
+"""The table of segments: rows are put in, read from a place on, and taken out.
 
 The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """

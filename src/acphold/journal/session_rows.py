@@ -1,4 +1,4 @@
-"""The rows of sessions and of their links to the agents' own ids: SQL, and what its rows mean.
+"""The tables of sessions and of links to the agents' own ids: the SQL, and what a row means.
 
 The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """

@@ -1,4 +1,4 @@
-"""How large the journal is, and what of."""
+"""How large the journal is, and what takes the room: for `acphold doctor`."""
 
 from __future__ import annotations
 

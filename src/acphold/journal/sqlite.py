@@ -1,4 +1,8 @@
-"""The journal in one SQLite file: the default, and all that one machine needs."""
+"""The journal in one SQLite file, which several processes on one machine can use at once.
+
+What is short, such as an append or a page, is done in the thread of the event loop; what takes its
+time is handed to `journal.background`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The standing of a session: what updates have set beside the conversation itself."""
+"""The standing of a session: modes, options, commands, plan, title and usage as they are now.
+
+It is the small part of the state, beside the conversation, and is kept in memory while a session is
+live.
+"""
 
 from __future__ import annotations
 

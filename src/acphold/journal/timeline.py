@@ -1,4 +1,8 @@
-"""What a conversation shows: messages and tool calls, and how updates add up to them."""
+"""The timeline of a session: its messages, tool calls and ends of turns, in order.
+
+Updates add up to it: chunks join the message that they belong to, and each field that an update of
+a tool call names replaces the old value (ACP v1, `ToolCallUpdate`).
+"""
 
 from __future__ import annotations
 

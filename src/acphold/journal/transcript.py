@@ -1,4 +1,7 @@
-"""A session as its transcript has it: scenes, made of journal entries one turn at a time."""
+"""A session as a person reads it: scenes, made of journal entries one turn at a time.
+
+`show`, the exports and the screen print these scenes, each in its own form.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What happens to a journal after and beside its turns: settling, deleting, checking.
+"""The work on a journal after turns and beside them: settling, deleting, checking.
 
 A turn that is over is *settled*: its entries are compacted and counted, and then indexed, which
-`search_index` does. All of this runs in the background thread, in pieces: the thinking happens
-outside of the transactions, so that they are short, and appends of other sessions wait a few
-milliseconds at most. Whatever else that thread is asked for, checkpoints above all, has its turn
-between two pieces.
+`search_index` does. All of this runs in the background thread, in pieces. What takes time is
+computed outside of the transactions, so that these are short: appends of other sessions wait a few
+milliseconds at most. Between two pieces the thread does what else it is asked for, checkpoints
+above all.
 
-The functions take the connection of the background thread, and the lock that whichever connection
-of this process holds while it writes; they may raise sqlite3 errors.
+The functions take the connection of the background thread, and the lock that each connection of
+this process holds while it writes; they may raise sqlite3 errors.
 """
 
 from __future__ import annotations

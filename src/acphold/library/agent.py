@@ -1,4 +1,4 @@
-"""`acphold.Agent`: an agent in Python, five lines and a coroutine."""
+"""`acphold.Agent`: what an author declares an agent with, and runs it by."""
 
 from __future__ import annotations
 

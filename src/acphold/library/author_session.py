@@ -1,4 +1,4 @@
-"""A session of an agent that is written here: what is open for it, and what its author sees."""
+"""A session of an agent of the library: what is open for it, and the part that its author sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of a session: what it can do, and what is asked of it, with types on both sides.
+"""The client of a session, for an agent of the library: what it can do, and asking it.
 
 Source: spec v1, overview; extensibility.
 """

@@ -1,4 +1,4 @@
-"""What an author declares of an agent: what answers prompts, modes, options, commands, hooks.
+"""What an author has declared of an agent: who answers prompts, modes, options, commands, hooks.
 
 Sources: spec v1, prompt turn, "Stop Reasons"; session modes; slash commands; authentication.
 """

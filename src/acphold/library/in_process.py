@@ -1,4 +1,7 @@
-"""An agent that is a coroutine in this process: ACP's agent side, spoken without a wire."""
+"""An agent of the library, as the hub sees it: the interface of `agents`, without a wire.
+
+It fulfils the same interface as a wrapped program, so the hub does not know which one it has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One prompt, as the coroutine that answers it sees it."""
+"""`acphold.Turn`: one prompt, for the coroutine of the author that answers it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn while it runs: the author's coroutine, its cancellation, its end and its answer.
+"""A turn while it runs: the author's coroutine in a task, its cancellation, its end, its answer.
 
 Source: spec v1, prompt turn, "Stop Reasons" and "Cancellation".
 """

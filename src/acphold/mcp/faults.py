@@ -1,6 +1,7 @@
-"""How a connection goes wrong, in words that may be shown.
+"""How a connection to an MCP server goes wrong, in words that may be shown to a person.
 
-These are below the errors that callers see. What a client trusted us with stays out of all words.
+The modules of this room raise these among themselves; callers outside get the errors of
+`acphold.errors` instead. No value of `env` or `headers` is ever in the words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The connection to one MCP server of a session, as those who use the server see it."""
+"""One MCP server of a session, for those who use it: its tools, its prompts, its resources.
+
+It is connected when it is used, and connected again after a loss: `mcp.reconnection` does that.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What MCP servers offer and answer, and what they get of us, as types.
+"""The types of what MCP servers offer, what they answer, and what they are sent.
 
-Read leniently: one bad item costs only itself. Source: MCP 2025-11-25, schema. Content blocks are
-those of ACP, which took them from MCP.
+They are read leniently: one bad item costs only itself. Source: MCP 2025-11-25, schema. Content
+blocks are those of ACP, which took them from MCP.
 """
 
 from __future__ import annotations

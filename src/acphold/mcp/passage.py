@@ -1,4 +1,4 @@
-"""The work of a bridge: JSON-RPC messages from a transport to a server over HTTP, and back.
+"""What the bridge does: messages go from an agent to a server over HTTP, and back.
 
 Needs the SDK. Of MCP it knows one thing: a server over HTTP wants the protocol version, and from
 2026-07-28 on the method and the name too, in headers (MCP, transports, "Protocol Version Header").

@@ -1,4 +1,7 @@
-"""All MCP servers of a session: connected at once, asked together, closed together."""
+"""All MCP servers of a session: connected at the same time, listed together, closed together.
+
+A server that fails does not hold up the others; the session is told of it, and goes on without.
+"""
 
 from __future__ import annotations
 

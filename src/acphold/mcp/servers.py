@@ -1,4 +1,4 @@
-"""The MCP servers a session names: what is checked before any of them is used.
+"""The MCP servers that a client names for a session, checked before any of them is used.
 
 Sources: ACP v1, session setup, "MCP Servers"; RFC 9110, section 5, for headers; POSIX, section 8.1,
 for environment variables. Each refusal names the server and the field, and never holds a value of

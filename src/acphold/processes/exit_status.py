@@ -1,4 +1,8 @@
-"""How a child process ended: noticed, read without reaping it, and said in words."""
+"""How a child process ended: with a status or by a signal, put in words for error messages.
+
+The status is read without reaping the process: as long as it is not reaped, its number is given to
+no other process, and may still be signalled.
+"""
 
 from __future__ import annotations
 

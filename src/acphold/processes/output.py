@@ -1,4 +1,8 @@
-"""What a program prints: read in the event loop, always, and never to the loss of others."""
+"""What a program prints, read in the event loop.
+
+It is read to its end also when nobody wants it: a program stops when the pipe that it writes to
+is full.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a program: its living processes, and how they are brought to an end."""
+"""The processes that a program has started: which of them still live, and how they are ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A program of somebody else's: started, guarded, and ended with all that it started."""
+"""A program of somebody else's, such as an agent: started, guarded, and ended with all it started.
+
+No asyncio here: `acphold wrap` starts its agent before it has imported that. `transports.child`
+makes a connection of a program that runs.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Taking out of a session what nobody else should read, and telling what was taken out.
+"""A session without what nobody else should read, and a list of what was taken out.
 
-A session is gone through twice: first to learn its secrets, so that one which is known for one by
-its name is also found where it stands without it; then to take them out. What was changed is
-looked through again: if there is a secret in it all the same, nothing of that text is left.
+A session is read twice: first to learn its secrets, so that a secret is also found where it stands
+without its name; then to take them out. What was changed is looked through again; if there is still
+a secret in it, all of that text is left out.
 
 Nothing is written that was not looked through. An entry is decoded, changed and encoded again, so
-that no byte of it passes by; one that cannot be decoded, and what is encoded once more (pictures,
+that no byte of it passes by. What cannot be decoded, and what is encoded once more (pictures,
 recordings, archives), is left out.
 """
 

@@ -1,4 +1,8 @@
-"""Texts inside decoded JSON: where they stand, which of them are read as one, and changing them."""
+"""The texts inside decoded JSON: where they are, which of them are read as one, and changing them.
+
+Agents send a text in pieces, and a secret may be cut in two; so pieces that are shown as one text
+are looked through as one.
+"""
 
 from __future__ import annotations
 

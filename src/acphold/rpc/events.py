@@ -1,4 +1,8 @@
-"""What a stream of JSON-RPC bytes turns into."""
+"""What arrives on a connection, after the bytes have been cut into lines and decoded.
+
+`Protocol.feed` returns these values, in the order of the wire. Ids and params stay JSON bytes:
+most of them are only handed on.
+"""
 
 from __future__ import annotations
 

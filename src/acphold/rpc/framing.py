@@ -1,6 +1,7 @@
-"""Cutting a byte stream into lines, within a limit on their length and on their nesting.
+"""The byte stream of a connection, cut into lines, each with one message.
 
-ACP on stdio: one message a line, no newline inside (spec v1, transports, "stdio").
+ACP on stdio: one message a line, no newline inside (spec v1, transports, "stdio"). A line has a
+limit in bytes, and a limit on how deep its JSON is nested: a peer can cost us no more than that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What the other side asks, from its arrival until it is answered, refused or abandoned."""
+"""A request of the other side, until it is answered, refused or abandoned.
+
+Who handles a request may answer it at once, or keep it and answer later. Here is counted how much
+waits, so that a peer that asks without end can be refused.
+"""
 
 from __future__ import annotations
 

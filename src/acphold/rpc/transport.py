@@ -1,4 +1,8 @@
-"""What a Peer needs from the outside: bytes in, bytes out. Fulfilled in `acphold.transports`."""
+"""What a Peer needs of a connection: to read bytes, to write bytes, and to close it.
+
+The room `transports` has what fulfils this: pipes, sockets, programs, memory. It is declared here
+because `rpc` stands below that room, and may import nothing of it.
+"""
 
 from __future__ import annotations
 

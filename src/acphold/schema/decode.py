@@ -1,4 +1,7 @@
-"""From bytes to types and back: strict first, lenient second, and saying what was lost."""
+"""From bytes to types and back: decoded strictly, and where that fails, part by part.
+
+What could not be read is told as `flaws`, so that whoever asked can say what was lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool calls: what the agent does on the user's behalf, how it goes, and whether it may."""
+"""Tool calls: what the agent does for the person, how far it is, and whether it may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Session updates: everything an agent tells while, and between, turns."""
+"""Session updates: everything that an agent reports of a session, in turns and between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transcript looks like: its scenes as passages, on a terminal and as plain text."""
+"""The look of a transcript: its scenes as passages, on a terminal and as plain text."""
 
 from __future__ import annotations
 

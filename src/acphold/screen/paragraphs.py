@@ -1,4 +1,7 @@
-"""Markdown that still grows, cut into the blocks that are finished and the one that is not."""
+"""Markdown that is still being written, cut into finished blocks and the unfinished rest.
+
+A block is printed when nothing that comes can change it any more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person types: completed, kept over runs, and made into the blocks of a prompt."""
+"""What a person types: completion, the prompts of earlier runs, and files named with `@`."""
 
 from __future__ import annotations
 

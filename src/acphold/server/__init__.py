@@ -1,4 +1,4 @@
-"""One connected client: protocol in, hub calls out."""
+"""Connected clients: requests of the protocol come in, calls of the hub go out."""
 
 from acphold.server.connection import Connection
 

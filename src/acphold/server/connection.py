@@ -1,4 +1,8 @@
-"""One connected client: protocol requests in, hub calls out."""
+"""One connected client: each request of the protocol is checked, and becomes a call of the hub.
+
+Nothing is decided here that concerns more than this client. What it asks in a session that another
+process owns goes there (`server.elsewhere`).
+"""
 
 from __future__ import annotations
 

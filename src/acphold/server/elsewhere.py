@@ -1,8 +1,8 @@
 """The sessions that a client of this process has open in other processes, their owners.
 
 A session has one owner. A client that opens it in another process is attached there: what it asks
-goes over a line to the owner. When the owner ends, the session is opened here, or at whoever was
-quicker; the client keeps it and does nothing.
+goes over a line to the owner. When the owner ends, the session is opened again for the client: in
+this process, or in another one that was quicker to take it. The client does nothing for that.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The line of one client to another process, in which sessions are live that it has opened.
+"""The connection of one client to another process, the owner of sessions that it has opened.
 
-ACP goes over it as over any connection: this process is a client there, with the capabilities of
-the client here, and hands on what is asked and told in both directions. It knows nothing of the
-sessions but how they were opened, so that they can be opened here once the owner is gone.
+ACP goes over it as over any connection. This process is a client of the owner, with the
+capabilities of the client here, and hands on what both ask and tell. Of the sessions it knows only
+how they were opened, so that they can be opened here when the owner is gone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What a client says about positions: that it wants them, and which one it goes on behind.
+"""What a client says about positions: whether it wants them, and behind which one it goes on.
 
-Both stand in `_meta`, where the protocol has room for it (spec v1, extensibility):
-`clientCapabilities._meta` of `initialize` and `_meta` of `session/resume`.
+A position is the number of an entry that a client has been sent. A client that kept it can come
+back over a new connection and gets what is behind it, without the whole history. Both things
+stand in `_meta`, where the protocol has room for it (spec v1, extensibility): in
+`clientCapabilities._meta` of `initialize`, and in `_meta` of `session/resume`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A hub and the clients that are connected to it: what `wrap` and `run` share."""
+"""One process that serves clients: a journal, a hub, and everybody who is connected to it.
+
+`wrap` and `run` serve the editor that started them, and other processes over a socket; the process
+behind `wrap --background` serves over its socket alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checking what a client sends to open a session.
+"""What a client sends to open a session, checked before anybody acts on it.
 
 Sources: spec v1, session setup ("Working Directory", "MCP Servers", "Additional Workspace
 Roots"). Each refusal names the field, and the MCP server if it is about one.

@@ -1,4 +1,4 @@
-"""The client's end of a connection, the agent on its other end, and all that was said."""
+"""A connection in memory: the client's end of it, the agent behind it, and all that was said."""
 
 from __future__ import annotations
 

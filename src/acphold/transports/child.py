@@ -1,4 +1,7 @@
-"""A program as asyncio sees it: a transport, its stderr, its exit, and its end."""
+"""A program that runs, as a connection: its stdin and stdout, its stderr, and its end.
+
+`processes.program` starts and ends programs; this is the part that needs an event loop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A pair of transports in memory: what one sends the other receives."""
+"""Two transports in memory: what is sent into one is received from the other.
+
+For agents of the library that run beside their client in one process, and for tests.
+"""
 
 from __future__ import annotations
 

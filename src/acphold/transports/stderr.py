@@ -1,4 +1,8 @@
-"""What an agent writes to stderr: always read, kept, and passed on without ever waiting."""
+"""What an agent writes to stderr: read at once, and passed on without ever waiting.
+
+Its end is kept for error messages; all of it goes to a log file, if there is one, and to our own
+stderr as far as somebody reads that.
+"""
 
 from __future__ import annotations
 

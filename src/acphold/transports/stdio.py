@@ -1,4 +1,8 @@
-"""Our own stdin and stdout as a transport that no stray print can break."""
+"""Our own stdin and stdout as the connection to an editor.
+
+The two descriptors are taken away first: what somebody prints by accident then goes to stderr, and
+does not stand between two messages of the protocol.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text files inside the roots: read by lines, written in one step.
+"""Text files inside the roots of a session: read whole or by lines, replaced in one step.
 
 Source: ACP v1, file system.
 """

@@ -1,4 +1,4 @@
-"""The commands that the agent of one session runs: started, heard, followed, ended.
+"""Terminals: the commands that an agent has run in a session, their output, and their end.
 
 Source: ACP v1, terminals.
 """

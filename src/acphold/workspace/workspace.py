@@ -1,4 +1,4 @@
-"""What a client would answer about files and terminals, answered by us: `fs/*`, `terminal/*`."""
+"""Files and terminals for an agent whose client has none: answers to `fs/*` and `terminal/*`."""
 
 from __future__ import annotations
 

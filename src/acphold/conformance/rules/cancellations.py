@@ -1,4 +1,4 @@
-"""Cancelling turns and requests."""
+"""The rules for cancelling turns and requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent uses of its client: files, terminals, forms."""
+"""The rules for what an agent uses of its client: files, terminals, forms."""
 
 from __future__ import annotations
 

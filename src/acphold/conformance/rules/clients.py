@@ -1,4 +1,4 @@
-"""What the protocol asks of clients, seen from an agent; for `acphold check --client`."""
+"""The rules for clients, as an agent can see them: for `acphold check --client`."""
 
 from __future__ import annotations
 

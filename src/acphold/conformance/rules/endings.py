@@ -1,4 +1,4 @@
-"""`session/close` and `session/delete`."""
+"""The rules for `session/close` and `session/delete`."""
 
 from __future__ import annotations
 

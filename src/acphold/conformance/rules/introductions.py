@@ -1,4 +1,4 @@
-"""Initialization and authentication: versions, capabilities, sign-in."""
+"""The rules for initialization and authentication: versions, capabilities, sign-in."""
 
 from __future__ import annotations
 

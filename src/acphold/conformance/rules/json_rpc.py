@@ -1,4 +1,4 @@
-"""JSON-RPC itself, and its lines on stdio."""
+"""The rules of JSON-RPC itself, and of its lines on stdio."""
 
 from __future__ import annotations
 

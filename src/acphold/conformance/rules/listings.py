@@ -1,4 +1,4 @@
-"""`session/list`."""
+"""The rules for `session/list`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`session/load` and `session/resume`: what comes back of a conversation."""
+"""The rules for `session/load` and `session/resume`: what comes back of a conversation."""
 
 from __future__ import annotations
 

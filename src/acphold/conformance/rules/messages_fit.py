@@ -1,4 +1,4 @@
-"""The schema, and what the agent adds to it: members, methods, notifications."""
+"""The rules of the schema: members, methods and notifications that an agent may send."""
 
 from __future__ import annotations
 

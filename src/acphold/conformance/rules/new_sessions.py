@@ -1,4 +1,4 @@
-"""Session setup: `session/new`, and what every session has."""
+"""The rules for `session/new`, and for what every session has."""
 
 from __future__ import annotations
 

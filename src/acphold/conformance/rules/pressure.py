@@ -1,4 +1,4 @@
-"""What nobody asks for and everybody relies on: floods, slow clients, an agent that stays."""
+"""Rules that no page states and everybody relies on: floods, slow clients, an agent that stays."""
 
 from __future__ import annotations
 

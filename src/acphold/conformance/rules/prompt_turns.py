@@ -1,4 +1,4 @@
-"""Prompts and their turns: content, answers, updates in between."""
+"""The rules for prompts and their turns: content, answers, updates in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person chooses in a session: modes, config options, commands."""
+"""The rules for what a person chooses in a session: modes, config options, commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool calls, permissions and plans: what the agent tells of its work, and asks for."""
+"""The rules for tool calls, permissions and plans: what an agent reports of its work."""
 
 from __future__ import annotations
 

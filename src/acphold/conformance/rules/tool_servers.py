@@ -1,4 +1,4 @@
-"""The MCP servers of a session: whether they are connected, used, and given up when broken."""
+"""The rules for the MCP servers of a session: connected, used, and given up when broken."""
 
 from __future__ import annotations
 
