@@ -184,6 +184,40 @@ async def test_who_needs_an_unread_session_has_it_read(
     assert (await Intake(opened).take(source, reading)).outcome == "same"
 
 
+async def test_all_who_need_an_unread_session_at_once_have_it_read(
+    opened: SqliteJournal, journal: Path, tmp_path: Path
+) -> None:
+    conversation(200, LONG).write(tmp_path)
+    await list_first(opened, tmp_path)
+    other = SqliteJournal.open(journal)  # as another process would
+    try:
+        left = asyncio.create_task(opened.complete(SESSION))
+        waiting = [opened.complete(SESSION), other.complete(SESSION), other.complete(SESSION)]
+        all_waiting = asyncio.gather(*waiting)
+        await asyncio.sleep(0)
+        left.cancel()  # who leaves takes it away from nobody
+        await all_waiting
+    finally:
+        await other.aclose()
+    assert await said(opened) == whole(200)
+    assert await opened.damage() == []
+
+
+async def test_a_journal_that_is_closed_reads_no_transcript_any_more(
+    opened: SqliteJournal, journal: Path, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    await list_first(opened, tmp_path)
+    other = SqliteJournal.open(journal)
+    waiting = asyncio.create_task(other.complete(SESSION))
+    await asyncio.sleep(0)
+    await other.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await opened.complete(SESSION)
+    assert await said(opened) == whole(2)
+
+
 async def test_an_unread_session_whose_file_is_gone_says_so_and_goes(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Final, TypeVar
 
-from acphold.errors import JournalBusyError, JournalError, TranscriptError, UnknownSessionError
+from acphold.errors import JournalBusyError, JournalError
 from acphold.journal import (
     leases,
     list_page,
@@ -101,6 +101,7 @@ class SqliteJournal:
         self._background = Background(
             self.path, busy_seconds, self._writing, lambda: self.connect().verify()
         )
+        self._transcripts = unread.Transcripts(self.path, self.session)
         self._hurried = False
         self._verify_at = 0
         self._grown = 0
@@ -311,21 +312,8 @@ class SqliteJournal:
         await self._background.run(lambda db: unread.give_up(db, session_id, self._writing))
 
     async def complete(self, session_id: str) -> None:
-        if await self.unread(session_id) is None:
-            return
-        try:
-            await unread.read_now(self.path, session_id)
-        except TranscriptError:
-            # What is there can be shown, though the rest has gone.
-            if await self.unread(session_id) is not None or not await self._has(session_id):
-                raise
-
-    async def _has(self, session_id: str) -> bool:
-        try:
-            await self.session(session_id)
-        except UnknownSessionError:
-            return False
-        return True
+        if await self.unread(session_id) is not None:
+            await self._transcripts.read(session_id)
 
     # -- reading --------------------------------------------------------------------------
 
@@ -452,6 +440,7 @@ class SqliteJournal:
             session_rows.link(db, agent, downstream_id, None)
 
     async def aclose(self) -> None:
+        await self._transcripts.aclose()
         await self._background.aclose()
         if self._file is not None:
             self._file.close()
