@@ -17,7 +17,7 @@ you: Make it friendlier
 
 thought: A thought.
 
-plan: ● Change the greeting
+plan: ✓ Change the greeting
 
 agent: I will change **it**.
 

@@ -75,14 +75,14 @@ def test_the_plan_is_live_and_stands_at_the_end_as_the_turn_left_it() -> None:
     assert (taken(flow), shown(flow.live())) == ([], [("plan", "◐ Think")])
     hear(flow, "plan", entries=[{**entry, "status": "completed"}])
     flow.turn_over(COMPLETED)
-    assert taken(flow) == [("plan", "● Think")]
+    assert taken(flow) == [("plan", "✓ Think")]
 
 
 def test_a_thought_is_one_line_and_a_key_shows_all_of_it() -> None:
     flow = Flow()
     say(flow, "Well.\nAnd so\non.", "agent_thought_chunk")
     say(flow, "Hi", "agent_message_chunk")
-    assert taken(flow) == [("thought", "Well. And so on.  (+ 2 lines, Ctrl-T)")]
+    assert taken(flow) == [("thought", "3 lines (Ctrl-T)  Well.")]
     flow.unfold()
     assert taken(flow) == [("thought", "Well.\nAnd so\non.")]
     say(flow, "A\nB", "agent_thought_chunk")

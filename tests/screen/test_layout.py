@@ -7,12 +7,13 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.text import Text
 from rich.theme import Theme
 
 from acphold.cli.terminal_text import STYLES
 from acphold.journal.timeline import ToolCall, TurnEnd
-from acphold.screen.layout import Prose, block_text, passage
+from acphold.screen.layout import Hanging, Prose, block_text, passage
 
 
 def tool(content: object, **fields: str) -> list[str]:
@@ -86,3 +87,35 @@ def test_a_link_shows_where_it_leads() -> None:
 
 def test_a_heading_stands_where_its_text_does() -> None:
     assert laid_out("# Title\n\ntext") == ["Title", "text"]
+
+
+def drawn(renderable: RenderableType, width: int) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), theme=Theme(STYLES))
+    with console.capture() as captured:
+        console.print(renderable)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def test_a_line_that_is_wrapped_goes_on_under_its_text() -> None:
+    lines = ["✓ all of the files", "  +   print(name, 1)", "words that go on"]
+    assert drawn(Hanging([Text(line) for line in lines]), 14) == [
+        "✓ all of the",
+        "  files",
+        "  +   print(na",
+        "      me, 1)",
+        "words that go",
+        "on",
+    ]
+
+
+def test_a_deep_indent_leaves_half_of_the_width_for_the_text() -> None:
+    assert drawn(Hanging([Text(" " * 40 + "deep")]), 20)[-1] == " " * 10 + "deep"
+
+
+def test_a_rule_is_one_line() -> None:
+    assert drawn(Prose("a\n\n---\n\nb"), 10) == ["a", "", "─" * 10, "", "b"]
+
+
+def test_a_line_that_goes_on_under_its_text_loses_no_word() -> None:
+    said = "  - " + " ".join(f"word{number}" for number in range(50))
+    assert " ".join(" ".join(drawn(Hanging([Text(said)]), 30)).split()) == said.strip()

@@ -61,7 +61,8 @@ def demo(*, keep: str | None) -> int:
         stage.head(
             "acphold: sessions that outlive the editor, the agent, and kill -9",
             "Real processes, offline. The agent is a script that can neither list nor load a "
-            "session and forgets everything when it ends. ✓ marks what was checked just now.",
+            "session and forgets everything when it ends. ✓ in the margin marks what was checked "
+            "just now.",
         )
         began = time.monotonic()
         _play(stage, place)

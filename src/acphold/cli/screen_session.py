@@ -47,7 +47,7 @@ class Seat:
         from acphold.screen.flow import Flow
         from acphold.screen.sitting import Sitting
 
-        self.flow = Flow()
+        self.flow = Flow(thoughts="folded" if on_terminal() else "whole")
         self.reads_only = reads_only
         self.sitting: Sitting = Sitting(self.flow, reads_only=reads_only, leaving=leaving)
         self.answers: PersonAnswers = PersonAnswers(self.flow, reads_only=reads_only)

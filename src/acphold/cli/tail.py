@@ -105,7 +105,7 @@ class _Told:
         from acphold.screen.flow import Flow
         from acphold.screen.layout import Gutter, Plain
 
-        self._flow: Flow = Flow()
+        self._flow: Flow = Flow(thoughts="whole")  # nobody has a key here
         self._layout: Gutter | Plain = (
             Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
         )

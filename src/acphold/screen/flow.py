@@ -197,7 +197,7 @@ class Flow:
             if said.role == "agent" and said.paragraphs.live.strip():
                 shown.append(_spoken(said.paragraphs.live, begun=said.is_begun))
             elif said.role == "thought":
-                shown.append(_thought(said.message, self.thoughts))
+                shown.append(_thought(said.message, self.thoughts, goes_on=True))
             elif said.role == "user":
                 shown.append(_by(said))
         return shown
@@ -286,14 +286,17 @@ def _spoken(text: str, *, begun: bool) -> Passage:
     return msgspec.structs.replace(shown, label="") if begun else shown
 
 
-def _thought(message: Message, thoughts: Thoughts) -> Passage:
+def _thought(message: Message, thoughts: Thoughts, *, goes_on: bool = False) -> Passage:
+    """A thought; folded, its first line, or its last one while it goes on."""
     shown = passage(message)
-    if thoughts == "whole":
+    told = [line for line in shown.lines if line.plain.strip()]
+    if thoughts == "whole" or len(told) < 2:
         return shown
-    first, more = on_one_line(message.text)[:200], len(message.text.splitlines()) - 1
-    rest = f"  (+ {counted(more, 'line')}, Ctrl-T)" if more > 0 else ""
-    line = Text(first, "thought", no_wrap=True, overflow="ellipsis")
-    return Passage(shown.label, shown.style, [line.append(rest, "faint")])
+    line = Text.assemble(
+        (f"{counted(len(told), 'line')} (Ctrl-T)  ", "faint"), told[-1 if goes_on else 0]
+    )
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return Passage(shown.label, shown.style, [line])
 
 
 def _client(parts: Mapping[str, bytes]) -> str | None:

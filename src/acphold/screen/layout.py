@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import Heading, Markdown
+from rich.markdown import Heading, HorizontalRule, Markdown
 from rich.segment import Segment
 from rich.text import Text
 
@@ -60,6 +60,9 @@ STATUS_MARKS = {
     "completed": ("●", "good"),
     "failed": ("✗", "bad"),
 }
+
+STEP_MARKS = {**STATUS_MARKS, "completed": ("✓", "good")}
+"""A plan is ticked off."""
 
 ENDINGS: dict[TurnOutcome, tuple[str, str]] = {
     "completed": ("ended", "faint"),
@@ -122,7 +125,7 @@ def _decision(scene: Decision) -> Text:
 
 
 def _step(status: str, text: str) -> Text:
-    mark, style = STATUS_MARKS.get(status, ("○", "faint"))
+    mark, style = STEP_MARKS.get(status, ("○", "faint"))
     return Text.assemble((f"{mark} ", style), on_one_line(text))
 
 
@@ -224,6 +227,9 @@ def _block(block: ContentBlock) -> str:
 GUTTER = 9
 """Columns for the labels, of which the longest is `thought`."""
 
+HANGS_BEHIND = re.compile(r"\s*(?:[○◐●✓✗+-] )?\s*")
+"""What a line that is wrapped goes on behind: its indent, and a mark or the sign of a diff."""
+
 MARK = "▸"
 """Beside the passage that was asked for."""
 
@@ -273,8 +279,28 @@ class Gutter:
 
 def body(passage: Passage) -> RenderableType:
     """What stands beside the label: prose is laid out, everything else stays as it is."""
-    text = Text("\n").join(passage.lines)
-    return Prose(text.plain) if passage.markdown else text
+    if passage.markdown:
+        return Prose("\n".join(line.plain for line in passage.lines))
+    return Hanging(passage.lines)
+
+
+class Hanging:
+    """Lines as they are; what does not fit goes on under the text, behind its indent and mark."""
+
+    def __init__(self, lines: Sequence[Text]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self._lines:
+            width = options.max_width
+            if line.cell_len <= width or line.no_wrap:
+                yield line
+                continue
+            found = HANGS_BEHIND.match(line.plain)
+            indent = min(found.end() if found else 0, width // 2)
+            wrapped = line[indent:].wrap(console, width - indent)
+            yield line[:indent].append_text(wrapped[0])
+            yield from (Text(" " * indent).append_text(piece) for piece in wrapped[1:])
 
 
 class Beside:
@@ -325,10 +351,22 @@ class _PlainHeading(Heading):
         yield self.text
 
 
+class _Rule(HorizontalRule):
+    """A line across, without an empty one of its own before it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("─" * options.max_width, "faint")
+        yield Text()
+
+
 class Prose(Markdown):
     """What an agent said. Tags stay to be read, a line that ends stays ended."""
 
-    elements = {**Markdown.elements, "heading_open": _PlainHeading}  # noqa: RUF012 (rich's own)
+    elements = {  # noqa: RUF012 (rich's own)
+        **Markdown.elements,
+        "heading_open": _PlainHeading,
+        "hr": _Rule,
+    }
 
     def __init__(self, text: str) -> None:
         super().__init__(

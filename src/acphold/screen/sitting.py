@@ -326,7 +326,7 @@ def standing(agent: RemoteAgent, session: RemoteSession) -> tuple[str, ...]:
     ]
     facts += [f"{name} (F3)" for name in picked] or (["options: F3"] if session.options else [])
     if (usage := session.usage) is not None and usage.size:
-        facts.append(f"{100 * usage.used // usage.size}% of {usage.size // 1000}k")
+        facts.append(f"context {100 * usage.used // usage.size}% of {usage.size // 1000}k")
         if usage.cost is not None:
             facts.append(f"{usage.cost.amount:.2f} {on_one_line(usage.cost.currency)}")
     return tuple(facts)
