@@ -13,7 +13,8 @@ from rich.theme import Theme
 
 from acphold.cli.terminal_text import STYLES
 from acphold.journal.timeline import ToolCall, TurnEnd
-from acphold.screen.layout import Hanging, Prose, block_text, passage
+from acphold.screen.layout import GUTTER, Beside, Hanging, block_text, passage
+from acphold.screen.markdown_layout import Prose
 
 
 def tool(content: object, **fields: str) -> list[str]:
@@ -119,3 +120,18 @@ def test_a_rule_is_one_line() -> None:
 def test_a_line_that_goes_on_under_its_text_loses_no_word() -> None:
     said = "  - " + " ".join(f"word{number}" for number in range(50))
     assert " ".join(" ".join(drawn(Hanging([Text(said)]), 30)).split()) == said.strip()
+
+
+def test_blocks_of_prose_stand_one_line_apart() -> None:
+    said = "a\n\n```py\nx\n\n\ny\n```\n\n> q\n\n| a |\n|---|\n| 1 |\n\n---\n\nz"
+    lines = drawn(Beside("agent", "agent", Prose(said)), 40)
+    assert [line[GUTTER:] for line in lines] == [
+        *("a", "", " x", "", "", " y", "", "▌ q", "", " a", " ─", " 1", "", "─" * 31, "", "z")
+    ]
+
+
+def test_no_line_ends_in_spaces() -> None:
+    console = Console(width=40, file=io.StringIO(), theme=Theme(STYLES))
+    with console.capture() as captured:
+        console.print(Beside("agent", "agent", Prose("so 👍🏽\n\n```py\nx = 1\n```\n\n- a\n")))
+    assert not [line for line in captured.get().splitlines() if line != line.rstrip()]

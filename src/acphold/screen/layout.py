@@ -7,11 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO, assert_never
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import Heading, HorizontalRule, Markdown
 from rich.segment import Segment
 from rich.text import Text
 
@@ -44,6 +41,7 @@ from acphold.schema import (
     UnknownToolContent,
     decode_blocks,
 )
+from acphold.screen.markdown_layout import Prose, without_margins
 
 OUTPUT_LINES = 20
 """Lines of one tool's output that are shown unless all are asked for."""
@@ -325,68 +323,30 @@ class Beside:
         width = max(20, min(options.max_width, MAX_WIDTH) - self._gutter)
         lines = console.render_lines(self._body, options.update(width=width), pad=False)
         label = self._label
-        for line in _without_margins(lines):
-            yield Segment(f"{label:>{self._gutter - 2}}", console.get_style(self._style))
-            yield Segment(f"{MARK} ", console.get_style("found")) if self._marked else Segment("  ")
-            yield from line
+        for line in without_margins(lines):
+            mark = (
+                Segment(f"{MARK} ", console.get_style("found")) if self._marked else Segment("  ")
+            )
+            yield from _without_padding(
+                [
+                    Segment(f"{label:>{self._gutter - 2}}", console.get_style(self._style)),
+                    mark,
+                    *line,
+                ]
+            )
             yield Segment.line()
             label = ""
 
 
-def _without_margins(lines: list[list[Segment]]) -> list[list[Segment]]:
-    """Rendered lines without the empty ones that code and tables have around them."""
-    told = [place for place, line in enumerate(lines) if "".join(it.text for it in line).strip()]
-    return lines[told[0] : told[-1] + 1] if told else lines
+def _without_padding(line: list[Segment]) -> list[Segment]:
+    """A line without the spaces at its end.
 
-
-# -- Markdown -------------------------------------------------------------------------------
-
-
-class _PlainHeading(Heading):
-    """Bold where it stands: boxes and centring are too loud for a conversation."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.justify = "left"
-        self.text.stylize("heading")
-        yield self.text
-
-
-class _Rule(HorizontalRule):
-    """A line across, without an empty one of its own before it."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text("─" * options.max_width, "faint")
-        yield Text()
-
-
-class Prose(Markdown):
-    """What an agent said. Tags stay to be read, a line that ends stays ended."""
-
-    elements = {  # noqa: RUF012 (rich's own)
-        **Markdown.elements,
-        "heading_open": _PlainHeading,
-        "hr": _Rule,
-    }
-
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            "", code_theme="ansi_dark", inline_code_theme="ansi_dark", hyperlinks=False
-        )
-        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-        self.markup = text
-        self.parsed = parser.parse(text)
-        _prepare(self.parsed)
-
-
-def _prepare(tokens: Iterable[Token]) -> None:
-    """End lines where the text does, and show what `&#27;` and its like decode to."""
-    for token in tokens:
-        if token.type == "softbreak":
-            token.type = "hardbreak"
-        token.content = visible(token.content)
-        token.info = visible(token.info)
-        token.attrs = {
-            name: visible(value) if isinstance(value, str) else value
-            for name, value in token.attrs.items()
-        }
-        _prepare(token.children or ())
+    Who copies it does not want them, and where a terminal draws a character wider than rich counts
+    it (an emoji with a tone of skin), they would run over into an empty line.
+    """
+    kept = list(line)
+    while kept and not kept[-1].text.rstrip():
+        kept.pop()
+    if kept:
+        kept[-1] = kept[-1]._replace(text=kept[-1].text.rstrip())
+    return kept

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 """How often the hub is asked whether a turn of another client still runs."""
 
-AGAIN_SECONDS = 5.0
-"""How long a key that leaves at the second time waits for it: later it is a first time again."""
+HINT_SECONDS = 5.0
+"""How long a hint stands, and a key that leaves at the second time waits for it: later it is a
+first time again."""
 
 IDLE_LOOK_SECONDS = 5.0
 """How often it is asked who else is there, while nothing happens."""
@@ -65,7 +66,7 @@ class Sitting:
         self._unshown = b""
         self._hint = ""
         self._pressed = ""
-        self._pressed_at = 0.0
+        self._hint_until = 0.0
         self._heard = asyncio.Event()
         self._live = LiveSession("")
         self._facts: tuple[str, ...] = ()
@@ -234,22 +235,27 @@ class Sitting:
 
     def _close_at_second(self, key: str, hint: str) -> None:
         """Close if this key was the last one pressed; else say what it does the next time."""
-        now = monotonic()
-        if self._pressed == key and now < self._pressed_at + AGAIN_SECONDS:
+        if self._pressed == key and monotonic() < self._hint_until:
             self.face.close()
-        self._hint, self._pressed, self._pressed_at = hint, key, now
+        self._say(hint)
+        self._pressed = key
+
+    def _say(self, hint: str) -> None:
+        """Say this in the status line for a while."""
+        self._hint, self._hint_until = hint, monotonic() + HINT_SECONDS
 
     # -- mode and options -----------------------------------------------------------------
 
     def next_mode(self) -> None:
         """Go to the mode behind the one that is set."""
+        self.typed()
         self._begin(self._set_next_mode(), "next mode")
 
     async def _set_next_mode(self) -> None:
         assert self._session is not None
         modes = _modes(self._session)
         if modes is None:
-            self._hint = "this agent has no modes"
+            self._say("this agent has no modes")
             return
         current, known = modes
         ids = [mode for mode, _ in known]
@@ -259,13 +265,14 @@ class Sitting:
 
     def set_options(self) -> None:
         """Have one of the options changed, by a menu."""
+        self.typed()
         self._begin(self._set_option(), "options")
 
     async def _set_option(self) -> None:
         assert self._session is not None
         known = self._session.options
         if not known:
-            self._hint = "this agent has no options"
+            self._say("this agent has no options")
             return
         names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
         picked = await self.face.choose(_menu("Options", names))
@@ -282,7 +289,7 @@ class Sitting:
 
     def status(self) -> Sequence[str]:
         """The most important first."""
-        if self._hint:
+        if self._hint and monotonic() < self._hint_until:
             return (self._hint,)
         return (self._doing(), *self._standing(), *self._others())
 

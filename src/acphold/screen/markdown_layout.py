@@ -1,0 +1,94 @@
+"""Markdown of an agent as it stands in a conversation: no boxes, no margins, nothing hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, HorizontalRule, Markdown, TableElement
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from acphold.exports.visible_text import visible
+
+
+def without_margins(lines: list[list[Segment]]) -> list[list[Segment]]:
+    """Rendered lines without the empty ones that code and tables have around them."""
+    told = [place for place, line in enumerate(lines) if "".join(it.text for it in line).strip()]
+    return lines[told[0] : told[-1] + 1] if told else lines
+
+
+class _PlainHeading(Heading):
+    """Bold where it stands: boxes and centring are too loud for a conversation."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.stylize("heading")
+        yield self.text
+
+
+class _Code(CodeBlock):
+    """Code without empty lines of its own around it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip()
+        yield Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 1))
+
+
+class _Table(TableElement):
+    """A table without the empty lines that its box has above and below."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        [table] = super().__rich_console__(console, options)
+        assert isinstance(table, Table)
+        for line in without_margins(console.render_lines(table, options, pad=False)):
+            yield from line
+            yield Segment.line()
+
+
+class _Rule(HorizontalRule):
+    """A line across, without an empty one of its own before it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("─" * options.max_width, "faint")
+        yield Text()
+
+
+class Prose(Markdown):
+    """What an agent said. Tags stay to be read, a line that ends stays ended."""
+
+    elements = {  # noqa: RUF012 (rich's own)
+        **Markdown.elements,
+        "heading_open": _PlainHeading,
+        "fence": _Code,
+        "code_block": _Code,
+        "table_open": _Table,
+        "hr": _Rule,
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            "", code_theme="ansi_dark", inline_code_theme="ansi_dark", hyperlinks=False
+        )
+        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+        self.markup = text
+        self.parsed = parser.parse(text)
+        _prepare(self.parsed)
+
+
+def _prepare(tokens: Iterable[Token]) -> None:
+    """End lines where the text does, and show what `&#27;` and its like decode to."""
+    for token in tokens:
+        if token.type == "softbreak":
+            token.type = "hardbreak"
+        token.content = visible(token.content)
+        token.info = visible(token.info)
+        token.attrs = {
+            name: visible(value) if isinstance(value, str) else value
+            for name, value in token.attrs.items()
+        }
+        _prepare(token.children or ())
