@@ -6,6 +6,7 @@
 | a key of a question, then Enter | answers the question; see `acphold.screen.panels` |
 | Ctrl-C | cancels the running turn; else empties the input; twice on an empty one leaves |
 | Ctrl-D | leaves, on an empty input |
+| Ctrl-Z | goes to the background, as in a shell; `fg` brings it back |
 | Ctrl-T | shows thoughts whole, or folds them again |
 | F2, Shift-Tab | the next mode |
 | F3 | a menu of the session's options |
@@ -108,6 +109,10 @@ def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("c-d", filter=Condition(lambda: not _line(screen).text))
     def leave(event: KeyPressEvent) -> None:
         screen.person.leave()
+
+    @keys.add("c-z")
+    def suspend(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
 
     @keys.add("q", filter=Condition(lambda: screen.reads_only))
     def quit_reading(event: KeyPressEvent) -> None:
