@@ -39,6 +39,7 @@ from acphold.imports import (
     Telling,
     each,
     forecast,
+    noting_unreadable,
     reader,
     unread_in,
 )
@@ -222,7 +223,7 @@ class _Run:
                     print(BESIDE, file=sys.stderr if as_json else sys.stdout, flush=True)
             while watch:
                 await asyncio.sleep(WATCH_SECONDS)
-                self._tallies = {name: Tally() for name in self._tallies}
+                self._tallies = {name: old.next() for name, old in self._tallies.items()}
                 await self._take_all(intake, _Progress(quiet=True), None)
                 self.report(as_json=as_json, only_news=True)
         finally:
@@ -292,15 +293,18 @@ class _Run:
     def _sources(self, reading: Reader) -> list[Source]:
         """Those asked for."""
         found: list[Source] = []
-        try:
-            found.extend(
-                replace(source, agent=self._name) if self._name else source
-                for source in reading.find(self._home)
-                if source.changed_at / 1e9 >= self._since
-            )
-        except OSError as error:
-            self._tallies[reading.name].failed(error, str(self._home.path))
         tally = self._tallies[reading.name]
+        with noting_unreadable() as unreadable:
+            try:
+                found.extend(
+                    replace(source, agent=self._name) if self._name else source
+                    for source in reading.find(self._home)
+                    if source.changed_at / 1e9 >= self._since
+                )
+            except OSError as error:
+                unreadable.append(error)
+        for failure in unreadable:
+            tally.failed(failure, str(self._home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
         return list(self._with_branches(reading, found)) if self._branches else found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from acphold.cli.terminal_text import counted, on_one_line
@@ -14,12 +14,18 @@ from acphold.imports import Outcome, Source
 class Tally:
     """What became of the sources of one agent."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Collection[str] = ()) -> None:
+        """`told` are failures that were told before: they are not told again."""
         self.outcomes: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
         self.compressed = 0
-        self._failures: list[str] = []
+        self._failures: dict[str, None] = {}
+        self._told = frozenset(told)
+
+    def next(self) -> Tally:
+        """For the next look at the same sources."""
+        return Tally({*self._told, *self._failures})
 
     @property
     def found(self) -> int:
@@ -54,7 +60,9 @@ class Tally:
         where, why = path, str(error)
         if isinstance(error, OSError):
             where, why = str(error.filename or path), error.strerror or why
-        self._failures.append(f"{on_one_line(where)}: {on_one_line(why)}")
+        failure = f"{on_one_line(where)}: {on_one_line(why)}"
+        if failure not in self._told:
+            self._failures[failure] = None
 
     def json(self) -> dict[str, object]:
         return {

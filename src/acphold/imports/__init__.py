@@ -16,7 +16,7 @@ from acphold.imports.intake import (
 from acphold.imports.readers import NAMES, WAVES, Reader, reader
 from acphold.imports.retention import deletions
 from acphold.imports.session_writer import IMPORTED
-from acphold.imports.sources import Facts, Home, Source
+from acphold.imports.sources import Facts, Home, Source, noting_unreadable
 
 __all__ = [
     "ALL",
@@ -36,6 +36,7 @@ __all__ = [
     "deletions",
     "each",
     "forecast",
+    "noting_unreadable",
     "reader",
     "unread_in",
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -121,14 +123,19 @@ def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -
 def files_below(folder: Path, pattern: str) -> list[Path]:
     """The regular files in `folder` that match; none that a link leads out of it.
 
-    Sorted, so that two runs see them in one order.
+    Sorted, so that two runs see them in one order. Folders that cannot be read are noted: see
+    `noting_unreadable`.
     """
-    if not os.path.isdir(folder):
-        return []
     try:
         root = folder.resolve(strict=True)
+        if not root.is_dir():
+            return []
+        _look_into(root, pattern)
         found = sorted(root.glob(pattern))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        _note(error)
         return []
     # To resolve a path asks for each folder above it: once for all that lie in one is enough.
     inside = {parent: _leads_into(parent, root) for parent in {path.parent for path in found}}
@@ -138,6 +145,40 @@ def files_below(folder: Path, pattern: str) -> list[Path]:
         if path.is_file()
         and (_leads_into(path, root) if path.is_symlink() else inside[path.parent])
     ]
+
+
+_unreadable: ContextVar[list[OSError] | None] = ContextVar("unreadable", default=None)
+
+
+@contextmanager
+def noting_unreadable() -> Iterator[list[OSError]]:
+    """Why folders could not be looked into that were asked for within the block."""
+    found: list[OSError] = []
+    before = _unreadable.set(found)
+    try:
+        yield found
+    finally:
+        _unreadable.reset(before)
+
+
+def _note(error: OSError) -> None:
+    if (found := _unreadable.get()) is not None:
+        found.append(error)
+
+
+def _look_into(root: Path, pattern: str) -> None:
+    """Note the folders that a glob of this pattern would pass over, as they cannot be read."""
+    if "**" in pattern:
+        for _ in os.walk(root, onerror=_note):
+            pass
+        return
+    with os.scandir(root) as entries:
+        inner = [entry.path for entry in entries if "/" in pattern and entry.is_dir()]
+    for path in inner:
+        try:
+            os.scandir(path).close()
+        except OSError as error:
+            _note(error)
 
 
 def _leads_into(path: Path, root: Path) -> bool:

@@ -1,0 +1,166 @@
+"""Sources that somebody writes, locks, moves away or forbids while they are imported."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from acphold.imports import Intake, Reader, Source
+from acphold.imports.claude import READER
+from acphold.imports.intake import told_here
+from acphold.imports.opencode import READER as OPENCODE
+from acphold.imports.pieces import Known, Piece
+from acphold.imports.sources import Manner
+from acphold.journal import ListFilter, SqliteJournal
+from tests.failures.test_journal import file_limit, heed_permissions
+from tests.imports.claude_home import SESSION
+from tests.imports.test_intake import LONG, conversation, said, say, take, whole
+from tests.imports.test_opencode import Store
+from tests.imports.told import Story, sources
+
+SECONDS = 60.0
+
+
+@pytest.fixture
+async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
+    found = SqliteJournal.open(journal)
+    yield found
+    await found.aclose()
+
+
+def acphold_import(journal: Path, home: Path, limit: int = 0) -> subprocess.CompletedProcess[str]:
+    """An import in a process of its own, which heeds permissions."""
+
+    def before() -> None:
+        heed_permissions()
+        if limit:
+            file_limit(limit)()
+
+    return subprocess.run(
+        [sys.executable, "-m", "acphold", "import", "--from", str(home), "--journal", str(journal)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        preexec_fn=before,
+        check=False,
+    )
+
+
+async def test_what_is_written_while_it_is_read_comes_with_this_import_or_the_next(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    transcript = conversation(12, LONG)
+    transcript.write(tmp_path)
+
+    async def while_written(
+        source: Source, reader: Reader, known: Known, manner: Manner
+    ) -> AsyncIterator[Piece]:
+        is_first = True
+        async for piece in told_here(source, reader, known, manner):
+            yield piece
+            if is_first:
+                say(transcript, 13)
+                transcript.write(tmp_path)
+                is_first = False
+
+    (source,) = sources(READER, tmp_path)
+    assert (await Intake(opened).take(source, READER, while_written)).outcome == "new"
+    assert (await said(opened))[: len(whole(12))] == whole(12)
+    assert await take(opened, tmp_path) in ("grown", "same")
+    assert await said(opened) == whole(13)
+
+
+async def test_what_is_cut_off_while_it_is_read_costs_nothing_that_was_taken(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation(12, LONG).write(tmp_path)
+    (source,) = sources(READER, tmp_path)
+
+    async def while_cut(
+        source: Source, reader: Reader, known: Known, manner: Manner
+    ) -> AsyncIterator[Piece]:
+        async for piece in told_here(source, reader, known, manner):
+            yield piece
+            os.truncate(source.paths[0], 0)
+
+    assert (await Intake(opened).take(source, READER, while_cut)).outcome == "new"
+    there = await said(opened)
+    assert there == whole(12)[: len(there)]
+    assert len(there) > 2
+    conversation(12, LONG).write(tmp_path)
+    await take(opened, tmp_path)
+    assert await said(opened) == whole(12)
+    assert (await opened.session(SESSION)).message_count == len(whole(12))
+
+
+async def test_a_file_that_has_gone_before_it_is_read_costs_only_itself(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    conversation().write(tmp_path, str(UUID(int=1)))
+    first, second = sources(READER, tmp_path)
+    os.unlink(first.paths[0])
+    with pytest.raises(FileNotFoundError):
+        await Intake(opened).take(first, READER)
+    assert (await Intake(opened).take(second, READER)).outcome == "new"
+    assert len(await opened.page(ListFilter())) == 1
+
+
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_a_database_that_its_owner_has_locked_is_read(tmp_path: Path, mode: str) -> None:
+    store = Store(tmp_path)
+    store.session("ses_1")
+    store.message("user", "Hello.", session="ses_1")
+    store.message("assistant", "Hi.", session="ses_1")
+    store.db.commit()
+    (path,) = tmp_path.rglob("opencode.db")
+    store.db.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as owner:
+        owner.execute(f"PRAGMA journal_mode = {mode}")
+        owner.execute("BEGIN EXCLUSIVE")
+        assert Story.of(OPENCODE, tmp_path).said() == [("user", "Hello."), ("agent", "Hi.")]
+
+
+@pytest.mark.parametrize("inner", [".claude", ".claude/projects", ".claude/projects/closed"])
+def test_a_folder_that_cannot_be_read_is_named_and_the_others_are_taken(
+    journal: Path, tmp_path: Path, inner: str
+) -> None:
+    conversation().write(tmp_path)
+    store = Store(tmp_path)
+    store.session("ses_1")
+    store.message("user", "Hello.", session="ses_1")
+    store.db.close()
+    closed = tmp_path / inner
+    closed.mkdir(exist_ok=True)
+    closed.chmod(0)
+    try:
+        done = acphold_import(journal, tmp_path)
+    finally:
+        closed.chmod(0o700)
+    assert done.returncode == 0
+    assert f"claude: cannot read {closed}" in done.stderr
+    assert "Permission denied" in done.stderr
+    assert "opencode" in done.stdout
+    if inner.endswith("closed"):
+        assert "2 conversations   new 1, unreadable 1" in done.stdout
+
+
+def test_a_disk_that_is_full_is_said_and_the_next_import_goes_on(
+    journal: Path, tmp_path: Path
+) -> None:
+    conversation(40, LONG).write(tmp_path)
+    done = acphold_import(journal, tmp_path, limit=400_000)
+    assert done.returncode != 0
+    assert "disk" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert acphold_import(journal, tmp_path).returncode == 0
+    with closing(sqlite3.connect(journal)) as file:
+        assert file.execute("SELECT message_count FROM sessions").fetchall() == [(120,)]
