@@ -13,7 +13,7 @@ import pytest
 from acphold.errors import InvalidParamsError
 from acphold.mcp import Connection, Progress
 from acphold.mcp.bridge import bridge_server, bridged_server
-from acphold.mcp.passage import bridge
+from acphold.mcp.bridge_traffic import bridge
 from acphold.rpc.framing import LineBuffer
 from acphold.schema import (
     HttpHeader,
@@ -83,7 +83,7 @@ async def test_a_refusal_reaches_the_agent_in_words(
     connection = connect(
         bridged(McpServerHttp(name="far", url=faulty_url.url("401"), headers=headers))
     )
-    assert not await connection.settled()
+    assert not await connection.first_attempt()
     assert "it answered 401 Unauthorized (WWW-Authenticate" in str(connection.error)
     assert SECRET not in str(connection.error)
 

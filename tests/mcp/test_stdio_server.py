@@ -53,7 +53,7 @@ async def test_a_server_that_cannot_be_used_is_told_with_the_reason(
     told: list[str] = []
     connection = connect(faulty(mode), deadline=1.0, on_failure=told.append)
     began = time.monotonic()
-    assert not await connection.settled()
+    assert not await connection.first_attempt()
     assert time.monotonic() - began < 8
     assert isinstance(connection.state, Failed)
     (reason,) = told

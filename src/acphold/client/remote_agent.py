@@ -111,7 +111,7 @@ class RemoteAgent:
         )
         made: list[SessionFeed] = []
 
-        def settle(answer: bytes) -> None:
+        def take(answer: bytes) -> None:
             session_id = decode(NewSessionResponse, answer).value.session_id
             feed = self._feed(session_id, roots, servers)
             feed.opened(answer)
@@ -119,7 +119,7 @@ class RemoteAgent:
             made.append(feed)
 
         with self._uplink.making():
-            await self._uplink.ask_raw(NEW_SESSION.name, encode(request), settle=settle)
+            await self._uplink.ask_raw(NEW_SESSION.name, encode(request), on_result=take)
         return self._session(made[0])
 
     async def load_session(
@@ -277,7 +277,7 @@ class RemoteAgent:
         )
         feed.replay_begins()
         await self._uplink.ask_raw(
-            LOAD_SESSION.name, encode(request), settle=feed.replay_ended, again=again
+            LOAD_SESSION.name, encode(request), on_result=feed.replay_ended, again=again
         )
 
     async def _resume(
@@ -290,7 +290,7 @@ class RemoteAgent:
             additional_directories=feed.roots[1:],
         )
         await self._uplink.ask_raw(
-            RESUME_SESSION.name, encode(request), settle=feed.opened, again=again
+            RESUME_SESSION.name, encode(request), on_result=feed.opened, again=again
         )
 
     async def _reopen(self, feed: SessionFeed, servers: Sequence[McpServer]) -> None:

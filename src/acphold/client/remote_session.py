@@ -150,7 +150,7 @@ class RemoteSession:
         await self._uplink.ask_raw(
             SET_SESSION_MODE.name,
             encode(request),
-            settle=lambda _: self._feed.live.set_mode(mode_id),
+            on_result=lambda _: self._feed.live.set_mode(mode_id),
         )
 
     async def set_option(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
@@ -162,7 +162,7 @@ class RemoteSession:
             type="boolean" if isinstance(value, bool) else UNSET,
         )
         await self._uplink.ask_raw(
-            SET_SESSION_CONFIG_OPTION.name, encode(request), settle=self._feed.live.opened
+            SET_SESSION_CONFIG_OPTION.name, encode(request), on_result=self._feed.live.opened
         )
         return self.options
 

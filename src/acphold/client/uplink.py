@@ -281,19 +281,20 @@ class Uplink:
         method: str,
         params: bytes,
         *,
-        settle: Callable[[bytes], None] | None = None,
+        on_result: Callable[[bytes], None] | None = None,
         again: bool = True,
     ) -> bytes:
         """Any request, JSON bytes in and out.
 
-        `settle` is called with the result in the inbound lane: before what came behind it. With
+        `on_result` is called with the result in the inbound lane: before what came behind it. With
         `again` false, an agent that went is not waited for.
         """
         if again:
             await self.ready()
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         try:
-            id_ = self.begin(method, params, partial(self._settle, answered, method, settle))
+            take = partial(self._take_answer, answered, method, on_result)
+            id_ = self.begin(method, params, take)
         except ConnectionLostError:
             raise await self.lost_error() from None
         try:
@@ -305,11 +306,11 @@ class Uplink:
             if self._peer is not None:
                 self._peer.withdraw(id_)
 
-    async def _settle(
+    async def _take_answer(
         self,
         answered: asyncio.Future[bytes],
         method: str,
-        settle: Callable[[bytes], None] | None,
+        on_result: Callable[[bytes], None] | None,
         answer: Answer,
     ) -> None:
         told = await self.told(answer, method)
@@ -318,8 +319,8 @@ class Uplink:
         try:
             if isinstance(told, AcpholdError):
                 raise told
-            if settle is not None:
-                settle(told)
+            if on_result is not None:
+                on_result(told)
         except AcpholdError as error:
             answered.set_exception(error)
         else:

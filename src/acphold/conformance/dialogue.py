@@ -179,7 +179,7 @@ class Dialogue:
         except TimeoutError:
             raise Silence(f"nothing came within {limit:g} s") from None
 
-    async def settled(self) -> None:
+    async def caught_up(self) -> None:
         """Return when the agent has read all that was said, and has been quiet for a moment.
 
         It answers a request that it cannot know, and by then it has read what stands before it.

@@ -1,6 +1,6 @@
 """Where the cases play: the agent's processes, and what several cases look at, played once.
 
-A *scene* is something that is done with the agent, like one whole turn. What it came to is kept:
+An *episode* is something that is done with the agent, like one whole turn. What it came to is kept:
 the case that judges it gets its violation, and every other case that needs it is told that it
 cannot be looked at. So an agent that hangs costs its time once.
 """
@@ -33,7 +33,7 @@ from acphold.schema import (
 
 T = TypeVar("T")
 
-Scene = Callable[["Stage"], Awaitable[T]]
+Episode = Callable[["Stage"], Awaitable[T]]
 
 
 class Settings(Struct, frozen=True):
@@ -116,25 +116,25 @@ class Stage:
         self._shared: dict[str, Dialogue] = {}
         self._played: dict[Any, tuple[Any, Signal | None]] = {}
 
-    # -- scenes -----------------------------------------------------------------------------
+    # -- episodes -----------------------------------------------------------------------------
 
-    async def judge(self, scene: Scene[T]) -> T:
-        """What a scene came to; raises the signal that it ended with."""
-        if scene not in self._played:
+    async def judge(self, episode: Episode[T]) -> T:
+        """What an episode came to; raises the signal that it ended with."""
+        if episode not in self._played:
             try:
-                self._played[scene] = (await scene(self), None)
+                self._played[episode] = (await episode(self), None)
             except Signal as signal:
-                self._played[scene] = (None, signal)
-        value, ended = self._played[scene]
+                self._played[episode] = (None, signal)
+        value, ended = self._played[episode]
         if ended is not None:
             raise type(ended)(ended.why, *ended.lines) from None
         found: T = value
         return found
 
-    async def given(self, scene: Scene[T]) -> T:
-        """What a scene came to; NotObservable when something went wrong in it."""
+    async def given(self, episode: Episode[T]) -> T:
+        """What an episode came to; NotObservable when something went wrong in it."""
         try:
-            return await self.judge(scene)
+            return await self.judge(episode)
         except Violation as violation:
             raise unobservable(violation) from None
 

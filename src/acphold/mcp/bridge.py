@@ -83,7 +83,7 @@ def run_bridge(env: Mapping[str, str]) -> int:
     import signal
 
     server = bridged_server(env)
-    from acphold.mcp.passage import bridge
+    from acphold.mcp.bridge_traffic import bridge
     from acphold.transports import stdio_transport
 
     async def serve() -> int:

@@ -139,7 +139,7 @@ class Servers:
 
     async def _usable(self, connection: Connection) -> bool:
         """Wait for the first attempt; whether the server is worth asking now."""
-        await connection.settled()
+        await connection.first_attempt()
         match connection.state:
             case Ready() | Lost():
                 return True

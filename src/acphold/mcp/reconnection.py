@@ -106,7 +106,7 @@ class Upkeep:
         self._ours = ours
         self._redact = Redaction(server)
         self._state: State = Idle()
-        self._settled = asyncio.Event()
+        self._attempted = asyncio.Event()
         self._told = False
         self._owners: set[asyncio.Task[None]] = set()
 
@@ -139,11 +139,11 @@ class Upkeep:
         # Cancelled after all, with the whole event loop say: nobody shall wait in vain.
         owner.add_done_callback(lambda _: self._down(mine, "the connection was given up"))
 
-    async def settled(self) -> bool:
+    async def first_attempt(self) -> bool:
         """Wait for the end of the first attempt; whether the server can be asked now."""
         if isinstance(self._state, Idle):
             self.start()
-        await self._settled.wait()
+        await self._attempted.wait()
         return isinstance(self._state, Ready)
 
     async def ready(self) -> Link:
@@ -198,7 +198,7 @@ class Upkeep:
     async def aclose(self) -> None:
         """End the connection, its program and all that it started; bounded, may be called again."""
         state, self._state = self._state, Closed()
-        self._settled.set()
+        self._attempted.set()
         if isinstance(state, Connecting | Ready):
             state.over.set()
         if isinstance(state, Connecting) and not state.link.done():
@@ -261,7 +261,7 @@ class Upkeep:
             return
         self._state = Ready(mine.over, link)
         self._told = False
-        self._settled.set()
+        self._attempted.set()
         mine.link.set_result(link)
 
     def _down(self, mine: Connecting, reason: str) -> None:
@@ -274,7 +274,7 @@ class Upkeep:
         else:
             return  # told before, or closed
         log.warning("%s", self.error)
-        self._settled.set()
+        self._attempted.set()
         if isinstance(self._state, Failed) and not self._told and self._on_failure is not None:
             self._told = True
             self._on_failure(self._state.error)

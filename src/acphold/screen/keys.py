@@ -79,7 +79,7 @@ class Keyed(Protocol):
     def takes_input(self) -> bool:
         """Whether what is typed goes into the line of input."""
 
-    def settle(self, answer: str | None) -> None:
+    def give(self, answer: str | None) -> None:
         """The person has answered; None when they left the question."""
 
     def changed(self) -> None:
@@ -100,7 +100,7 @@ def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("<sigint>")
     def interrupt(event: KeyPressEvent) -> None:
         if screen.has_menu:
-            screen.settle(None)
+            screen.give(None)
         elif screen.person.in_turn or screen.field is not None or not screen.input.text:
             screen.person.interrupt()
         else:
@@ -139,7 +139,7 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
             return
         text = buffer.text
         if pick is not None and pick.key is not None:
-            screen.settle(pick.key.value)
+            screen.give(pick.key.value)
         elif (pick is None or pick.enter()) and text.strip():
             buffer.append_to_history()
             buffer.reset()
@@ -174,7 +174,7 @@ def _add_for_panels(keys: KeyBindings, screen: Keyed) -> None:
         pressed = event.key_sequence[0].key
         answer = screen.choice.answer(getattr(pressed, "value", pressed)) if screen.choice else None
         if answer is not None:
-            screen.settle(answer)
+            screen.give(answer)
 
     @keys.add(Keys.BracketedPaste, filter=has_menu)
     @keys.add("enter", filter=has_menu)
@@ -183,8 +183,8 @@ def _add_for_panels(keys: KeyBindings, screen: Keyed) -> None:
 
     @keys.add("enter", filter=asks_line)
     def enter(event: KeyPressEvent) -> None:
-        screen.settle(screen.answer.text)
+        screen.give(screen.answer.text)
 
     @keys.add("escape", filter=asks_line)
     def leave_form(event: KeyPressEvent) -> None:
-        screen.settle(None)
+        screen.give(None)

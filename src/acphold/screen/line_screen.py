@@ -184,7 +184,7 @@ class LineScreen:
         self.changed()
         return await self._answered
 
-    def settle(self, answer: str | None) -> None:
+    def give(self, answer: str | None) -> None:
         """The person has answered."""
         if self._answered is not None and not self._answered.done():
             self._answered.set_result(answer)

@@ -148,7 +148,7 @@ async def _cancelled_turn(stage: Stage, *, first: bool) -> Cancelled:
     told = cancel(dialogue, session)
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
     seconds = loop.time() - began
-    await dialogue.settled()
+    await dialogue.caught_up()
     await _more_quiet(dialogue)
     late = _late(dialogue, session, answer)
     return Cancelled(session, call.asked, told, answer, late, seconds)
@@ -220,7 +220,7 @@ async def idle(stage: Stage) -> None:
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     told = cancel(dialogue, turn.session)
-    await dialogue.settled()
+    await dialogue.caught_up()
     after = await stage.prompt(dialogue, turn.session, GREET)
     if after.answer.result.get("stopReason") == "cancelled":
         raise Violation("the next turn is cancelled", told, *after.answer.lines)
@@ -238,7 +238,7 @@ async def other_session(stage: Stage) -> None:
     idle_one = await stage.new_session(dialogue)
     call = await begun(stage, dialogue, turn.session)
     told = cancel(dialogue, idle_one)
-    await dialogue.settled()
+    await dialogue.caught_up()
     if call.answer is not None and (call.answer.result or {}).get("stopReason") == "cancelled":
         raise Violation("the turn of another session was cancelled", told, call.answer.line)
     cancel(dialogue, turn.session)
@@ -261,7 +261,7 @@ async def request_answered(stage: Stage) -> None:
     del turn
     call = await begun(stage, dialogue, session)
     told = dialogue.tell("$/cancel_request", {"requestId": call.asked.message["id"]})
-    await dialogue.settled()
+    await dialogue.caught_up()
     if call.answer is None:  # to take notice of it is the agent's to choose
         cancel(dialogue, session)
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
@@ -281,7 +281,7 @@ async def request_unknown(stage: Stage) -> None:
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
     told = dialogue.tell("$/cancel_request", {"requestId": 999_999})
-    await dialogue.settled()
+    await dialogue.caught_up()
     asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
     for line in dialogue.record.lines[before:]:
         if line.is_response and line.by == "agent" and id_of(line) not in asked:

@@ -298,7 +298,7 @@ async def no_answer_to_notifications(stage: Stage) -> None:
     before = len(dialogue.record.lines)
     told = dialogue.tell("check/no_such_notification", {"some": "thing"})
     dialogue.tell("session/cancel", {"sessionId": "check-no-such-session"})
-    await dialogue.settled()
+    await dialogue.caught_up()
     asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
     for line in dialogue.record.lines[before:]:
         if line.by == "agent" and line.is_response and id_of(line) not in asked:

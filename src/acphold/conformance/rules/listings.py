@@ -190,7 +190,7 @@ async def bad_cursor(stage: Stage) -> None:
 async def only_lists(stage: Stage) -> None:
     await stage.given(pages_after_restart)
     dialogue = await stage.given(restarted)
-    await dialogue.settled()
+    await dialogue.caught_up()
     known = {
         str(line.session_id) for line in dialogue.record.by("client") if line.session_id is not None
     }

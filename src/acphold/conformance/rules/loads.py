@@ -324,7 +324,7 @@ async def resumed(stage: Stage) -> tuple[Dialogue, Session, Answer]:
     session = (await stage.given(past)).other
     params = {"sessionId": session.id, "cwd": session.cwd}
     answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
-    await dialogue.settled()
+    await dialogue.caught_up()
     answer.fitting(ResumeSessionResponse)
     return dialogue, session, answer
 

@@ -184,7 +184,7 @@ async def unknown_notification(stage: Stage) -> None:
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
     told = dialogue.tell("_check.example/no_such_notification", {"some": "thing"})
-    await dialogue.settled()
+    await dialogue.caught_up()
     asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
     for line in dialogue.record.lines[before:]:
         if line.is_response and line.by == "agent" and id_of(line) not in asked:

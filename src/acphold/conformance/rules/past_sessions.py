@@ -41,7 +41,7 @@ async def past(stage: Stage) -> Past:
     turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
     other = await stage.new_session(dialogue, cwd=stage.new_folder("elsewhere"))
     await stage.prompt(dialogue, other, GREET)
-    await dialogue.settled()
+    await dialogue.caught_up()
     told = tuple(dialogue.record.updates(session.id))
     await dialogue.hang_up(5.0)  # most write down what they know when their client leaves
     await stage.leave(dialogue)
@@ -71,7 +71,7 @@ async def load(stage: Stage, dialogue: Dialogue, session: Session) -> Loaded:
     """Load a session; Violation when it is refused."""
     params = stage.params(sessionId=session.id, cwd=session.cwd)
     answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
-    await dialogue.settled()
+    await dialogue.caught_up()
     answer.fitting(LoadSessionResponse)
     record = dialogue.record
     since = list(record.updates(session.id, since=answer.asked.number))
@@ -112,7 +112,7 @@ async def _told_at_once(stage: Stage) -> Told:
     session = await stage.new_session(dialogue)
     errands = (Errand("remember", CODE_WORD), PLAN)
     turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
-    await dialogue.settled()
+    await dialogue.caught_up()
     live = tuple(dialogue.record.updates(session.id))
     return Told(_prompts(turns), live, await load(stage, dialogue, session))
 

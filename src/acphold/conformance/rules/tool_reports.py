@@ -78,9 +78,9 @@ async def bare_turns(stage: Stage) -> list[Turn]:
 async def turns(stage: Stage) -> None:
     # All of them, for observers look at them as well.
     ended: list[Violation] = []
-    for scene in (read_turn, write_turn, run_turn, bare_turns):
+    for episode in (read_turn, write_turn, run_turn, bare_turns):
         try:
-            await stage.judge(scene)
+            await stage.judge(episode)
         except Violation as violation:
             ended.append(violation)
     if ended:
