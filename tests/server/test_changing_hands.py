@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.journal import upkeep
 from acphold.server import owner_line
 from tests.editor import Editor, Refused, scripted_agent
 from tests.editor import wrapped as program
@@ -56,6 +57,25 @@ async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_a
                 patch.setattr(owner_line, "REACH_SECONDS", 0.5)
                 await other.load(session)
                 await other.prompt(session, {"say": "mine"})
+
+
+async def test_a_client_that_cannot_be_shown_what_it_missed_is_told_so_and_what_to_do(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize(session={"notices": {}})
+        async with program(journal) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello"})
+            await other.load(session)
+            # As if somebody else had gone on with the session and settled it.
+            monkeypatch.setattr(upkeep, "is_exact", lambda *_: False)
+            await one.kill()
+        await other.until(lambda: "notice" in [u["sessionUpdate"] for u in other.updates()])
+        notices = [u for u in other.updates() if u["sessionUpdate"] == "notice"]
+        assert "load the session" in notices[0]["description"]
+        await other.prompt(session, {"say": "again"})
+        assert other.text().endswith("again")
 
 
 async def test_a_prompt_that_its_owner_died_with_is_not_shown_to_who_sent_it(

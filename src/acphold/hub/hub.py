@@ -189,7 +189,8 @@ class Hub:
         for conversation in tuple(self._live.values()):
             for attachment in tuple(conversation.session.attachments):
                 if attachment.client is client:
-                    conversation.session.keep_place(attachment)
+                    in_turn = conversation.turns.running is not None
+                    conversation.session.keep_place(attachment, in_turn=in_turn)
                     conversation.detach(attachment)
 
     async def relay(

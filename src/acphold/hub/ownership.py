@@ -54,6 +54,7 @@ class Ownership:
         summary = await self._journal.summary(lease.session_id)
         session = Session(self._journal, lease, row, summary.standing, self._lost(row.session_id))
         conversation = self._make(session, setup, summary)
+        await session.keep_places(in_turn=summary.turn != "idle")
         await conversation.close_left_questions(summary.open_questions)
         if summary.turn == "running":
             await conversation.close_interrupted_turn()

@@ -3,14 +3,15 @@
 A client that asks for positions goes on behind the last one it was told, also over a new
 connection. That is exact as long as nothing behind it was merged, and merging is what settling
 does. So it is put off: a little while such a client is attached, for a connection may be dead
-before anybody notices, and longer once its connection is lost. A session that is closed is settled
-in any case.
+before anybody notices, and longer once its connection is lost; longest if that was in a turn. When
+the owner ends it leaves the session as it is to such a client, and the next owner does.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import NamedTuple
 
 DELAY = 1.0
 """Seconds of rest after a turn before it is compacted and indexed: not between two quick turns."""
@@ -20,8 +21,23 @@ UNNOTICED_SECONDS = 60.0
 is there does so every half minute or so."""
 
 KEPT_SECONDS = 600.0
-"""How long a client has to come back to its place. What is not settled is not found by a search, so
-this is no day; who comes later loads the session."""
+"""How long a client has to come back to its place, whoever goes on with the session meanwhile. What
+is not settled is longer to load and to search, so this is no day; who comes later goes on between
+two turns, or loads the session."""
+
+KEPT_IN_TURN_SECONDS = 24 * 3600.0
+"""How long it has if its connection was lost in a turn, and nobody begins another one later than
+KEPT_SECONDS: a lid that was closed on a long task is opened the next morning."""
+
+
+class Bookmark(NamedTuple):
+    """The place of a client: kept until `soon`, and until `late` if no turn begins behind that.
+
+    Both are times of the event loop.
+    """
+
+    soon: float
+    late: float
 
 
 class Rest:
@@ -31,7 +47,7 @@ class Rest:
         self._settle = settle
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
-        self._bookmarks: list[float] = []
+        self._bookmarks: list[Bookmark] = []
         self._settling: asyncio.Task[None] | None = None
 
     def begin(self, *, positions: bool) -> None:
@@ -41,8 +57,8 @@ class Rest:
         delay = UNNOTICED_SECONDS if positions else DELAY
         until = loop.time() + delay
         if self._bookmarks:
-            self._bookmarks = [end for end in self._bookmarks if end > loop.time()]
-            until = max([until, *self._bookmarks])
+            self._bookmarks = [place for place in self._bookmarks if place.late > loop.time()]
+            until = max([until, *(place.late for place in self._bookmarks)])
         self._until = until
         if self._timer is not None and self._timer.when() > until:
             self._timer.cancel()  # it was to wait for somebody who has come back
@@ -53,6 +69,9 @@ class Rest:
     def end(self) -> None:
         """A turn begins: what waits to settle waits on."""
         self._until = None
+        if self._bookmarks:
+            now = asyncio.get_running_loop().time()
+            self._bookmarks = [place for place in self._bookmarks if place.soon > now]
 
     def _over(self) -> None:
         self._timer = None
@@ -71,12 +90,13 @@ class Rest:
         """Whether a client may come back to its place."""
         return bool(self._bookmarks)
 
-    def leave_bookmark(self) -> None:
-        """The connection of a client was lost: its place is kept for a while."""
-        end = asyncio.get_running_loop().time() + KEPT_SECONDS
-        self._bookmarks.append(end)
+    def leave_bookmark(self, *, in_turn: bool = False, ago: float = 0.0) -> None:
+        """The connection of a client was lost, `ago` in seconds: its place is kept for a while."""
+        lost = asyncio.get_running_loop().time() - ago
+        late = lost + (KEPT_IN_TURN_SECONDS if in_turn else KEPT_SECONDS)
+        self._bookmarks.append(Bookmark(lost + KEPT_SECONDS, late))
         if self._until is not None:
-            self._until = max(self._until, end)
+            self._until = max(self._until, late)
 
     def take_bookmark(self) -> None:
         """A client that asks for positions has come: the oldest place is nobody's any more."""
@@ -107,9 +127,14 @@ class Rest:
             self._timer.cancel()
 
     async def aclose(self, seconds: float) -> None:
-        """Settle now; what is not done after so many seconds is left for another time."""
+        """Settle now; what is not done after so many seconds is left for another time.
+
+        All of it is, while a client may come back to its place.
+        """
         self.stop()
-        self.settle_now()
+        now = asyncio.get_running_loop().time()
+        if not any(place.late > now for place in self._bookmarks):
+            self.settle_now()
         if (settling := self._settling) is not None:
             await asyncio.wait({settling}, timeout=seconds)
             settling.cancel()

@@ -103,6 +103,7 @@ class Session:
         self._writing = asyncio.Lock()
         self._held: list[News] = []
         self._active = 0
+        self._last_active = row.updated_at
         self._touched = 0
         self._untold: list[tuple[str, bytes]] = []
         self._has_terminals = False
@@ -414,10 +415,15 @@ class Session:
             self._terminal_owners.discard(attachment.client)
             attachment.close()
 
-    def keep_place(self, attachment: Attachment) -> None:
+    def keep_place(self, attachment: Attachment, *, in_turn: bool) -> None:
         """The connection of its client was lost: it may come back to where it was."""
         if attachment.positions:
-            self._rest.leave_bookmark()
+            self._rest.leave_bookmark(in_turn=in_turn)
+
+    async def keep_places(self, *, in_turn: bool) -> None:
+        """It has a new owner: whoever the last one had cut off may come back."""
+        if not await self._journal.is_settled(self.id):
+            self._rest.leave_bookmark(in_turn=in_turn, ago=(now() - self._last_active) / 1000)
 
     async def require_exact(self, position: int) -> None:
         """Raise InvalidParamsError unless a client can go on behind this position."""

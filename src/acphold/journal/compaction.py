@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from acphold.journal.entries import PARAMS, TERMINAL, UPDATE, Segment
+from acphold.journal.entries import PARAMS, TERMINAL, TURN_END, UPDATE, Segment
 from acphold.journal.raw_update import (
     ROLES,
     UNREADABLE,
@@ -168,6 +168,8 @@ class _Compacting:
         content: bytes | Run | _Tool | None = raw
         if kind in (UPDATE, TERMINAL):
             content = self._update(raw)
+        elif kind == TURN_END:
+            self._tools.clear()  # who has all of a turn gets the next ones whole
         elif kind == PARAMS:
             self._let_go(members(raw).get("update", b""))
         if content is None:

@@ -380,6 +380,9 @@ class Journal(Protocol):
         A segment that `after` cuts through is trimmed. Raises UnknownSessionError.
         """
 
+    async def is_settled(self, session_id: str) -> bool:
+        """Whether nothing came since it was settled last; raises UnknownSessionError."""
+
     async def is_exact(self, session_id: str, after: int) -> bool:
         """Whether nothing above `after` was merged, so that who has all up to it can go on there.
 

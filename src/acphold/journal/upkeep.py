@@ -25,11 +25,13 @@ from msgspec.structs import replace
 from acphold.errors import UnknownSessionError
 from acphold.journal import leases, packed_rows, search_index, segments, session_rows, token_usage
 from acphold.journal.compaction import compact, snapshots
-from acphold.journal.entries import PastEntry, Segment, in_segments
+from acphold.journal.entries import PROMPT, TURN_END, PastEntry, Segment, in_segments
 from acphold.journal.file import writing
 from acphold.journal.fold import EMPTY, Fold, SessionState, Summary, fold
 from acphold.journal.journal import Lease, RowChange
 from acphold.journal.migrations import SEQ_BITS
+
+_BACK_AT_ONCE: Final = 16
 
 PIECE_BYTES: Final = 512 << 10
 """How much history one transaction rewrites, or removes, at most (beyond one segment)."""
@@ -95,14 +97,44 @@ def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
     return segments.size(connection, *_settled_through(connection, session_id))
 
 
-def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> bool:
-    """Whether nothing above `after` was merged; raises UnknownSessionError."""
+def is_settled(connection: sqlite3.Connection, session_id: str) -> bool:
+    """Whether nothing came since it was settled last; raises UnknownSessionError."""
     number, through = _settled_through(connection, session_id)
+    return not segments.read(connection, number, through, 1)
+
+
+def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> bool:
+    """Whether who has all up to `after` can be told the rest, without a gap and nothing twice.
+
+    So it is if nothing above was merged, and between two turns: only what belongs to one turn is
+    merged with each other. Raises UnknownSessionError.
+    """
+    number, through = _settled_through(connection, session_id)
+    place = after
     while after < through:
         found = segments.read(connection, number, after, PIECE_BYTES, through)
-        if not found or any(segment.is_merged for segment in found):
-            return not found
+        if any(segment.is_merged for segment in found):
+            return _is_between_turns(connection, number, place)
+        if not found:
+            return True
         after = found[-1].last_seq
+    return True
+
+
+def _is_between_turns(connection: sqlite3.Connection, number: int, after: int) -> bool:
+    """Whether nothing above `after` can have been merged with anything up to there."""
+    [behind, *_] = segments.read(connection, number, after, 1)
+    if behind.first_seq <= after:
+        return False
+    if behind.kind == TURN_END:
+        return True
+    while found := segments.read_back(connection, number, after, _BACK_AT_ONCE):
+        for segment in reversed(found):
+            if segment.kind == TURN_END:
+                return True
+            if segment.kind == PROMPT or b'"toolCallId"' in segment.raw:
+                return False
+        after = found[0].first_seq - 1
     return True
 
 

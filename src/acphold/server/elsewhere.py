@@ -20,7 +20,11 @@ from acphold.errors import (
     OwnerLostError,
 )
 from acphold.hub import Client, Setup
+from acphold.hub.annotations import notice
+from acphold.hub.frames import Frames
 from acphold.hub.owners import reachable_at
+from acphold.journal import Segment
+from acphold.journal.entries import UPDATE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
@@ -33,6 +37,12 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 """How often an owner is looked for that changes while we look: each time another was quicker."""
+
+GAP = "Something that was said is not shown here"
+GAP_HOW = (
+    "The process that had this session open has ended, and what it had not told yet was put "
+    "together with the rest. To see it, load the session again."
+)
 
 OpenHere = Callable[[int | None], Awaitable[None]]
 """Opens a session in this process, given the epoch of a lease whose owner is dead."""
@@ -194,12 +204,17 @@ class Elsewhere:
             except AcpholdError as exc:
                 if exc.code != INVALID_PARAMS or opened.told is None:
                     raise
-                # The position is not exact any more: what came since is in the journal alone.
+                # Somebody else had the session meanwhile, and settled it.
                 log.warning("session %s: %s", session_id, exc)
                 opened.told = None
                 await self._reopen(session_id, opened)
+                self._tell_gap(session_id)
         except AcpholdError as exc:  # the next request is refused, and says what to do
             log.warning("session %s is not open any more: %s", session_id, exc)
+
+    def _tell_gap(self, session_id: str) -> None:
+        frames = Frames(session_id, self._client.capabilities)
+        self._client.send(frames.live(Segment(0, 0, UPDATE, 0, notice(GAP, GAP_HOW, "warning"))))
 
     async def aclose(self) -> None:
         """Leave every owner."""

@@ -1,0 +1,209 @@
+"""A client that comes back behind its position after its owner, or the history, has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.agents import Updates
+from acphold.hub import rest
+from tests.hub.shared import Onlooker, Shared, shared
+from tests.hub.test_positions import (
+    POSITIONS,
+    after,
+    is_merged,
+    opened,
+    positions,
+    settle,
+    told,
+    turn,
+)
+
+DEADLINE = 30
+
+
+async def place_of(client: Onlooker, text: str) -> int:
+    """The position of the update in which the agent says this."""
+    await client.until_text(text)
+    for params in told(client):
+        if params["update"].get("content", {}).get("text") == text:
+            return int(params["_meta"]["acphold/seq"])
+    raise AssertionError(text)
+
+
+async def in_a_turn(house: Shared, client: Onlooker, *texts: str) -> str:
+    """A session whose turn runs; the agent has said these."""
+    session = await client.new()
+    client.begin_prompt(session, "go")
+    await house.agent.prompted(session)
+    for text in texts:
+        await house.agent.say(session, text)
+    return session
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are settled in the step after a turn, unless something speaks against it."""
+    monkeypatch.setattr(rest, "DELAY", 0.0)
+    monkeypatch.setattr(rest, "UNNOTICED_SECONDS", 0.0)
+
+
+async def rested(house: Shared) -> None:
+    """Long enough for all that is not put off."""
+    for _ in range(50):
+        await asyncio.sleep(0.001)
+
+
+async def test_after_a_dead_owner_one_gets_the_rest_of_the_turn_and_how_it_ended(
+    journal: Path,
+) -> None:
+    async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await dead.client(**POSITIONS)
+        session = await in_a_turn(dead, one, "a", "b", "c")
+        place = await place_of(one, "b")
+        back = await house.client(**POSITIONS)
+        await back.resume(session, **after(place))  # takes it over
+        await back.until(lambda: len(told(back)) == 3)
+        assert back.text() == "c"
+        assert told(back)[-1]["update"]["_meta"] == {"acphold/turn": {"outcome": "interrupted"}}
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_after_a_dead_owner_nothing_is_put_together_while_its_clients_may_come_back(
+    journal: Path,
+) -> None:
+    async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await dead.client(**POSITIONS)
+        session = await in_a_turn(dead, one, "a", "b", "c")
+        place = await place_of(one, "b")
+        other = await house.client()
+        await other.load(session)
+        await turn(house, other, "s0", "d", "e")
+        await rested(house)
+        back = await house.client(session={"notices": {}}, **POSITIONS)
+        await back.resume(session, **after(place))
+        await back.until_text("e")
+        assert back.text() == "cde"
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_an_owner_that_ends_leaves_the_session_as_it_is_to_those_it_cut_off(
+    journal: Path,
+) -> None:
+    async with asyncio.timeout(DEADLINE):
+        async with shared(journal) as ended:
+            one, other = await ended.client(**POSITIONS), await ended.client()
+            session = await in_a_turn(ended, other, "a")
+            await one.load(session)
+            place = await place_of(one, "a")
+            await one.go()
+            await ended.gone(one)
+            for text in ("b", "c"):
+                await ended.agent.say(session, text)
+            await ended.agent.end(session)
+        async with shared(journal) as house:
+            back = await house.client(**POSITIONS)
+            await back.resume(session, **after(place))
+            await back.until_text("c")
+            assert [u["content"]["text"] for u in back.updates() if "content" in u] == ["b", "c"]
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("later", [rest.KEPT_SECONDS + 1, 20 * 3600.0])
+async def test_who_was_cut_off_in_a_turn_may_come_back_within_a_day(
+    journal: Path, later: float
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, other = await house.client(**POSITIONS), await house.client()
+        session = await in_a_turn(house, other, "a")
+        await one.load(session)
+        place = await place_of(one, "a")
+        await one.go()
+        await house.gone(one)
+        pass_by(house, session, later)
+        for text in ("b", "c"):
+            await house.agent.say(session, text)
+        await house.agent.end(session)
+        await rested(house)
+        back = await house.client(**POSITIONS)
+        await back.resume(session, **after(place))
+        await back.until_text("c")
+        assert back.text() == "bc"
+
+
+def pass_by(house: Shared, session: str, seconds: float) -> None:
+    """So much later, for the places that are kept."""
+    resting = house.hub.held(session).session._rest
+    resting._bookmarks = [
+        rest.Bookmark(place.soon - seconds, place.late - seconds) for place in resting._bookmarks
+    ]
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("later", [rest.KEPT_SECONDS + 1, rest.KEPT_IN_TURN_SECONDS + 1])
+async def test_once_others_go_on_the_history_is_put_together_and_who_comes_then_is_told_to_load(
+    journal: Path, later: float
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, other = await house.client(**POSITIONS), await house.client()
+        session = await in_a_turn(house, other, "a")
+        await one.load(session)
+        place = await place_of(one, "a")
+        await one.go()
+        await house.gone(one)
+        for text in ("b", "c"):
+            await house.agent.say(session, text)
+        await house.agent.end(session)
+        pass_by(house, session, later)
+        await turn(house, other, session, "d", "e")
+        while not await is_merged(house, session):  # noqa: ASYNC110 (a journal tells nobody)
+            await asyncio.sleep(0.005)
+        back = await house.client(**POSITIONS)
+        refusal = await back.refused("session/resume", {**opened(session), **after(place)})
+        assert refusal.code == -32602
+        assert "load the session" in refusal.message
+        await back.load(session)
+        assert back.text() == "abcde"
+
+
+async def test_between_two_turns_one_goes_on_though_what_came_later_was_put_together(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, other = await house.client(**POSITIONS), await house.client()
+        session = await one.new()
+        await other.load(session)
+        await turn(house, one, session, "a", "b")
+        await one.until(lambda: "session_info_update" in str(told(one)[-1]))
+        place = positions(one)[-1]  # of the title; the end of the turn tells it nothing
+        await one.go()
+        running = other.begin_prompt(session, "say it")
+        await house.agent.prompted(session)
+        for n, status in enumerate(("pending", "in_progress", "completed")):
+            await house.agent.say(session, f"{n}")
+            call = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}
+            await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
+        await house.agent.end(session)
+        await running
+        await settle(house, session)
+        back = await house.client(**POSITIONS)
+        await back.resume(session, **after(place))
+        await back.until(lambda: back.text() == "012")
+        assert shown(back) == [
+            ("user_message_chunk", "say it"),
+            ("agent_message_chunk", "0"),
+            ("tool_call_update", "completed"),
+            ("agent_message_chunk", "12"),
+        ]
+
+
+def shown(client: Onlooker) -> list[tuple[str, Any]]:
+    return [
+        (u["sessionUpdate"], u.get("status") or u["content"]["text"])
+        for u in client.updates()
+        if "content" in u or "status" in u
+    ]
