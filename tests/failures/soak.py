@@ -359,7 +359,10 @@ class Soak:
         """Those that serve the session now: below the owner."""
         if (owner := await self.owner()) is None:
             return []
-        below = {child.pid for child in psutil.Process(owner).children()}
+        try:
+            below = {child.pid for child in psutil.Process(owner).children()}
+        except psutil.NoSuchProcess:  # it has ended since
+            return []
         return [pid for pid in self.running("scripted_agent") if pid in below]
 
     def running(self, word: str) -> list[int]:

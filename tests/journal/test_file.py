@@ -26,7 +26,7 @@ from acphold.errors import (
     NewerJournalError,
     NotAJournalError,
 )
-from acphold.journal import Lease, NewSession, Segment, SqliteJournal
+from acphold.journal import Lease, NewSession, Segment, SqliteJournal, file
 from acphold.journal.migrations import VERSION
 
 RAW = b'{"sessionUpdate":"from_the_future"}'
@@ -530,6 +530,32 @@ async def test_a_log_that_was_copied_before_it_went_is_no_loss(path: Path) -> No
     assert again.log_cut_at is None
     assert (await read_all(again))[-1] == last
     await again.aclose()
+
+
+async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_loss(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written(path)
+    killed = SqliteJournal.open(path)
+    lease = await killed.acquire("s1", "me")
+    last = await killed.append(lease, "update", [RAW])
+    left = path.parent / "left" / path.name
+    copy_torn(path, left, 1.0, b"")
+    left.with_name("journal.db-shm").write_bytes(path.with_name("journal.db-shm").read_bytes())
+    await killed.aclose()
+
+    def connect(path: str, busy_seconds: float) -> sqlite3.Connection:
+        other = sqlite3.connect(path)
+        other.execute("SELECT * FROM meta").fetchall()
+        other.close()  # the last one: all is copied, and the log is removed with its index
+        return connected(path, busy_seconds)
+
+    connected = file.connect
+    monkeypatch.setattr(file, "connect", connect)
+    journal = SqliteJournal.open(left)
+    assert journal.log_cut_at is None
+    assert (await read_all(journal))[-1] == last
+    await journal.aclose()
 
 
 HOLDER = """

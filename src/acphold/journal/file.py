@@ -272,15 +272,18 @@ class _LogIndex(NamedTuple):
     """What the index of the write-ahead log says of it.
 
     The index outlives a killed process, and has no more in it than was committed. `frames` are in
-    the log; of these `copied` are in the journal too. Source: sqlite.org, WAL-mode File Format, 2.
+    the log; of these `copied` are in the journal too. `file` tells one index from the next: who
+    closes a journal last copies all, and removes it. Source: sqlite.org, WAL-mode File Format, 2.
     """
 
+    file: tuple[int, int] | None
     salts: bytes
     frames: int
     copied: int
 
     @classmethod
     def of(cls, path: str) -> _LogIndex | None:
+        file = _identity(f"{path}-shm")
         try:
             raw = raw_bytes.read(path, 100, "-shm")
         except OSError:
@@ -288,11 +291,11 @@ class _LogIndex(NamedTuple):
         if len(raw) < 100:
             return None
         frames, copied = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (16, 96))
-        return cls(raw[32:40], frames, copied)
+        return cls(file, raw[32:40], frames, copied)
 
     def has_lost_to(self, found: _LogIndex | None) -> bool:
         """Whether SQLite, once it has read the log, has found less in it than there was."""
-        if found is None or self.copied >= self.frames:
+        if found is None or found.file != self.file or self.copied >= self.frames:
             return False
         # A log that was begun anew has other salts; one that cannot be read has none.
         same = found.salts in (self.salts, bytes(8))
