@@ -26,7 +26,8 @@ from acphold.errors import (
     NewerJournalError,
     NotAJournalError,
 )
-from acphold.journal import Lease, NewSession, Segment, SqliteJournal, file
+from acphold.journal import Lease, NewSession, Segment, SqliteJournal
+from acphold.journal import file as journal_file
 from acphold.journal.migrations import VERSION
 
 RAW = b'{"sessionUpdate":"from_the_future"}'
@@ -550,8 +551,8 @@ async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_l
         other.close()  # the last one: all is copied, and the log is removed with its index
         return connected(path, busy_seconds)
 
-    connected = file.connect
-    monkeypatch.setattr(file, "connect", connect)
+    connected = journal_file.connect
+    monkeypatch.setattr(journal_file, "connect", connect)
     journal = SqliteJournal.open(left)
     assert journal.log_cut_at is None
     assert (await read_all(journal))[-1] == last
