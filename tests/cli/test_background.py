@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,12 @@ class Home:
             if "owner" in words and any(str(self.folder) in word for word in words):
                 found.append(process.pid)
         return [pid for pid in found if lives(pid)]
+
+    def socket(self, words: list[str]) -> str:
+        """Where the process of `wrap` with these words listens."""
+        told = f"from acphold.cli.thin_wrap import owner_socket; print(owner_socket({words}))"
+        command = [sys.executable, "-c", told]
+        return subprocess.check_output(command, env=self.env, text=True, timeout=DEADLINE).strip()
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -167,6 +174,29 @@ async def test_an_editor_that_starts_while_the_last_process_ends_gets_the_next_o
         async with home.editor(agent=slow) as other:
             await other.new()
             assert owner not in home.owners()
+
+
+async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one(
+    home: Home,
+) -> None:
+    command = wrap_command(scripted_agent(), "--background")
+    path = await asyncio.to_thread(home.socket, command[4:])
+
+    def end_at_once(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with listening, connection:
+            connection.recv(1)
+            os.unlink(path)
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.settimeout(DEADLINE)
+        listening.bind(path)
+        listening.listen()
+        ending = asyncio.create_task(asyncio.to_thread(end_at_once, listening))
+        async with editor(command, journal=home.journal, env=home.env) as one:
+            await one.initialize()
+            await ending
+            assert len(home.owners()) == 1
 
 
 def test_stop_takes_the_next_process_of_a_name_not_for_the_one_that_has_ended(

@@ -5,8 +5,28 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from acphold.errors import JournalUnavailableError
 from tests.editor import open_params, prompt_params
 from tests.hub.shared import shared
+
+
+async def test_a_live_session_can_be_loaded_while_the_disk_is_full(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        one = await house.client()
+        session = await one.new()
+        await house.agent.say(session, "kept")
+
+        async def full(*_: object) -> None:
+            raise JournalUnavailableError("the disk is full")
+
+        monkeypatch.setattr(house.journal, "renew", full)
+        two = await house.client()
+        await two.load(session)
+        assert two.text() == "kept"
 
 
 async def test_loading_takes_a_session_back_from_the_process_that_took_it_over(

@@ -7,10 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from acphold.agents import Updates
+from acphold.errors import JournalUnavailableError
 from acphold.hub.handover import earlier_conversation
 from acphold.hub.terminal_texts import CUT, TEXT_BYTES
 from acphold.journal.timeline import ToolCall
+from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 
 
@@ -135,6 +139,33 @@ async def test_what_is_known_at_the_end_of_a_turn_is_kept_without_a_release(jour
         await two.load(session)
         assert texts(shown(two)[-1]) == ["Look:", "listening on :80"]
         assert screen.asked == ["create", "output"]
+
+
+async def test_what_the_journal_could_not_take_is_kept_with_the_end_of_the_next_turn(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(30):
+        client = await house.client(terminal=True)
+        Screen(client, "listening on :80")
+        session, turn = await begun(house, client)
+        terminal = {"sessionId": session, "terminalId": "term-1"}
+        await house.agent.ask_client("terminal/output", **terminal)
+
+        async def full(*_: object) -> None:
+            raise JournalUnavailableError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(house.journal, "append", full)
+            await house.agent.end(session)
+            with pytest.raises(Refused, match="the disk is full"):
+                await turn
+        again = client.begin_prompt(session, "and now?")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        await again
+        two = await house.client()
+        await two.load(session)
+        assert "listening on :80" in json.dumps(two.updates())
 
 
 async def test_a_terminal_that_goes_on_is_kept_again_with_what_it_shows_later(

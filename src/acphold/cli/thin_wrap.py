@@ -66,13 +66,20 @@ def start_thin_wrap(words: list[str], env: dict[str, str] | None = None) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
         print("acphold wrap: waits for an editor on stdin", file=sys.stderr)
     try:
-        path = owner_socket(words)
-        connection = _connect(path) or _started(path, words, env or {})
+        return _handed_over(owner_socket(words), words, env or {})
     except AcpholdError as exc:
         return _refuse(exc)
     except OSError as exc:
         return _refuse(AgentStartError(str(exc)))
-    return _hand_over(connection)
+
+
+def _handed_over(path: str, words: list[str], env: dict[str, str]) -> int:
+    """Find an owner, or start one, that takes the editor; the exit code. Raises OSError."""
+    deadline = time.monotonic() + START_SECONDS
+    while (code := _hand_over(_connect(path) or _started(path, words, env))) is None:
+        if time.monotonic() > deadline:
+            raise OSError("each background process ends before it takes the editor")
+    return code
 
 
 def _refuse(error: AcpholdError) -> int:
@@ -203,16 +210,24 @@ def _is_readable(source: int | socket.socket, seconds: float) -> bool:
 # -- the editor ------------------------------------------------------------------------------
 
 
-def _hand_over(connection: socket.socket) -> int:
-    """Let the owner talk to the editor itself, and wait until it has done so; the exit code."""
+def _hand_over(connection: socket.socket) -> int | None:
+    """Let the owner talk to the editor itself, and wait until it has done so; the exit code.
+
+    None when it ended before it took the editor: it has read nothing of it.
+    """
     streams = struct.pack("2i", 0, 1)
+    is_taken = False
     try:
         connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         if not _is_readable(connection, TAKE_SECONDS):
             return _refuse(AgentStartError(f"{_called(connection)} does not answer"))
-        if connection.recv(1) and connection.recv(1):  # it has taken us in; the editor has left
+        is_taken = bool(connection.recv(1))
+        if is_taken and connection.recv(1):
             return OK
     except OSError:
-        pass  # reset: it was killed, or ended before it took us in
+        pass  # reset: it was killed
+    connection.close()
+    if not is_taken:
+        return None
     print("acphold wrap: the background process has ended; start anew", file=sys.stderr)
     return AGENT

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from acphold.errors import AcpholdError, HeldElsewhereError, LeaseLostError
+from acphold.errors import AcpholdError, HeldElsewhereError, JournalError, LeaseLostError
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import Conversation
 from acphold.hub.owners import reachable_at
@@ -81,6 +81,8 @@ class Ownership:
             await conversation.session.renew()
         except LeaseLostError as exc:
             log.info("%s; it is taken back", exc)
+        except JournalError as exc:  # a full disk, say: what is there can be read all the same
+            log.warning("the lease of session %s was not renewed: %s", conversation.id, exc)
 
     def _lost(self, session_id: str) -> Callable[[LeaseLostError], None]:
         """What to do when another process has taken this session over: it leaves at once.

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from acphold.agents import Asked
-from acphold.errors import AcpholdError
+from acphold.errors import AcpholdError, JournalError
 from acphold.hub.attachment import Client
 from acphold.hub.session import Session
 from acphold.journal.entries import TERMINAL
@@ -159,7 +159,11 @@ class TerminalTexts:
                 # Its client sees the terminal itself, and is not told the text.
                 owner = shown[0].client
                 author = None if owner is None else self._session.find(owner)
-                await self._session.publish(TERMINAL, [entry], author)
+                try:
+                    await self._session.publish(TERMINAL, [entry], author)
+                except JournalError:
+                    self._unwritten.add(call)  # a full disk, say: with the end of the next turn
+                    raise
 
     def _texts(self, content: bytes) -> dict[str, str]:
         named = _named(content)
