@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from acphold.imports import Intake
 from acphold.imports.goose import READER
+from acphold.journal import SqliteJournal
 from tests.imports.told import Story, sources, write_lines
 
 Json = Any
@@ -152,3 +154,49 @@ def test_a_session_of_older_versions_is_a_file_of_lines(tmp_path: Path) -> None:
     assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
     assert (told.facts.title, told.facts.cwd) == ("Named", CWD)
     assert [source.session_id for source in sources(READER, tmp_path)] == ["20250102_1"]
+
+
+def counted(store: Store, session: str, given: int, made: int, cost: float | None) -> None:
+    values = {
+        "accumulated_input_tokens": given,
+        "accumulated_output_tokens": made,
+        "accumulated_total_tokens": given + made,
+        "accumulated_cost": cost,
+    }
+    known = {name for _, name, *_ in store.db.execute("PRAGMA table_info(sessions)")}
+    for name, value in values.items():
+        if name not in known:
+            store.db.execute(f"ALTER TABLE sessions ADD COLUMN {name}")
+        store.db.execute(f"UPDATE sessions SET {name} = ? WHERE id = ?", (value, session))
+
+
+async def test_the_tokens_of_the_session_are_taken_in_once_with_those_of_its_subagents(
+    store: Store, journal: Path, tmp_path: Path
+) -> None:
+    store.session("child", kind="sub_agent")
+    store.message("user", "Ask a helper.")
+    store.message("assistant", request("c1", "delegate"))
+    store.message("user", response("c1", "3", _meta={"subagent_session_id": "child"}))
+    store.message("assistant", "3 lines.")
+    counted(store, "1", 100, 10, 0.5)
+    counted(store, "child", 40, 4, None)
+    opened = SqliteJournal.open(journal)
+    try:
+        (source,) = sources(READER, tmp_path)
+        await Intake(opened).take(source, READER)
+        store.message("user", "And now?")
+        store.message("assistant", "Done.")
+        counted(store, "1", 150, 15, 0.75)
+        store.db.execute("UPDATE sessions SET updated_at = '2026-01-02 03:05:05'")
+        (source,) = sources(READER, tmp_path)
+        assert (await Intake(opened).take(source, READER)).outcome == "grown"
+        (used,) = await opened.usage()
+    finally:
+        await opened.aclose()
+    tokens = [report.tokens for report in used.reports if report.tokens]
+    assert [(found.input, found.output, found.total) for found in tokens] == [
+        (140, 14, 154),
+        (50, 5, 55),
+    ]
+    assert [report.cost for report in used.reports] == [0.5, 0.25]
+    assert all(report.by_turn for report in used.reports)

@@ -201,3 +201,12 @@ async def test_a_deleted_session_has_used_nothing(journal: SqliteJournal) -> Non
     lease = await journal.create(NewSession("s-a", "a", "/w"), "me")
     await journal.touch(lease, RowChange(prompted=True))
     assert [found.reports for found in await journal.usage()] == [()]
+
+
+async def test_of_a_sum_each_report_before_it_is_taken_away(journal: SqliteJournal) -> None:
+    sums = {"usage": {"inputTokens": 200, "outputTokens": 20, "totalTokens": 220}}
+    whole = answer(_meta={"acphold/soFar": sums | {"cost": {"amount": 2.0, "currency": "USD"}}})
+    found = await told(journal, [answer(**used(100))], [whole], [whole], [answer(**used(50))])
+    assert [r.tokens and r.tokens.total for r in found.reports] == [100, 120, 0, 50]
+    assert [r.cost for r in found.reports] == [None, 2.0, 0.0, None]
+    assert [r.by_turn for r in found.reports] == [False, True, True, False]

@@ -18,7 +18,7 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import readable, records
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.values import Object, milliseconds, obj, objects, text
+from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "goose"
 KEY: Final = "goose acp"
@@ -100,6 +100,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     for row in _rows(source, source.session_id, scribe):
         telling.row(row)
         yield
+    telling.end()
     if title and not _MADE_UP.match(title):
         scribe.title(title)
 
@@ -119,6 +120,24 @@ def _head(source: Source, scribe: Scribe) -> str:
     return str(name or description or "")
 
 
+_COUNTED: Final = (
+    "accumulated_input_tokens",
+    "accumulated_output_tokens",
+    "accumulated_total_tokens",
+)
+_COST: Final = "accumulated_cost"
+
+
+def _sums(path: Path, session_id: str) -> Object:
+    """What a session came to, as far as this version has columns for it."""
+    columns = databases.rows(path, "SELECT name FROM pragma_table_info('sessions')")
+    names = [name for (name,) in columns if name in (*_COUNTED, _COST)]
+    if not names:
+        return {}
+    query = f"SELECT {', '.join(names)} FROM sessions WHERE id = ?"
+    return dict(zip(names, next(databases.rows(path, query, session_id), ()), strict=False))
+
+
 class _Telling:
     """One session; with `caller`, that of the subagent which this call started."""
 
@@ -129,7 +148,24 @@ class _Telling:
         self._caller = caller
         self._meta: Object = {PARENT: caller} if caller else {}
         self._calls: dict[str, tuple[str, Object]] = {}
+        self._children: list[str] = []
         self._summary = ""
+
+    def end(self) -> None:
+        """What it came to, with the subagents' part: goose keeps the sums only."""
+        path = Path(self._source.paths[0])
+        if path.suffix == ".jsonl":
+            return
+        for session_id in (self._source.item, *self._children):
+            sums = _sums(path, session_id)
+            given, made, total = (number(sums.get(name)) for name in _COUNTED)
+            cost = sums.get(_COST)
+            self._scribe.spent(
+                cost if isinstance(cost, float) else None,
+                inputTokens=given,
+                outputTokens=made,
+                totalTokens=total,
+            )
 
     def row(self, row: _Row) -> None:
         if not row.is_seen:
@@ -215,6 +251,7 @@ class _Telling:
 
     def _subagent(self, call_id: str, session_id: str) -> None:
         if not self._caller:
+            self._children.append(session_id)
             telling = _Telling(self._source, self._scribe, caller=call_id)
             for row in _rows(self._source, session_id, self._scribe):
                 telling.row(row)

@@ -17,6 +17,7 @@ from acphold.imports.sources import Facts
 from acphold.imports.values import Object
 from acphold.journal import PastEntry
 from acphold.journal.entries import PROMPT, TURN_END, UPDATE
+from acphold.journal.token_usage import SO_FAR
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -41,6 +42,8 @@ class Scribe:
         self._mode = ""
         self._usage: dict[str, int] = {}
         self._turn_meta: Object = {}
+        self._so_far: dict[str, int] = {}
+        self._cost: float | None = None
         self._is_title_told = False
 
     def taken(self, *, whole_turns: bool = False) -> list[PastEntry]:
@@ -98,6 +101,8 @@ class Scribe:
             end["usage"] = usage
         if self._turn_meta:
             end["_meta"] = self._turn_meta
+        if so_far := self._told_so_far():
+            end["_meta"] = {**self._turn_meta, SO_FAR: so_far}
         self._usage, self._turn_meta = {}, {}
         self._put(TURN_END, end)
         self._turn_open, self._over = False, len(self._made)
@@ -120,6 +125,23 @@ class Scribe:
         for name, count in counts.items():
             if count:
                 self._usage[name] = self._usage.get(name, 0) + count
+
+    def spent(self, cost: float | None, **counts: int | None) -> None:
+        """More tokens, and US dollars, of the session as a whole: told with the end that is next.
+
+        For agents that keep no more than the sum; asked for when all has been told.
+        """
+        for name, count in counts.items():
+            if count and count > 0:
+                self._so_far[name] = self._so_far.get(name, 0) + count
+        if cost and cost > 0:
+            self._cost = (self._cost or 0) + cost
+
+    def _told_so_far(self) -> Object:
+        told: Object = {"usage": self._so_far} if self._so_far else {}
+        if self._cost is not None:
+            told["cost"] = {"amount": self._cost, "currency": "USD"}
+        return told
 
     def model(self, name: str) -> None:
         """The model that answers in this turn."""

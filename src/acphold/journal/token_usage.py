@@ -7,6 +7,9 @@ Agents report tokens in three ways, and cost in one:
     _meta.usage of a chunk of a message         by request to the model (Qwen Code)
     cost of a usage_update                      of the whole session so far
 
+An import that finds but the sum of a session tells it with the answer to its last prompt, in
+`_meta.acphold/soFar`: `{"usage": …, "cost": …}`, either of them as in the two first of these.
+
 Sources: RFDs end-turn-token-usage and session-usage; what these agents did. Rows keep what was
 reported; what was of the whole session becomes what came to it when it is read.
 
@@ -29,6 +32,9 @@ from acphold.journal.journal import Origin, SessionUsage, Tokens, UsageReport
 from acphold.journal.location import resolved_folder
 from acphold.journal.raw_update import UNREADABLE, members
 
+SO_FAR: Final = "acphold/soFar"
+"""In `_meta` of an answer that an import made up: what the whole session came to until then."""
+
 CUMULATIVE: Final = frozenset({"Copilot"})
 """Agents whose answers tell the tokens of the session so far, by what they are kept under."""
 
@@ -37,7 +43,10 @@ COUNTS: Final = ("input", "output", "thought", "cached_read", "cached_write", "t
 
 
 class _Report(Struct, frozen=True):
-    """What one entry reports; `by_turn` when we wrote it, and know what it counts."""
+    """What one entry reports; `by_turn` when we wrote it, and know what it counts.
+
+    With `so_far` it is all that the session came to, by whatever else was reported of it.
+    """
 
     seq: int
     at: int
@@ -45,6 +54,7 @@ class _Report(Struct, frozen=True):
     by_turn: bool = False
     cost: float | None = None
     currency: str = ""
+    so_far: bool = False
 
 
 # -- in entries -------------------------------------------------------------------------------
@@ -107,6 +117,8 @@ def _reported(entry: Entry) -> _Report | None:
 def _of_answer(entry: Entry) -> _Report | None:
     parts = members(entry.raw)
     meta = members(parts.get("_meta", b""))
+    if SO_FAR in meta:
+        return _of_session(entry, members(meta[SO_FAR]))
     tokens = _tokens(parts.get("usage", b""))
     if tokens is None and "quota" in meta:
         tokens = _of_quota(meta["quota"])
@@ -114,6 +126,11 @@ def _of_answer(entry: Entry) -> _Report | None:
         return None
     by_turn = any(name.startswith("acphold/") for name in meta)
     return _Report(entry.seq, entry.at, tokens, by_turn=by_turn)
+
+
+def _of_session(entry: Entry, said: dict[str, bytes]) -> _Report:
+    paid = _of_cost(entry, said.get("cost", b"null")) or _Report(entry.seq, entry.at)
+    return replace(paid, tokens=_tokens(said.get("usage", b"")), so_far=True)
 
 
 def _of_update(entry: Entry, raw: bytes) -> _Report | None:
@@ -179,12 +196,20 @@ def keep(connection: sqlite3.Connection, session: int, found: Iterable[_Report])
         f" {', '.join(COUNTS)}) VALUES (?, ?, ?, ?, ?, ?, {', '.join('?' * len(COUNTS))})",
         [
             (
-                *(session, report.seq, report.at, report.by_turn, report.cost, report.currency),
+                *(session, report.seq, report.at, _scope(report), report.cost, report.currency),
                 *(getattr(report.tokens, name, None) for name in COUNTS),
             )
             for report in found
         ],
     )
+
+
+_SESSION: Final = 2
+"""What stands in the column `by_turn` of a report with `so_far`; else 1 or 0."""
+
+
+def _scope(report: _Report) -> int:
+    return _SESSION if report.so_far else int(report.by_turn)
 
 
 _SESSIONS: Final = """
@@ -228,7 +253,8 @@ def _kept(connection: sqlite3.Connection, session: int) -> Iterator[_Report]:
     """The rows of a session."""
     for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (session,)):
         tokens = Tokens(*counts) if any(count is not None for count in counts) else None
-        yield _Report(seq, at, tokens, by_turn=bool(by_turn), cost=cost, currency=currency)
+        by_session = by_turn == _SESSION
+        yield _Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=by_session)
 
 
 def _unsettled(connection: sqlite3.Connection, session: int, settled: int) -> list[_Report]:
@@ -246,11 +272,16 @@ def _came(found: Iterable[_Report], held_by: Holders) -> Iterator[UsageReport]:
     for report in found:
         who = next(name for end, name in held_by if end is None or report.seq <= end)
         tokens, cost = report.tokens, report.cost
-        if tokens is not None and who in CUMULATIVE and not report.by_turn:
+        if tokens is not None and report.so_far:
+            tokens = before.tokens_beyond(tokens)
+        elif tokens is not None and who in CUMULATIVE and not report.by_turn:
             tokens = before.tokens_since(tokens)
+        if tokens is not None:
+            before.add(tokens)
         if cost is not None:
             cost = before.cost_since(who, cost, report.currency)
-        yield UsageReport(who, report.at, tokens, cost, report.currency, by_turn=report.by_turn)
+        is_all = report.by_turn or report.so_far
+        yield UsageReport(who, report.at, tokens, cost, report.currency, by_turn=is_all)
 
 
 def _holders(session_id: str, agent: str, origins: str) -> Holders:
@@ -269,6 +300,7 @@ class _Before:
 
     def __init__(self) -> None:
         self._tokens = Tokens()
+        self._sum: dict[str, int] = {}
         self._costs: dict[tuple[str, str], float] = {}
 
     def tokens_since(self, now: Tokens) -> Tokens:
@@ -280,6 +312,22 @@ class _Before:
                 for name in COUNTS
                 if (count := getattr(now, name)) is not None
                 and (past := getattr(before, name)) is not None
+            },
+        )
+
+    def add(self, tokens: Tokens) -> None:
+        """So much has come."""
+        for name in COUNTS:
+            self._sum[name] = self._sum.get(name, 0) + (getattr(tokens, name) or 0)
+
+    def tokens_beyond(self, now: Tokens) -> Tokens:
+        """What has come in all, without what was reported of it; none of which we see twice."""
+        return replace(
+            now,
+            **{
+                name: max(0, count - self._sum.get(name, 0))
+                for name in COUNTS
+                if (count := getattr(now, name)) is not None
             },
         )
 
