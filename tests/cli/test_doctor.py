@@ -121,6 +121,12 @@ def test_an_agent_that_does_not_answer_is_a_problem(
     assert words in " ".join(done.out.split())
 
 
+def test_a_program_that_is_not_there_is_not_to_be_run_by_itself(acphold: CommandLine) -> None:
+    told = acphold.run("doctor", "--", "no-such-program-anywhere").out
+    assert "→  install it, or give its full path" in told
+    assert "run the command by itself" not in told
+
+
 @pytest.mark.parametrize("columns", [60, 100])
 def test_ctrl_c_leaves_at_once_whatever_the_agent_does(acphold: CommandLine, columns: int) -> None:
     began = time.monotonic()

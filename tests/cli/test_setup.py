@@ -301,6 +301,13 @@ def test_without_a_terminal_it_shows_the_change_and_writes_nothing(person: Perso
     assert os.listdir(file.parent) == ["settings.json"]
 
 
+def test_which_agent_of_the_settings_file_has_no_program_is_told(person: Person) -> None:
+    person.write(".config/acphold/settings.toml", '[agents.mine]\ncommand = ["no-such"]\n')
+    done = person.run("zed", "--yes")
+    assert done.code == 5
+    assert "mine: there is no program 'no-such' on PATH" in done.err
+
+
 def test_a_file_that_cannot_be_written_is_told_with_what_to_do(person: Person) -> None:
     (person.home / ".config").mkdir()
     (person.home / ".config" / "zed").symlink_to("/dev/fd/none")  # where nobody can make a folder

@@ -273,6 +273,10 @@ def checked_transcripts() -> list[Finding]:
 
 async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Finding]:
     """Start it as `wrap` does, introduce ourselves, end it; `start_timeout` in seconds."""
+    program = command[0]
+    if "/" not in program and shutil.which(program) is None:
+        text = f"cannot start {program!r}: no such program on PATH"
+        return [Finding(text, "install it, or give its full path")]
     agent = ProcessAgent(command, _Deaf(), start_timeout=start_timeout)
     began = time.monotonic()
     try:

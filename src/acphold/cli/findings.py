@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -41,8 +42,11 @@ class Report:
 
     def wait(self, what: str) -> None:
         """What takes a while, for whoever looks on."""
+        words = visible(f"{what}; Ctrl-C leaves")
         if self._console.is_terminal:
-            self._console.print(Text(visible(f"{what}; Ctrl-C leaves"), "faint"))
+            self._console.print(Text(words, "faint"))
+        elif sys.stderr.isatty():
+            print(words, file=sys.stderr)
 
     def _put(self, finding: Finding) -> None:
         mark, style = ("!", "busy") if finding.is_past else ("✓", "good")

@@ -138,12 +138,12 @@ def _all_of_the_file() -> list[NamedAgent]:
     return [agent for agent in found if isinstance(agent, NamedAgent)]
 
 
-def _found(program: str) -> str:
-    """The absolute path of a program; AgentStartError."""
+def _found(program: str, whose: str = "") -> str:
+    """The absolute path of a program; AgentStartError, which says of which agent it is."""
     path = shutil.which(os.path.expanduser(program))
     if path is None:
         raise AgentStartError(
-            f"there is no program {program!r} on PATH; install it, or give its full path"
+            f"{whose}there is no program {program!r} on PATH; install it, or give its full path"
         )
     return os.path.abspath(path)
 
@@ -160,7 +160,8 @@ def _warn_of_path(agent: NamedAgent) -> None:
     program, *arguments = agent.command
     if os.path.isabs(program):
         return
-    words = ", ".join(f'"{word}"' for word in (_found(program), *arguments))
+    found = _found(program, f"{agent.name}: ")
+    words = ", ".join(f'"{word}"' for word in (found, *arguments))
     print(
         visible(
             f"acphold: {agent.name} is started by {program!r}, which an editor may not find; safer "
