@@ -35,7 +35,9 @@ def acphold(command: str, journal: Path, session: str) -> subprocess.CompletedPr
         words.append("--yes")  # there is no terminal to ask on
     # The command itself is on PATH for who installed it; here it is beside the interpreter.
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
-    env = os.environ | {"ACPHOLD_JOURNAL": str(journal), "PATH": path}
+    # In a home folder of its own: `import` is not to find what the person who runs this has said.
+    kept = {name: os.environ[name] for name in ("XDG_RUNTIME_DIR", "TMPDIR") if name in os.environ}
+    env = {**kept, "HOME": str(journal.parent), "ACPHOLD_JOURNAL": str(journal), "PATH": path}
     return subprocess.run(
         [sys.executable, "-m", "acphold", *words],
         capture_output=True,
@@ -56,6 +58,8 @@ def test_the_page_has_its_commands() -> None:
         "show",
         "show",
         "delete",
+        "import",
+        "search",
         "list",
     ]
 
