@@ -13,7 +13,8 @@ from rich.segment import Segment
 from rich.text import Text
 
 from acphold.errors import InvalidParamsError
-from acphold.exports.visible_text import counted, on_one_line, size, visible
+from acphold.exports.blocks import described
+from acphold.exports.visible_text import counted, on_one_line, visible
 from acphold.journal.timeline import Message, ToolCall, TurnEnd, TurnOutcome
 from acphold.journal.transcript import (
     Decision,
@@ -26,18 +27,11 @@ from acphold.journal.transcript import (
     reason,
 )
 from acphold.schema import (
-    AudioContent,
-    BlobResourceContents,
     Content,
-    ContentBlock,
     Diff,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
     Terminal,
     TextContent,
     ToolCallContent,
-    UnknownContent,
     UnknownToolContent,
     decode_blocks,
 )
@@ -150,7 +144,7 @@ def _tool(call: ToolCall, *, full: bool, more: str) -> Iterator[Text]:
 def _output(item: ToolCallContent) -> Iterable[Text]:
     match item:
         case Content(content=block):
-            return _lines(_block(block))
+            return _lines(described(block))
         case Diff():
             return _diff(item)
         case Terminal(terminal_id=terminal):
@@ -197,27 +191,10 @@ def block_text(content: Sequence[bytes]) -> str:
     for block in blocks:
         if not isinstance(block, TextContent) and text and not text.endswith("\n"):
             text += "\n"
-        text += _block(block)
+        text += described(block)
         if not isinstance(block, TextContent):
             text += "\n"
     return text.strip("\n")
-
-
-def _block(block: ContentBlock) -> str:
-    match block:
-        case TextContent(text=text):
-            return text
-        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-            return f"[{kind}, {size(len(data) * 3 // 4)}]"
-        case ResourceLink(uri=uri):
-            return f"[{uri}]"
-        case EmbeddedResource(resource=resource):
-            inside = resource.blob if isinstance(resource, BlobResourceContents) else resource.text
-            return f"[{resource.uri}, {size(len(inside))}]"
-        case UnknownContent(kind=kind):
-            return f"[{kind}]"
-        case _:
-            assert_never(block)
 
 
 # -- on a page ------------------------------------------------------------------------------
