@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Collection, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -53,11 +54,16 @@ class Edge(NamedTuple):
         return self.importer.split("/")[0].removesuffix(".py")
 
 
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def import_edges(source: Path) -> Iterator[Edge]:
     """Every import of the package itself, late ones and those for types only included."""
     for path in sorted(source.rglob("*.py")):
         importer = str(path.relative_to(source))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in _nodes(path):
             for module in _modules(node):
                 parts = module.split(".")
                 if parts[0] == "acphold" and len(parts) > 1:
@@ -100,7 +106,7 @@ def test_no_modules_of_a_room_import_each_other_in_a_circle() -> None:
 
 def _imported(path: Path, modules: Collection[str]) -> Iterator[str]:
     """Those of `modules` that a file imports: `from a import b` imports `a.b` if that is one."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _nodes(path):
         names = [name.name for name in node.names] if isinstance(node, ast.ImportFrom) else [""]
         for module in _modules(node):
             for name in names:
@@ -126,7 +132,7 @@ def test_a_file_name_stands_in_one_room_only() -> None:
 def test_no_function_has_more_than_forty_lines() -> None:
     """Without its docstring, which may be the help of a command."""
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in _nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 told = ast.get_docstring(node, clean=False) or ""
                 lines = (node.end_lineno or 0) - node.lineno - told.count("\n")

@@ -146,7 +146,7 @@ def test_an_unknown_or_ambiguous_id_has_its_own_exit_code(
     remember(journal, "ab-2", prompt("x"))
     unknown, ambiguous = acphold.run("show", "zz"), acphold.run("show", "ab")
     assert (unknown.code, ambiguous.code) == (3, 3)
-    assert unknown.err == "acphold: no session id begins with 'zz'\n"
+    assert unknown.err.startswith("acphold: no session id begins with 'zz'; `acphold list")
     assert ambiguous.err == "acphold: 'ab' fits 2 sessions: ab-1, ab-2; give more of it\n"
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final, Self
 
 from acphold.errors import TranscriptError
@@ -27,6 +27,9 @@ from acphold.imports.worker import (
     frame,
 )
 from acphold.processes.exit_status import describe
+
+END_SECONDS: Final = 5.0
+"""What a process has to end once its stdout is closed, before it is killed."""
 
 WORKERS_AT_MOST: Final = 4
 """With more of them, all wait for the one journal."""
@@ -113,12 +116,21 @@ class _Worker:
             length = await pipe.readexactly(LENGTH_BYTES)
             body = await pipe.readexactly(int.from_bytes(length, "big"))
         except asyncio.IncompleteReadError:
-            status = await _ended(self._process)
+            status = await _status(self._process)
             self._process = None
             return Failed(f"the process that read it ended: {describe(status)}")
         finally:
             self._owes = False
         return decode_answer(body)
+
+
+async def _status(process: Process) -> int:
+    """How a process ended that has closed its stdout; one that stays is killed."""
+    # Not killed at once: that reads the status of one that has ended, and asyncio finds none then.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            return await process.wait()
+    return await _ended(process)
 
 
 async def _ended(process: Process) -> int:
