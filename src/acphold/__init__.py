@@ -201,12 +201,19 @@ def __getattr__(name: str) -> object:
 
 
 def _imported(module: str) -> object:
-    from importlib import import_module  # not above: `acphold wrap` needs it later
+    import gc  # neither is above: `acphold wrap` needs them later
+    from importlib import import_module
 
     from acphold.transports.late_tls import load_asyncio
 
-    load_asyncio()
-    return import_module(module)
+    was_on = gc.isenabled()
+    gc.disable()  # what is imported stays: looking for garbage in it takes some milliseconds
+    try:
+        load_asyncio()
+        return import_module(module)
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

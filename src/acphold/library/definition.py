@@ -6,8 +6,9 @@ Sources: spec v1, prompt turn, "Stop Reasons"; session modes; slash commands; au
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from acphold.errors import DeclarationError
 from acphold.library.selection import MODE, Option, mode_option
@@ -65,8 +66,7 @@ class MaxTurnRequests(StopTurn):
     reason = "max_turn_requests"
 
 
-@dataclass(frozen=True, slots=True)
-class AuthMethod:
+class AuthMethod(Struct, frozen=True):
     """A way to sign in."""
 
     id: str
@@ -75,8 +75,7 @@ class AuthMethod:
     handler: AuthHandler
 
 
-@dataclass(slots=True)
-class Definition:
+class Definition(Struct):
     """An agent as its author describes it; see `acphold.Agent`."""
 
     name: str
