@@ -28,6 +28,22 @@ print(sorted({HEAVY} & (set(sys.modules) - before)))
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_import_leaves_the_collection_of_garbage_as_it_was(collects: bool) -> None:
+    code = f"""
+import asyncio, gc
+from acphold.mcp.reconnection import load_sdk
+
+gc.enable() if {collects} else gc.disable()
+asyncio.run(load_sdk())
+print(gc.isenabled())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=60, check=True, text=True
+    )
+    assert done.stdout == f"{collects}\n"
+
+
 def test_the_loop_stays_live_while_the_sdk_is_imported() -> None:
     code = """
 import asyncio, time
