@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from acphold.cli.command_line import UsageError
 from acphold.cli.ssh import a_host, ssh_command
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
-from tests.editor import editor, scripted_agent
+from tests.cli.screen_terminal import terminal
+from tests.editor import DEADLINE, editor, scripted_agent, wrapped
 
 SSH = """\
 #!/bin/sh
@@ -82,6 +84,103 @@ async def test_an_editor_talks_to_an_agent_on_another_machine(journal: Path, the
     stop = ssh_command("me@there", ["stop", "--all"], terminal=False)
     stopped = await asyncio.create_subprocess_exec(*stop, stdout=asyncio.subprocess.PIPE)
     assert (await stopped.communicate())[0] == b"Stopped scripted with 1 session.\n"
+
+
+class Far:
+    """Commands that are done on the other machine, in a pipe."""
+
+    def __init__(self, journal: Path) -> None:
+        self._env = {**os.environ, "ACPHOLD_JOURNAL": str(journal)}
+
+    def begin(self, name: str, *words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "acphold", name, "--host", "me@there", *words]
+        return subprocess.Popen(
+            command,
+            env=self._env,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    async def run(self, name: str, *words: str, stdin: str = "") -> str:
+        """What it prints, which has to succeed."""
+        done = self.begin(name, *words)
+        out, err = await asyncio.to_thread(done.communicate, stdin, DEADLINE)
+        assert done.returncode == 0, err
+        return out
+
+
+async def test_list_attach_tail_chat_and_stop_are_done_on_the_other_machine(
+    journal: Path, there: Path
+) -> None:
+    far = Far(journal)
+    agent = scripted_agent()
+    words = [sys.executable, "-m", "acphold", "connect", "me@there", "--", *agent]
+    async with editor(words, journal=journal) as one:
+        await one.initialize()
+        session = await one.new()
+        await one.prompt(session, {"say": "said there"})
+        assert json.loads(await far.run("list", "--json"))["live"]["background"]
+        said = await far.run("attach", session, stdin='[{"say": "to a line of stdin"}]\n')
+        assert "said there" in said
+        assert "to a line of stdin" in said
+        await one.until_text("to a line of stdin")
+        assert "from chat" in await far.run(
+            "chat", "--resume", session, "--", *agent, stdin='[{"say": "from chat"}]\n'
+        )
+        followed = [
+            (kind, far.begin(*kind, session)) for kind in (("tail",), ("attach", "--watch"))
+        ]
+        for _, process in followed:
+            assert process.stdout is not None
+            assert "chat" in await asyncio.to_thread(until_line, process, "from chat")
+        await far.run("stop", session)
+        for kind, process in followed:
+            _, err = await asyncio.to_thread(process.communicate, timeout=DEADLINE)
+            assert process.returncode in (0, 5), (kind, err)
+    assert not [file for file in journal.parent.iterdir() if file.name == journal.name]
+    hosts = (there.parent / "log").read_text().count("-T -- me@there exec sh -c")
+    assert hosts == 7
+
+
+def until_line(process: subprocess.Popen[str], words: str) -> str:
+    """Read on until a line has these words."""
+    assert process.stdout is not None
+    return next(line for line in process.stdout if words in line)
+
+
+def test_with_a_terminal_here_there_is_one_there(acphold: CommandLine, there: Path) -> None:
+    remember(journal_of(there), "s-there", prompt("x"), title="A title")
+    command = [sys.executable, "-m", "acphold", "list", "--host", "me@there"]
+    with terminal(command, {**os.environ, "TERM": "xterm"}) as seen:
+        assert "A title" in seen.until("A title")
+        assert seen.ended() == 0
+    assert (there.parent / "log").read_text().startswith("-t -o LogLevel=ERROR -- me@there ")
+
+
+@pytest.mark.parametrize("words", [("tail",), ("attach", "--watch")])
+async def test_what_follows_a_session_there_ends_when_nobody_reads_it_any_more(
+    words: tuple[str, ...], journal: Path
+) -> None:
+    async with wrapped(journal) as one:
+        session = await one.new()
+        await one.prompt(session, {"say": "said"})
+        process = following(journal, *words, session)
+        assert process.stdout is not None
+        await asyncio.to_thread(until_line, process, "said")
+        process.stdout.close()
+        assert await asyncio.to_thread(process.wait, DEADLINE) == 0
+        assert one.process.returncode is None  # it was not the session that ended
+
+
+def following(journal: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "acphold", *words, "--journal", str(journal)],
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
 
 
 def test_a_machine_without_acphold_says_what_to_do(acphold: CommandLine, there: Path) -> None:

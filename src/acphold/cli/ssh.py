@@ -69,7 +69,9 @@ def ssh_command(host: str, words: Sequence[str], *, terminal: bool) -> list[str]
     """
     # One string: ssh joins words with spaces, and the login shell there reads the result.
     there = shlex.join(["exec", "sh", "-c", SCRIPT, "acphold", *words])
-    return ["ssh", "-t" if terminal else "-T", "--", host, there]
+    # On a terminal ssh says at the end that it has closed the connection: nobody asked for that.
+    how = ["-t", "-o", "LogLevel=ERROR"] if terminal else ["-T"]
+    return ["ssh", *how, "--", host, there]
 
 
 def become_ssh(host: str, words: Sequence[str], *, terminal: bool = False) -> NoReturn:

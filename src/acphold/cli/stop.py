@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import is_live, opened
+from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.hub.owners import parsed
 from acphold.server.neighbours import Process, processes
@@ -29,17 +30,19 @@ def parser() -> Parser:
     made.add_argument(
         "--all", dest="everything", action="store_true", help="every process in the background"
     )
+    add_host(made)
     add_journal(made)
     return made
 
 
-def stop(*, session_id: str | None, everything: bool, journal: str | None) -> int:
+def stop(*, session_id: str | None, everything: bool, host: str | None, journal: str | None) -> int:
     """End what keeps sessions in the background.
 
     With ID, the process that has this session live; its other sessions end with it. Without, the
     process in the background if there is only one. Running turns are cancelled first. What was
     said stays in the journal, and can be loaded again.
     """
+    assert host is None, "done there"
     if session_id is not None and everything:
         raise UsageError("ID and --all: only one of them")
     return asyncio.run(_stop(session_id, everything, journal))

@@ -56,6 +56,8 @@ def tail(*, session_id: str, as_json: bool, host: str | None, journal: str | Non
 
 
 async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
+    from acphold.screen.plain import is_unread
+
     put = _put_json if as_json else _Told().put
     async with opened(location) as journal:
         session_id = (await place(journal, given)).row.session_id
@@ -69,6 +71,8 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
             after, shown = (fresh[-1].seq if fresh else after), True
             if not lives:
                 break
+            if is_unread(sys.stdout):
+                return
             was_live = True
             await asyncio.sleep(LOOK_SECONDS)
     if not as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import sys
 import threading
 from collections.abc import Coroutine
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from acphold.screen.sitting import Sitting
 
 T = TypeVar("T")
+
+LOOK_SECONDS = 0.5
+"""Between two looks whether anybody reads what is printed: no event says so."""
 
 
 class PlainFace:
@@ -51,8 +55,11 @@ class PlainFace:
         self._closed.set()
 
     async def closed(self) -> None:
-        """Return when the sitting is over."""
-        await self._closed.wait()
+        """Return when the sitting is over, or nobody reads what is printed any more."""
+        while not self._closed.is_set() and not is_unread(self._stream):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._closed.wait()
 
     async def prompt_each(self, sitting: Sitting) -> None:
         """A turn for each line of stdin that is not empty, one after the other."""
@@ -64,6 +71,13 @@ class PlainFace:
                     await _first(sitting.prompt(line.strip()), over)
         finally:
             over.cancel()
+
+
+def is_unread(stream: TextIO) -> bool:
+    """Whether the other end of a pipe has been closed, as by an ssh that was ended here."""
+    looking = select.poll()
+    looking.register(stream, 0)
+    return bool(looking.poll(0))
 
 
 async def _never() -> None:
