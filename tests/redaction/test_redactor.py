@@ -52,6 +52,24 @@ def test_a_secret_that_came_in_two_chunks_is_taken_out(place: int) -> None:
     assert messages(found) == ["use [removed: API key], please"]
 
 
+@pytest.mark.parametrize("mark", ["…", "...", "… "])
+@pytest.mark.parametrize("length", [4, 10, len(KEY) - 1])
+def test_what_a_title_that_was_cut_has_of_a_secret_is_taken_out(length: int, mark: str) -> None:
+    redactor = Redactor()
+    title = {"title": f"use {KEY[:length]}{mark}"}
+    redactor.learn_value(title)
+    redactor.learn(entries(prompt(f"use {KEY}, please")))
+    assert redactor.value(title) == {"title": f"use [removed: API key]{mark}"}
+    assert redactor.removed == {Removal(0, "API key"): 1}
+
+
+def test_a_text_that_was_cut_elsewhere_stays_as_it_is() -> None:
+    redactor = Redactor()
+    redactor.learn(entries(prompt(f"use {KEY}, please")))
+    for words in ("skip…", "use sk…", "use it..."):
+        assert redactor.value([words]) == [words]
+
+
 def test_a_secret_that_came_letter_by_letter_is_taken_out() -> None:
     found = redacted(entries(*map(said, f"use {KEY} ok")))
     assert messages(found) == ["use [removed: API key] ok"]

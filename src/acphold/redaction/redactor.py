@@ -33,6 +33,12 @@ UNSAFE: Final = "text with a secret that could not be cut out"
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/_-]{512,}={0,2}")
 """Base64, as far as that can be told: nobody can see what is in it."""
 
+_CUT_SHORT: Final = re.compile(r"(?:…|\.{3})\s*\Z")
+"""Behind a text of which only the beginning is there."""
+
+LEAST_BEGINNING: Final = 4
+"""Characters of a secret that tell something of it: its form has two or three before them."""
+
 SHORT: Final = 100
 """Characters of a text that is kept in memory when there is nothing in it: names come often."""
 
@@ -149,8 +155,19 @@ class Redactor:
         found = [(f.start, f.end, f.kind) for f in self._secrets(text, name)]
         if pattern := self._pattern_of_known():
             found += [(*m.span(), self._known[m[0]]) for m in pattern.finditer(text)]
+            found += self._beginnings(text)
         for start, end, kind in found:
             yield Cut(start, end, kind, f"[removed: {kind}]")
+
+    def _beginnings(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """What a text that was cut, a title most often, has of known secrets at its end."""
+        if (cut := _CUT_SHORT.search(text)) is None:
+            return
+        for secret, kind in self._known.items():
+            for length in range(min(len(secret) - 1, cut.start()), LEAST_BEGINNING - 1, -1):
+                if text.endswith(secret[:length], 0, cut.start()):
+                    yield cut.start() - length, cut.start(), kind
+                    break
 
     def _personal_cuts(self, text: str) -> Iterator[Cut]:
         for rule in self._rules:
