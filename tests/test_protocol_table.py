@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -26,6 +27,7 @@ def test_every_demand_names_a_test_or_says_why_there_is_none() -> None:
     assert not bare
 
 
+@cache
 def _tests_in(file: Path) -> set[str]:
     if not file.exists():
         return set()

@@ -32,7 +32,6 @@ TERMINAL_METHODS = "terminal/"
 SERVICES = ("fs/", TERMINAL_METHODS)
 """What a client does for the agent: once, not by everybody who is there."""
 
-
 WATCHES = "acphold/watches"
 """The key of `clientCapabilities._meta` by which a client says that it only looks on."""
 
