@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from acphold.screen.panels import SEEN_SECONDS
 from tests.cli.screen_terminal import Terminal, terminal
 from tests.editor import DEADLINE, scripted_agent
 
@@ -349,6 +352,26 @@ def test_no_colours_where_none_are_wanted(place: Place) -> None:
         one.type(steps({"say": "# Plain **words**"}))
         one.until("Plain words", "ready")
         assert not re.search(rb"\x1b\[[0-9;]*(3[0-7]|9[0-7]|38|48)[;m]", one.raw)
+
+
+def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(place: Place) -> None:
+    place.env["TERM"] = "dumb"
+    with place.chat(columns=300) as one:
+        one.until("Starting")
+        one.type(steps(ask(title="Run it")) + "\r")
+        one.until("? May it? Run it", "[y] Go on")
+        time.sleep(SEEN_SECONDS)  # what comes sooner is not meant for it
+        one.type("yes, and then\r")
+        one.type("y\r")
+        one.until("asked: May it? Run it → Go on", "you: yes, and then")
+        one.until('agent: heard: [{"type": "text", "text": "yes, and then"}]')
+        one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
+        one.until('you: [{"say": "begun"}')
+        one.process.send_signal(signal.SIGINT)  # the terminal of the test is not in control
+        one.until("turn: cancelled")
+        one.type("\x04")
+        assert one.ended() == 0
+    assert b"\x1b" not in one.raw
 
 
 def test_a_crash_of_the_agent_is_told_and_the_next_prompt_goes_on(place: Place) -> None:

@@ -132,7 +132,7 @@ async def _chat(
         if session is None:
             return Exit.OK
         code = await seat.sit(there, session)
-    if on_terminal() and code == Exit.OK and session.state.turns:
+    if on_terminal() and code == Exit.OK and session.state.timeline:
         await _say_how_to_go_on(session.id, agent or f"-- {shlex.join(program)}", journal)
     return code
 

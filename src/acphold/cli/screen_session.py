@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +15,8 @@ from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import sessions
 from acphold.cli.list import GAP, Live, aligned, cells, fitted, short_id
 from acphold.cli.owner import log_folder
-from acphold.cli.terminal_text import console, folder, on_one_line, visible
+from acphold.cli.terminal_text import console, folder, on_one_line, short_age, visible
+from acphold.hub.annotations import milliseconds
 from acphold.hub.client_request import WATCHES
 from acphold.journal.session_rows import now_ms
 
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from acphold.schema import ClientCapabilities, SessionInfo
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.sitting import Sitting
+
+LINE_TERMINALS = (None, "", "dumb", "unknown")
+"""What TERM is where nothing can be drawn again: in a shell of Emacs, on a serial line."""
 
 HISTORY_PASSAGES = 100
 """What is shown of the history: a few screens, drawn in less than half a second."""
@@ -73,8 +79,10 @@ class Seat:
     async def sit(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves, or it ends; the exit code."""
         self.sitting.begin(agent, session)
-        if on_terminal():
+        if on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS:
             await self._on_terminal(session)
+        elif on_terminal() and not self.reads_only:
+            await self._on_lines()
         else:
             await self._in_pipe()
         if self.sitting.error is None:
@@ -102,6 +110,31 @@ class Seat:
             await screen.run()
         finally:
             await self.sitting.aclose()
+
+    async def _on_lines(self) -> None:
+        from acphold.screen.plain import TeletypeFace
+
+        face = TeletypeFace(self.flow, sys.stdout)
+        self.sitting.face = self.answers.face = face
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        await self.sitting.look()
+        self.flow.shorten(HISTORY_PASSAGES)
+        face.changed()
+        self.sitting.attend()
+        try:
+            await face.converse(self.sitting)
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            await self.sitting.aclose()
+            face.changed()
+
+    def _interrupt(self) -> None:
+        """Ctrl-C: no hint could be seen, so without a turn it leaves at once."""
+        if self.sitting.in_turn:
+            self.sitting.interrupt()
+        else:
+            self.sitting.face.close()
 
     async def _in_pipe(self) -> None:
         from acphold.screen.plain import PlainFace
@@ -175,11 +208,16 @@ async def chosen_info(agent: RemoteAgent) -> SessionInfo | None:
     if not infos:
         print("This agent has no session yet.", file=sys.stderr)
         return None
+    now = now_ms()
     lines = [
-        [on_one_line(info.title or "(no title)"), folder(info.cwd), (info.updated_at or "")[:16]]
+        [
+            on_one_line(info.title or "(no title)"),
+            short_age(milliseconds(info.updated_at), now) if info.updated_at else "",
+            folder(info.cwd),
+        ]
         for info in infos
     ]
-    place = await _picked([["TITLE", "FOLDER", "UPDATED"], *lines])
+    place = await _picked([["TITLE", "AGE", "FOLDER"], *lines])
     return None if place is None else infos[place]
 
 

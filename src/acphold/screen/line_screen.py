@@ -35,14 +35,10 @@ from rich.console import Console
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
 from acphold.screen.layout import GUTTER, MARK, Gutter, Passage
-from acphold.screen.panels import Choice, Field, Pick, Stage
+from acphold.screen.panels import SEEN_SECONDS, Choice, Field, Pick, Stage
 
 REDRAW_SECONDS = 0.05
 """Between two drawings of what streams: quick for the eye, and little work for a slow line."""
-
-SEEN_SECONDS = 0.5
-"""How long a question is on the screen before what is typed can be meant for it: nobody reads one
-and reaches for a key in less."""
 
 INPUT_LINES = 10
 """Lines of an input that are seen at once."""

@@ -45,6 +45,10 @@ from acphold.screen.layout import Passage, passage
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """The key for the first option of a kind; the others have numbers."""
 
+SEEN_SECONDS = 0.5
+"""How long a question is on the screen before what is typed can be meant for it: nobody reads one
+and reaches for a key in less."""
+
 
 class Key(Struct, frozen=True):
     """A key that answers, what it means, and the answer."""

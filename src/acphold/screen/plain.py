@@ -1,4 +1,4 @@
-"""The screen in a pipe: each line of stdin is a prompt, and stdout is plain text."""
+"""The screen without a cursor, in plain text: in a pipe, and on a terminal that only has lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Plain
-from acphold.screen.panels import Choice, Field
+from acphold.screen.panels import SEEN_SECONDS, Choice, Field
 
 if TYPE_CHECKING:
     from acphold.screen.sitting import Sitting
@@ -78,6 +78,71 @@ def is_unread(stream: TextIO) -> bool:
     looking = select.poll()
     looking.register(stream, 0)
     return bool(looking.poll(0))
+
+
+class TeletypeFace(PlainFace):
+    """A terminal that prints lines and can do no more: a line answers a question, or prompts."""
+
+    def __init__(self, flow: Flow, stream: TextIO) -> None:
+        super().__init__(flow, stream)
+        self._asking = asyncio.Lock()
+        self._question: Choice | Field | None = None
+        self._asked_at = 0.0
+        self._answer: asyncio.Future[str | None] | None = None
+
+    @property
+    def asks(self) -> bool:  # type: ignore[override]  # there nobody is ever asked
+        """Whether a question is open."""
+        return self._question is not None
+
+    async def choose(self, choice: Choice) -> str | None:
+        """Ask for a line that is one of the keys."""
+        keys = [f"  [{key.name}] {key.words}" for key in choice.keys]
+        return await self._ask(choice, [f"? {choice.title}", *keys])
+
+    async def enter(self, field: Field, wrong: str = "") -> str | None:
+        """Ask for a line; an empty one is the default."""
+        told = [f"? {field.title}", *(f"  {hint}" for hint in (*field.hints, wrong) if hint)]
+        default = [f"  Enter: {field.default}"] if field.default else []
+        return await self._ask(field, [*told, *default])
+
+    async def _ask(self, question: Choice | Field, lines: list[str]) -> str | None:
+        async with self._asking:
+            self.changed()
+            self._plain.gap("\n".join(lines))
+            self._stream.flush()
+            loop = asyncio.get_running_loop()
+            self._question, self._asked_at = question, loop.time()
+            self._answer = loop.create_future()
+            try:
+                return await self._answer
+            finally:
+                self._question = None
+
+    async def converse(self, sitting: Sitting) -> None:
+        """Take lines until stdin ends, or the sitting is over."""
+        lines = _lines_of(sys.stdin)
+        over = asyncio.create_task(self._closed.wait(), name="sitting over")
+        try:
+            while line := await _first(lines.get(), over):
+                self._take(line.strip(), sitting)
+        finally:
+            over.cancel()
+
+    def _take(self, line: str, sitting: Sitting) -> None:
+        match self._question:
+            case Choice() as choice if (answer := choice.answer(line)) is not None:
+                # One that was typed before the question could be read is neither.
+                if asyncio.get_running_loop().time() >= self._asked_at + SEEN_SECONDS:
+                    self._settle(answer)
+            case Field(default=default):
+                self._settle(line or default)
+            case _ if line:
+                sitting.submit(line)
+
+    def _settle(self, answer: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
 
 
 async def _never() -> None:
