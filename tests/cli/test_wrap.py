@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.companion import READERS
+from acphold.cli.background_import import READERS
 from acphold.imports import NAMES, reader
 from tests.cli.command_line import CommandLine
 from tests.editor import editor, scripted_agent, wrap_command

@@ -12,6 +12,7 @@ from msgspec import Struct, convert
 
 from acphold.agents import Agent, Listener
 from acphold.cli.alert_settings import AlertFile
+from acphold.cli.background_import import AgentWithImport
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -21,7 +22,6 @@ from acphold.cli.command_line import (
     add_serving,
     add_start_timeout,
 )
-from acphold.cli.companion import AgentWithImport
 from acphold.cli.log import start_log
 from acphold.cli.terminal_text import visible
 from acphold.errors import AcpholdError, SettingsError

@@ -30,6 +30,7 @@ from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
+from acphold.hub.listed_sessions import ListedSessions
 from acphold.hub.outside_turns import MARGIN_MS
 from acphold.hub.ownership import Ownership
 from acphold.hub.questions import NO_RULES, QuestionRules
@@ -37,7 +38,6 @@ from acphold.hub.router import Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.session_list import SessionList, check_folder
-from acphold.hub.shelf import Shelf
 from acphold.hub.turns import CANCEL_GRACE
 from acphold.journal import Journal, NewSession
 from acphold.journal.entries import PROMPT
@@ -104,7 +104,7 @@ class Hub:
         self._adoption = Adoption(
             journal, self.agent, self.sessions, owner, ownership.enter, ownership.forget
         )
-        self.shelf = Shelf(journal, owner, self._keep, self.close, self.look_at)
+        self.listed = ListedSessions(journal, owner, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
         self._waking = asyncio.Lock()
         self._introduced: bytes | None = None

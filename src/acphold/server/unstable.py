@@ -93,15 +93,15 @@ class UnstableMethods:
 
     async def _set_title(self, request: Request) -> bytes:
         asked = decode(SetSessionTitleRequest, request.params).value
-        title = await self._hub.shelf.rename(asked.session_id, asked.title)
-        if path := await self._hub.shelf.owner_elsewhere(asked.session_id):
+        title = await self._hub.listed.rename(asked.session_id, asked.title)
+        if path := await self._hub.listed.owner_elsewhere(asked.session_id):
             await tell_process(path, asked.session_id)
         return encode({"title": title})
 
     async def _archive(self, request: Request) -> bytes:
         session_id = decode(ArchiveSessionRequest, request.params).value.session_id
         await self._leave_elsewhere(session_id)
-        await self._hub.shelf.archive(session_id, self._client)
+        await self._hub.listed.archive(session_id, self._client)
         return b"{}"
 
     async def _leave_elsewhere(self, session_id: str) -> None:
@@ -121,7 +121,7 @@ class UnstableMethods:
         self._elsewhere.left(line, session_id)
 
     async def _unarchive(self, request: Request) -> bytes:
-        await self._hub.shelf.unarchive(
+        await self._hub.listed.unarchive(
             decode(ArchiveSessionRequest, request.params).value.session_id
         )
         return b"{}"
@@ -129,7 +129,7 @@ class UnstableMethods:
     async def _fork(self, request: Request) -> None:
         asked = decode(ForkSessionRequest, request.params).value
         setup = self._setup(request.params)
-        made = await self._hub.shelf.fork(asked.session_id, setup, _place(asked))
+        made = await self._hub.listed.fork(asked.session_id, setup, _place(asked))
         conversation, attachment = await self._opened(made, setup)
         named = {"sessionId": encode(made)}
         request.answer(self._shown(splice(conversation.opened_result, named)))

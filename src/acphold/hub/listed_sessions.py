@@ -17,7 +17,7 @@ from acphold.hub.owners import reachable_at
 from acphold.journal import Journal
 
 
-class Shelf:
+class ListedSessions:
     """See the module. `keep` has a session in the journal, `close` frees one that is live here,
     `look_at` tells a live one that its row has changed."""
 
