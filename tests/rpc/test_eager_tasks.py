@@ -225,3 +225,16 @@ async def test_nothing_is_left_when_the_owner_closes() -> None:
     if left:
         await asyncio.wait(left, timeout=DEADLINE)
     assert all(task.cancelled() for task in left)
+
+
+async def test_work_that_closes_its_owner_leaves_nothing_either() -> None:
+    tasks = EagerTasks()
+
+    async def work() -> None:
+        tasks.close()
+
+    for _ in range(2):
+        tasks.begin(work(), "work")
+    async with asyncio.timeout(DEADLINE):
+        while asyncio.all_tasks() != {asyncio.current_task()}:  # noqa: ASYNC110
+            await asyncio.sleep(0)

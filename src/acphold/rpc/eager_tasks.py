@@ -32,11 +32,12 @@ Task: TypeAlias = asyncio.Task[None]
 
 
 class EagerTasks:
-    """Begins coroutines for one owner, who closes it."""
+    """Begins coroutines for one owner, who closes it; what is begun later keeps no spare task."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._spares: list[_Spare] = []
+        self._closed = False
 
     def begin(self, work: Work, name: str) -> Task | None:
         """Run `work` until it has to wait; the task that goes on with it, None if it is over.
@@ -59,6 +60,7 @@ class EagerTasks:
 
     def close(self) -> None:
         """End the spare tasks; those that go on with work are their owner's."""
+        self._closed = True
         for spare in self._spares:
             spare.task.cancel()
         self._spares.clear()
@@ -79,7 +81,7 @@ class EagerTasks:
             awaited = own.run(work.send, None)
         except BaseException as exc:
             # It is kept for other work, unless this has left something behind in it.
-            if own == context and not task.cancelling():
+            if own == context and not task.cancelling() and not self._closed:
                 self._spares.append(spare)
             else:
                 task.cancel()
