@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,8 @@ import pytest
 from acphold.hub.owners import owner_name
 from acphold.journal import NewSession, SqliteJournal
 from acphold.journal.decisions import AskedQuestion, answer_entry, question_entry
+from acphold.server.neighbours import silent_processes
+from acphold.transports.runtime_folder import background_socket, lock
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember, said, update
 
@@ -89,3 +94,37 @@ def test_stop_says_that_the_process_of_a_session_does_not_answer(
     assert done.code == 1
     assert f"process {silent} on" in done.err
     assert f"kill -9 {silent}" in done.err
+
+
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The socket of a process in the background that listens and never answers: ours."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a socket's path has to be short
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        path = background_socket("deaf")
+        held = lock(path)
+        assert held is not None
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path)
+            listening.listen()
+            yield path
+        os.close(held)
+
+
+def test_a_process_in_the_background_that_does_not_answer_is_told(
+    acphold: CommandLine, deaf: str
+) -> None:
+    which = f"process {os.getpid()}" if sys.platform == "linux" else f"the process at {deaf}"
+    stopped = acphold.run("stop", "--all")
+    assert stopped.code == 1
+    assert f"{which} in the background does not answer" in stopped.err
+    seen = acphold.run("doctor")
+    assert seen.code == 1
+    assert f"{which} in the background does not answer" in " ".join(seen.out.split())
+
+
+def test_a_socket_that_was_left_behind_is_nobody(acphold: CommandLine, deaf: str) -> None:
+    shutil.copyfile(f"{deaf}.lock", deaf.replace("deaf", "gone") + ".lock")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(deaf.replace("deaf", "gone"))
+    assert [silent.path for silent in silent_processes([])] == [deaf]

@@ -57,7 +57,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.server.initialization import with_ours
-from acphold.server.neighbours import processes
+from acphold.server.neighbours import processes, silent_processes
 from acphold.transports.runtime_folder import runtime_folder
 
 
@@ -135,12 +135,16 @@ async def checked_processes() -> list[Finding]:
     except RuntimeFolderError as exc:
         found = [Finding("sessions are not shared", str(exc))]
     found.append(Finding(f"logs of what runs in the background: {folder(log_folder())}"))
-    for process in await processes():
+    answered = await processes()
+    for process in answered:
         where = "in the background" if process.is_background else "for an editor or a program"
         count = counted(len(process.sessions), "session")
         found.append(
             Finding(f"process {process.pid}: {on_one_line(process.agent)}, {where}, {count} live")
         )
+    for silent in silent_processes(answered):
+        what, _, advice = silent.words.partition("; ")
+        found.append(Finding(what, advice))
     return found
 
 

@@ -14,7 +14,7 @@ from acphold.cli.journals import is_live, opened
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.hub.owners import parsed
-from acphold.server.neighbours import Process, processes
+from acphold.server.neighbours import Process, processes, silent_processes
 from acphold.transports.runtime_folder import is_running, lock
 
 STOP_SECONDS = 20.0
@@ -53,6 +53,11 @@ async def _stop(session_id: str | None, everything: bool, journal: str | None) -
     if session_id is not None:
         return await _stop_session(found, session_id, journal)
     behind = [process for process in found if process.is_background]
+    silent = silent_processes(found)
+    for process in silent:
+        print(visible(f"acphold stop: {process.words}"), file=sys.stderr)
+    if not behind and silent:
+        return Exit.ERROR
     if not behind:
         print("Nothing runs in the background.", file=sys.stderr)
         return Exit.OK
@@ -61,7 +66,8 @@ async def _stop(session_id: str | None, everything: bool, journal: str | None) -
             f"{counted(len(behind), 'process')} run in the background; --all stops all of them, "
             f"and an ID the one that has that session:{''.join(map(_line, behind))}"
         )
-    return await _end(behind)
+    code = await _end(behind)
+    return Exit.ERROR if silent else code
 
 
 def _line(process: Process) -> str:

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import struct
+import sys
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +24,7 @@ from acphold.journal import Journal
 from acphold.rpc import NotificationReceived, Peer, connected
 from acphold.rpc.request import Request
 from acphold.schema import encode
-from acphold.transports.runtime_folder import is_background, sockets
+from acphold.transports.runtime_folder import is_background, is_held, sockets
 from acphold.transports.unix import connect
 
 PRESENCE = "_acphold/presence"
@@ -78,6 +82,46 @@ async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
         asyncio.create_task(presence_of(path, seconds), name="ask presence") for path in paths
     ]
     return [process for process in await asyncio.gather(*asking) if process is not None]
+
+
+class Silent(Struct, frozen=True):
+    """A process in the background that runs and does not answer; `pid` is None if not known."""
+
+    path: str
+    pid: int | None
+
+    @property
+    def words(self) -> str:
+        """What it is, and what to do about it."""
+        which = f"the process at {self.path}" if self.pid is None else f"process {self.pid}"
+        how = "kill it" if self.pid is None else f"`kill -9 {self.pid}` ends it"
+        return (
+            f"{which} in the background does not answer: it hangs, or was stopped; {how}, and "
+            "nothing that was shown is lost"
+        )
+
+
+def silent_processes(answered: Sequence[Process]) -> list[Silent]:
+    """The processes in the background that are not among those that answered."""
+    known = {process.path for process in answered}
+    try:
+        paths = [path for path in sockets() if is_background(path) and path not in known]
+    except (RuntimeFolderError, OSError):
+        return []
+    return [Silent(path, _pid_at(path)) for path in paths if is_held(path)]
+
+
+def _pid_at(path: str) -> int | None:
+    """The process that listens on a socket, as the kernel says (unix(7), SO_PEERCRED)."""
+    if sys.platform != "linux":
+        return None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:
+        try:
+            asking.connect(path)
+            raw = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        except OSError:
+            return None
+    return int(struct.unpack("3i", raw)[0])
 
 
 async def presence_of(path: str, seconds: float) -> Process | None:

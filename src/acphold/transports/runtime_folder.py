@@ -88,6 +88,16 @@ def lock(path: str) -> int | None:
     return descriptor
 
 
+def is_held(path: str) -> bool:
+    """Whether a process has locked this socket's name, and so runs."""
+    if not os.path.exists(f"{path}.lock"):
+        return False
+    if (descriptor := lock(path)) is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
 def sockets() -> list[str]:
     """The paths of all sockets in the folder; some may be left over by processes that are gone."""
     folder = runtime_folder()
