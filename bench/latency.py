@@ -1,4 +1,8 @@
-"""What a proxy adds to the way of one update, and to the way of a prompt and its answer."""
+"""What a proxy adds to the way of one update, and to the way of a prompt and its answer.
+
+The last line of each says how far we are from the floor: a relay that reads nothing of what it
+hands on, and commits it with nothing around it.
+"""
 
 from __future__ import annotations
 
@@ -7,45 +11,38 @@ from functools import partial
 from statistics import median
 from time import monotonic_ns, perf_counter
 
-from bench.programs import scripted_agent, sdk_proxy, wrap
+from bench.programs import bare_relay, scripted_agent, sdk_proxy, wrap
 from bench.run import Run, added
 from bench.table import Figure, Goal
 from bench.wire import Wire, session_with
 
 TEXT = b'"text":"'
 
+DIRECT, WRAP, PROXY, FLOOR = "direct", "wrap", "SDK proxy", "bare relay and commits"
+
 
 def figures(run: Run) -> Iterator[Figure]:
-    """One way and both ways; three connections stay open and take turns."""
+    """One way and both ways; four connections stay open and take turns."""
     agent = scripted_agent()
     with (
         session_with(agent) as direct,
         session_with(wrap(agent, run.fresh("journal.db"))) as wrapped,
         session_with(sdk_proxy(agent)) as proxied,
+        session_with(bare_relay(agent, run.fresh("bare.db"))) as bare,
     ):
-        wires = {"direct": direct, "wrap": wrapped, "proxy": proxied}
-        paced = run.size(800, 200)
-        taken = run.in_turns({name: partial(_one_way, wire, paced) for name, wire in wires.items()})
-        yield Figure(
-            "latency added to an update, journal included",
-            "us",
-            added(taken["wrap"], taken["direct"]),
-            "SDK proxy",
-            added(taken["proxy"], taken["direct"]),
-            (Goal(60.0), Goal(0.8, ratio=True)),
-        )
-        prompts = run.size(800, 200)
-        taken = run.in_turns(
-            {name: partial(round_trip, wire, prompts) for name, wire in wires.items()}
-        )
-        yield Figure(
-            "latency added to a prompt and its answer",
-            "us",
-            added(taken["wrap"], taken["direct"]),
-            "SDK proxy",
-            added(taken["proxy"], taken["direct"]),
-            (Goal(0.5, ratio=True),),
-        )
+        wires = {DIRECT: direct, WRAP: wrapped, PROXY: proxied, FLOOR: bare}
+        for what, measure, goals in (
+            ("an update, journal included", _one_way, (Goal(60.0), Goal(0.8, ratio=True))),
+            ("a prompt and its answer", round_trip, (Goal(0.5, ratio=True),)),
+        ):
+            number = run.size(800, 200)
+            taken = run.in_turns(
+                {name: partial(measure, wire, number) for name, wire in wires.items()}
+            )
+            ours = added(taken[WRAP], taken[DIRECT])
+            for peer, bounds in ((PROXY, goals), (FLOOR, ())):
+                theirs = added(taken[peer], taken[DIRECT])
+                yield Figure(f"latency added to {what}", "us", ours, peer, theirs, bounds)
 
 
 def _one_way(wire: Wire, number: int) -> float:

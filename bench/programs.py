@@ -64,3 +64,8 @@ def wrap(agent: Command, journal: Path) -> Command:
 def sdk_proxy(agent: Command) -> Command:
     """The thinnest proxy the official Python SDK allows; it keeps no journal."""
     return [*python_sdk("proxy"), *agent]
+
+
+def bare_relay(agent: Command, database: Path) -> Command:
+    """What no wrap can be quicker than: bytes handed on unread, with bare commits."""
+    return [sys.executable, os.fspath(PEERS / "bare_relay.py"), os.fspath(database), *agent]
