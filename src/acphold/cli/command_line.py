@@ -15,6 +15,7 @@ import textwrap
 import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import NoReturn
 
 
@@ -97,6 +98,14 @@ class Parser(argparse.ArgumentParser):
         self._takes_agent = True
         self.add_argument("agent", metavar="AGENT", nargs="?", help="an agent of the settings file")
 
+    def format_help(self) -> str:
+        """The help, as wide as the terminal has room for it."""
+        import shutil  # an editor does not wait for it: see `_Help`
+
+        width = min(shutil.get_terminal_size().columns - 2, MAX_WIDTH)
+        self.formatter_class = partial(_Help, width=width)
+        return super().format_help()
+
     def run(self, arguments: Sequence[str]) -> int:
         """Do what the arguments say; the exit code. Raises UsageError."""
         return self.execute(**self.read(arguments))
@@ -129,9 +138,10 @@ class Parser(argparse.ArgumentParser):
 class _Help(argparse.HelpFormatter):
     """Wraps each paragraph of a text; of one with indented lines, each line."""
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30)
-        self._width = min(self._width, MAX_WIDTH)
+    def __init__(self, prog: str, width: int = MAX_WIDTH) -> None:
+        # Always with a width: argparse makes one of these for each argument, if only to look at its
+        # `metavar`, and asks `shutil` for a width, whose import takes two milliseconds.
+        super().__init__(prog, max_help_position=30, width=width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n\n".join(
