@@ -15,11 +15,8 @@ from uuid import uuid4
 
 from acphold.agents import Agent, Exchange, Listener, ask
 from acphold.errors import (
-    AUTH_REQUIRED,
     AcpholdError,
-    HeldOutsideError,
     LeaseLostError,
-    RemoteError,
     SessionExistsError,
     UnknownSessionError,
 )
@@ -31,9 +28,9 @@ from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.listed_sessions import ListedSessions
-from acphold.hub.outside_turns import MARGIN_MS
 from acphold.hub.ownership import Ownership
 from acphold.hub.questions import NO_RULES, QuestionRules
+from acphold.hub.readiness import Readiness
 from acphold.hub.router import Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
@@ -57,19 +54,6 @@ log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
 """What an agent has to answer `session/close` and `session/delete`; it is done here anyway."""
-
-HELD_OUTSIDE = "The agent has this conversation open in another process"
-HELD_OUTSIDE_HOW = (
-    "It can be read here as it was last seen. To go on, close it there first, or go on with a "
-    "copy: acphold fork"
-)
-
-LOAD_SECONDS = 25.0
-"""How long `session/load` waits, behind the replay, for the agent to have the session open too.
-
-The history is there all the same; the next prompt waits on, or tries again and tells.
-"""
-
 
 DELETED = "This session was deleted"
 DELETED_HOW = "Somebody deleted it in another client; what you see here is not kept any more."
@@ -109,7 +93,7 @@ class Hub:
         self._waking = asyncio.Lock()
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
-        self._signed_in = False
+        self._readiness = Readiness(self.agent, self.sessions)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -234,7 +218,7 @@ class Hub:
 
     def sign_in_changed(self) -> None:
         """Somebody signed in or out: the agent says anew whether it lets a session be used."""
-        self._signed_in = False
+        self._readiness.signed_in = False
         for conversation in self._live.values():
             conversation.side.distrust()
 
@@ -265,7 +249,7 @@ class Hub:
         async with Exchange(self.agent, NEW_SESSION.name, params) as answer:
             # An update that came behind the answer finds its session.
             conversation = await self._made(setup, answer)
-        self._signed_in = True
+        self._readiness.signed_in = True
         return conversation, splice(answer, {"sessionId": encode(conversation.id)})
 
     async def _made(self, setup: Setup, answer: bytes) -> Conversation:
@@ -310,14 +294,14 @@ class Hub:
         conversation = await self._opened(session_id, setup, dead)
         session = conversation.session
         end = session.last_seq
-        restoring = asyncio.create_task(self._restored(conversation), name="load waits")
+        restoring = self._readiness.begin(conversation)
         attachment = session.attach(client, after=0, news_after=end)
         try:
             await conversation.questions.tell_missed()
-            if self._may_want_sign_in:
-                await self._wait_for(restoring)
+            if self._readiness.may_want_sign_in:
+                await self._readiness.wait(restoring)
             await attachment.replay(end)
-            await self._wait_for(restoring)
+            await self._readiness.wait(restoring)
             await attachment.replay(session.last_seq)
         except BaseException:
             conversation.detach(attachment)
@@ -325,15 +309,6 @@ class Hub:
         finally:
             restoring.cancel()
         return conversation, attachment
-
-    async def _wait_for(self, restoring: asyncio.Task[None]) -> None:
-        """Wait for the agent to have the session open, but not for ever."""
-        await asyncio.wait([restoring], timeout=LOAD_SECONDS)
-        if not restoring.done():
-            restoring.cancel()
-            log.warning("a session is opened before the agent has it open")
-        elif not restoring.cancelled():  # it was, when it was waited for long enough before
-            restoring.result()
 
     async def resume(
         self,
@@ -354,52 +329,18 @@ class Hub:
         # What the agent tells while it is restored is new, and comes behind the answer.
         start = session.last_seq if after is None else after
         attachment = session.attach(client, start, start, positions=after is not None)
-        restoring = asyncio.create_task(self._restored(conversation), name="resume waits")
+        restoring = self._readiness.begin(conversation)
         try:
             if after is not None:
                 await session.require_exact(after)
             await conversation.questions.tell_missed()
-            await self._wait_for(restoring)
+            await self._readiness.wait(restoring)
         except BaseException:
             conversation.detach(attachment)
             raise
         finally:
             restoring.cancel()
         return conversation, attachment
-
-    @property
-    def _may_want_sign_in(self) -> bool:
-        """Whether nothing of a conversation may be shown before the agent lets it be opened."""
-        return not self._signed_in and self.agent.has_sign_in
-
-    async def _restored(self, conversation: Conversation) -> None:
-        try:
-            await self._look_outside(conversation)
-            await conversation.restoration.ready()
-            # While the agent is at work in the session, it is not asked to open it.
-            self._signed_in = self._signed_in or conversation.side.is_open
-        except RemoteError as exc:
-            if exc.code == AUTH_REQUIRED:
-                raise
-            log.warning("session %s: not restored yet: %s", conversation.id, exc)
-        except HeldOutsideError as exc:
-            told = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
-            await conversation.session.publish("update", [told])
-            log.warning("session %s: %s", conversation.id, exc)
-        except AcpholdError as exc:
-            # The history is there all the same; the next prompt tries again and tells.
-            log.warning("session %s: not restored yet: %s", conversation.id, exc)
-
-    async def _look_outside(self, conversation: Conversation) -> None:
-        """Find out whether the conversation has gone on without us since our last entry."""
-        restoration, session = conversation.restoration, conversation.session
-        if conversation.side.is_open or (known := await restoration.known_as()) is None:
-            return
-        listed = await self.sessions.look_up(known)
-        if listed is None or listed.updated_at is None or not session.last_seq:
-            return
-        [last] = await session.read(session.last_seq - 1, 1)
-        restoration.went_on = listed.updated_at > last.at + MARGIN_MS
 
     async def _opened(self, session_id: str, setup: Setup, dead: int | None) -> Conversation:
         """The session, live here: it was, or is taken from the journal, or from the agent."""

@@ -1,0 +1,88 @@
+"""The agent gets a session open while a client loads it: waited for, but not for ever.
+
+The client sees the history in any case. If the agent is late, or cannot open the session, the next
+prompt waits or tries again, and says what is wrong. Only when the agent wants a person to sign in
+first, nothing is shown before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from acphold.agents import Agent
+from acphold.errors import AUTH_REQUIRED, AcpholdError, HeldOutsideError, RemoteError
+from acphold.hub.annotations import notice
+from acphold.hub.conversation import Conversation
+from acphold.hub.outside_turns import MARGIN_MS
+from acphold.hub.session_list import SessionList
+
+log = logging.getLogger(__name__)
+
+HELD_OUTSIDE = "The agent has this conversation open in another process"
+HELD_OUTSIDE_HOW = (
+    "It can be read here as it was last seen. To go on, close it there first, or go on with a "
+    "copy: acphold fork"
+)
+
+LOAD_SECONDS = 25.0
+"""How long `session/load` waits, behind the replay, for the agent to have the session open too.
+
+The history is there all the same; the next prompt waits on, or tries again and tells.
+"""
+
+
+class Readiness:
+    """See the module. `signed_in` says that the agent has let a session be used since it began."""
+
+    def __init__(self, agent: Agent, sessions: SessionList) -> None:
+        self.signed_in = False
+        self._agent = agent
+        self._sessions = sessions
+
+    @property
+    def may_want_sign_in(self) -> bool:
+        """Whether nothing of a conversation may be shown before the agent lets it be opened."""
+        return not self.signed_in and self._agent.has_sign_in
+
+    def begin(self, conversation: Conversation) -> asyncio.Task[None]:
+        """Have the agent open a session; for `wait`, and to be cancelled at the end."""
+        return asyncio.create_task(self._restored(conversation), name="agent opens session")
+
+    async def wait(self, restoring: asyncio.Task[None]) -> None:
+        """Wait for the agent to have the session open, but not for ever."""
+        await asyncio.wait([restoring], timeout=LOAD_SECONDS)
+        if not restoring.done():
+            restoring.cancel()
+            log.warning("a session is opened before the agent has it open")
+        elif not restoring.cancelled():  # it was, when it was waited for long enough before
+            restoring.result()
+
+    async def _restored(self, conversation: Conversation) -> None:
+        try:
+            await self._look_outside(conversation)
+            await conversation.restoration.ready()
+            # While the agent is at work in the session, it is not asked to open it.
+            self.signed_in = self.signed_in or conversation.side.is_open
+        except RemoteError as exc:
+            if exc.code == AUTH_REQUIRED:
+                raise
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
+        except HeldOutsideError as exc:
+            told = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
+            await conversation.session.publish("update", [told])
+            log.warning("session %s: %s", conversation.id, exc)
+        except AcpholdError as exc:
+            # The history is there all the same; the next prompt tries again and tells.
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
+
+    async def _look_outside(self, conversation: Conversation) -> None:
+        """Find out whether the conversation has gone on without us since our last entry."""
+        restoration, session = conversation.restoration, conversation.session
+        if conversation.side.is_open or (known := await restoration.known_as()) is None:
+            return
+        listed = await self._sessions.look_up(known)
+        if listed is None or listed.updated_at is None or not session.last_seq:
+            return
+        [last] = await session.read(session.last_seq - 1, 1)
+        restoration.went_on = listed.updated_at > last.at + MARGIN_MS
