@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from acphold.hub.owners import parsed
 from acphold.journal import SqliteJournal
+from acphold.journal.journal import Holder
 from acphold.server import owner_line
 from acphold.transports import unix
 from acphold.transports.runtime_folder import runtime_folder
@@ -280,6 +282,42 @@ async def test_two_clients_of_a_dead_owner_meet_again_at_one_of_them(journal: Pa
             await client.until_text("from right ")
 
 
+async def test_a_dead_owner_is_found_out_by_connecting_to_where_its_lease_says_and_not_by_waiting(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize()
+        async with program(journal) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello"})
+            left = await holder(journal, session)
+            assert left.owner.endswith(f":{one.process.pid}:{parsed(left.owner).path}")
+            asked: list[str] = []
+            connect = unix.connect
+
+            async def noted(path: str, *more: Any) -> Any:
+                asked.append(path)
+                return await connect(path, *more)
+
+            monkeypatch.setattr(owner_line, "connect", noted)
+            await one.kill()
+            assert not (await holder(journal, session)).is_released
+            await other.load(session)
+        assert asked == [parsed(left.owner).path]
+        taken = await holder(journal, session)
+        assert (parsed(taken.owner).pid, taken.epoch > left.epoch) == (os.getpid(), True)
+        assert other.text() == "hello"
+
+
+async def holder(journal: Path, session: str) -> Holder:
+    """Who has the session, as its lease says."""
+    reader = SqliteJournal.open(journal)
+    try:
+        return await reader.holder(session)
+    finally:
+        await reader.aclose()
+
+
 async def test_two_that_take_over_a_session_at_once_are_one_owner_and_one_client(
     journal: Path,
 ) -> None:
@@ -294,7 +332,7 @@ async def test_two_that_take_over_a_session_at_once_are_one_owner_and_one_client
         assert left.text() == right.text()
 
 
-async def test_an_owner_that_does_not_answer_loses_the_session_and_cannot_write_any_more(
+async def test_an_owner_that_was_stopped_loses_the_session_and_cannot_write_when_it_comes_back(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.3)
@@ -325,7 +363,9 @@ async def until_running(journal: Path, session: str, seq: int) -> None:
     await reader.aclose()
 
 
-async def test_the_socket_of_a_dead_process_hinders_nobody(journal: Path) -> None:
+async def test_the_stale_socket_file_of_a_dead_process_hinders_nobody_and_is_removed(
+    journal: Path,
+) -> None:
     async with program(journal) as one:
         await one.new()
         left = str(one.process.pid)
