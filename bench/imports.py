@@ -12,28 +12,32 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from resource import RUSAGE_CHILDREN, getrusage
 
 from bench.run import Run
 from bench.table import Figure, Goal
 
 CONVERSATIONS = 2_500
-CONVERSATION_BYTES = 400_000
 DAYS = 400
 """Over which the conversations are spread; so some 190 are of the last 30 days."""
 
 DAY = 24 * 3600
 RECENT_DAYS = 30
-TURNS = 8
+TURNS = 9
+LONGER = 8
+"""One conversation of so many has a turn more, so that all of them are a gigabyte."""
+
 CALLS = 5
 """Tool calls in a turn."""
 
 CODEX = 4
 """One conversation of so many is in the form of Codex."""
+
+LONG_TURNS = 5_000
+"""Turns of the one transcript of 200 MB."""
 
 POLL_SECONDS = 0.05
 
@@ -59,6 +63,23 @@ def figures(run: Run) -> Iterator[Figure]:
         [_journal_bytes(journal) / size],
         goals=(Goal(0.6),),
     )
+    yield from _of_one_file(run)
+
+
+def _of_one_file(run: Run) -> Iterator[Figure]:
+    home = run.fresh("long")
+    random = Random(12)
+    turns = run.size(LONG_TURNS, LONG_TURNS // 10)
+    size = _write(
+        home / ".claude/projects/-home-ada-p0/long.jsonl",
+        _claude(
+            "00000000-1111-4222-8333-444444444444", time.time(), 0, random, _Code(random), turns
+        ),
+        time.time(),
+    )
+    _, peak = _import(home, run.fresh("long.db"))
+    what = f"one transcript of {size / 1e6:,.0f} MB: memory of the largest process"
+    yield Figure(what, "MiB", [peak], goals=(Goal(100),))
 
 
 def _import(home: Path, journal: Path) -> tuple[dict[str, float], float]:
@@ -66,6 +87,7 @@ def _import(home: Path, journal: Path) -> tuple[dict[str, float], float]:
     command = [sys.executable, "-m", "acphold", "import", "--from", str(home)]
     began = time.perf_counter()
     taken: dict[str, float] = {}
+    peak = 0.0
     since = (time.time() - RECENT_DAYS * DAY) * 1000
     times = [path.stat().st_mtime * 1000 for path in home.rglob("*.jsonl")]
     recent = sum(time >= since for time in times)
@@ -75,8 +97,11 @@ def _import(home: Path, journal: Path) -> tuple[dict[str, float], float]:
         while "searchable" not in taken:
             time.sleep(POLL_SECONDS)
             now = time.perf_counter() - began
-            if process.poll() is not None:
-                taken.setdefault("all", now)
+            if process.returncode is None:
+                ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+                if ended:
+                    process.returncode = os.waitstatus_to_exitcode(status)
+                    taken["all"], peak = now, usage.ru_maxrss / 1024
             listed, there, lagging, old = _progress(journal, since)
             if listed >= len(times):
                 taken.setdefault("listed", now)
@@ -84,7 +109,7 @@ def _import(home: Path, journal: Path) -> tuple[dict[str, float], float]:
                 taken.setdefault("recent", now)
             if "all" in taken and old == 0:
                 taken["searchable"] = now
-    return taken, getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
+    return taken, peak
 
 
 def _progress(journal: Path, since: float) -> tuple[int, int, int, int]:
@@ -121,21 +146,26 @@ def _fill(home: Path, count: int) -> int:
     size = 0
     for number in range(count):
         at = now - number * DAYS * DAY / count - 600
+        turns = TURNS + (number % LONGER == 0)
         session_id = f"{number:08x}-1111-4222-8333-444444444444"
         if number % CODEX == 0:
             day = datetime.fromtimestamp(at, UTC)
             name = f".codex/sessions/{day:%Y/%m/%d}/rollout-{day:%Y-%m-%dT%H-%M-%S}-{session_id}"
-            lines = _codex(session_id, at, random, code)
+            lines = _codex(session_id, at, random, code, turns)
         else:
             name = f".claude/projects/-home-ada-p{number % 20}/{session_id}"
-            lines = _claude(session_id, at, number % 20, random, code)
-        path = home / f"{name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        path.write_bytes(body)
-        os.utime(path, (at, at))
-        size += len(body)
+            lines = _claude(session_id, at, number % 20, random, code, turns)
+        size += _write(home / f"{name}.jsonl", lines, at)
     return size
+
+
+def _write(path: Path, lines: Iterable[Line], at: float) -> int:
+    """Write a transcript that was held until then; its bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.writelines(json.dumps(line).encode() + b"\n" for line in lines)
+    os.utime(path, (at, at))
+    return path.stat().st_size
 
 
 class _Code:
@@ -162,10 +192,10 @@ Line = dict[str, object]
 
 
 def _claude(
-    session_id: str, at: float, project: int, random: Random, code: _Code
+    session_id: str, at: float, project: int, random: Random, code: _Code, turns: int
 ) -> Iterator[Line]:
     parent: str | None = None
-    for number, record in enumerate(_claude_records(random, code)):
+    for number, record in enumerate(_claude_records(random, code, turns)):
         uuid = f"{number:08x}{session_id[8:]}"
         yield {
             "parentUuid": parent,
@@ -181,9 +211,9 @@ def _claude(
         parent = uuid
 
 
-def _claude_records(random: Random, code: _Code) -> Iterator[Line]:
+def _claude_records(random: Random, code: _Code, turns: int) -> Iterator[Line]:
     usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 2}
-    for turn in range(TURNS):
+    for turn in range(turns):
         yield {"type": "user", "message": {"role": "user", "content": code.words(40)}}
         for call in range(CALLS):
             message = {"id": f"m{turn}-{call}", "role": "assistant", "model": "m", "usage": usage}
@@ -203,7 +233,7 @@ def _claude_records(random: Random, code: _Code) -> Iterator[Line]:
         yield {"type": "assistant", "message": {**message, "content": [said]}}
 
 
-def _codex(session_id: str, at: float, random: Random, code: _Code) -> Iterator[Line]:
+def _codex(session_id: str, at: float, random: Random, code: _Code, turns: int) -> Iterator[Line]:
     head: Line = {
         "id": session_id,
         "cwd": "/home/ada/p1",
@@ -211,7 +241,7 @@ def _codex(session_id: str, at: float, random: Random, code: _Code) -> Iterator[
         "source": "cli",
     }
     yield _record(at - 3600, "session_meta", {**head, "timestamp": _iso(at - 3600)})
-    for number, (kind, payload) in enumerate(_codex_records(random, code)):
+    for number, (kind, payload) in enumerate(_codex_records(random, code, turns)):
         yield _record(at - 3600 + number, kind, payload)
 
 
@@ -219,8 +249,8 @@ def _record(at: float, kind: str, payload: Line) -> Line:
     return {"timestamp": _iso(at), "type": kind, "payload": payload}
 
 
-def _codex_records(random: Random, code: _Code) -> Iterator[tuple[str, Line]]:
-    for turn in range(TURNS):
+def _codex_records(random: Random, code: _Code, turns: int) -> Iterator[tuple[str, Line]]:
+    for turn in range(turns):
         yield from _codex_message("user", "user_message", "input_text", code.words(40))
         for call in range(CALLS):
             call_id = f"c{turn}-{call}"
