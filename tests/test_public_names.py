@@ -48,7 +48,8 @@ PUBLIC = {
     "acphold.imports": """
         ALL Facts Home IMPORTED Intake NAMES Outcome Reader Selection Source Taken Telling WAVES
         WORTH_LISTING
-        deletions each forecast noting_unreadable reader unread_in
+        deletions each forecast give_up_lost noting_unreadable reader
+        unread_in
     """,
     "acphold.journal": """
         Archived Entry Holder Journal KINDS LEASE_SECONDS Lease ListFilter ListKey Listed

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.imports import Home, Intake, Reader, Selection, Source, reader
-from acphold.imports.heads import HEAD_BYTES
+from acphold.imports.heads import HEAD_BYTES, give_up_lost
 from acphold.imports.intake import told_here
 from acphold.imports.pieces import Known, Piece
 from acphold.imports.readers import NAMES
@@ -218,6 +218,37 @@ async def test_a_journal_that_is_closed_reads_no_transcript_any_more(
     assert await said(opened) == whole(2)
 
 
+async def test_who_needs_it_while_an_import_is_in_the_middle_of_it_gets_all_of_it_once(
+    opened: SqliteJournal, journal: Path, tmp_path: Path
+) -> None:
+    conversation(12, LONG).write(tmp_path)
+    await list_first(opened, tmp_path)
+    ((source, reading),) = found(tmp_path)
+    importing = SqliteJournal.open(journal)
+
+    async def interrupted(
+        source: Source, reading: Reader, known: Known, manner: Manner
+    ) -> AsyncIterator[Piece]:
+        async for number, piece in numbered(told_here(source, reading, known, manner)):
+            yield piece
+            if number == 1:
+                await opened.complete(SESSION)
+                assert await said(opened) == whole(12)
+
+    taken = await Intake(importing).take(source, reading, interrupted)
+    assert taken.outcome == "busy"
+    await importing.aclose()
+    assert await said(opened) == whole(12)
+    assert (await Intake(opened).take(source, reading)).outcome == "same"
+
+
+async def numbered(told: AsyncIterator[Piece]) -> AsyncIterator[tuple[int, Piece]]:
+    number = 0
+    async for piece in told:
+        number += 1
+        yield number, piece
+
+
 async def test_an_unread_session_whose_file_is_gone_says_so_and_goes(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
@@ -231,6 +262,18 @@ async def test_an_unread_session_whose_file_is_gone_says_so_and_goes(
         await opened.session(SESSION)
     assert await opened.downstream(SESSION) is None
     assert await opened.damage() == []
+
+
+async def test_the_next_import_gives_up_what_has_gone_before_it_was_read(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    conversation().write(tmp_path, str(UUID(int=1)))
+    assert len(await list_first(opened, tmp_path)) == 2
+    (there, _), (source, _) = found(tmp_path)
+    remove(source)
+    await give_up_lost(opened)
+    assert [row.session_id for row in await opened.page(ListFilter())] == [there.session_id]
 
 
 async def test_of_a_session_that_was_read_in_part_it_shows_that_when_the_file_is_gone(

@@ -270,17 +270,26 @@ class Quicker:
 @pytest.mark.parametrize(
     ("pieces", "outcome"), [(1_000, "same"), (0, "new"), (1, "grown"), (2, "grown")]
 )
+@pytest.mark.parametrize("listed", [False, True])
 async def test_of_two_imports_at_once_each_conversation_is_taken_in_by_one(
-    opened: SqliteJournal, journal: Path, tmp_path: Path, pieces: int, outcome: Outcome
+    opened: SqliteJournal,
+    journal: Path,
+    tmp_path: Path,
+    pieces: int,
+    outcome: Outcome,
+    listed: bool,
 ) -> None:
     conversation(20, LONG).write(tmp_path)
     (source,) = sources(READER, tmp_path)
+    if listed:
+        await Intake(opened).list_first([source])
     other = SqliteJournal.open(journal)
     quicker = Quicker(other, source, pieces)
     taken = await Intake(opened).take(source, READER, quicker.telling)
     await other.aclose()
     assert taken.outcome == outcome
     (row,) = await opened.page(ListFilter())
+    assert not row.is_unread
     assert await said(opened, row.session_id) == whole(20)
 
 

@@ -39,6 +39,7 @@ from acphold.imports import (
     Telling,
     each,
     forecast,
+    give_up_lost,
     noting_unreadable,
     reader,
     unread_in,
@@ -218,6 +219,7 @@ class _Run:
             intake = Intake(journal, self._selection)
             with _Progress(quiet=as_json) as progress, Indexing(location) as indexing:
                 await self._take_all(intake, progress, indexing)
+                await give_up_lost(journal)
                 self.report(as_json=as_json)
                 if await indexing.lags(journal):
                     print(BESIDE, file=sys.stderr if as_json else sys.stdout, flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each
-from acphold.imports.heads import WORTH_LISTING, unread_in
+from acphold.imports.heads import WORTH_LISTING, give_up_lost, unread_in
 from acphold.imports.intake import (
     ALL,
     Intake,
@@ -36,6 +36,7 @@ __all__ = [
     "deletions",
     "each",
     "forecast",
+    "give_up_lost",
     "noting_unreadable",
     "reader",
     "unread_in",

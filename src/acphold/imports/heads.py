@@ -7,6 +7,7 @@ does not say that, the conversation is listed once it is read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Final
 
@@ -54,6 +55,17 @@ async def enlist(journal: Journal, new: Iterable[Source], cwd: str | None, *, re
 class _Unread(Struct):
     source: Source
     redact: bool
+
+
+async def give_up_lost(journal: Journal) -> None:
+    """Give up what was listed by an import that was killed, and has gone from the disk since."""
+    for session_id, unread in (await journal.all_unread()).items():
+        if _has_gone(unread_in(unread)[0]):
+            await journal.give_up(session_id)
+
+
+def _has_gone(source: Source) -> bool:
+    return not os.path.lexists(source.paths[0])
 
 
 def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) -> Listed | None:

@@ -352,6 +352,9 @@ class Journal(Protocol):
     async def unread(self, session_id: str) -> bytes | None:
         """Where the transcript of an unread session is; None for any other, and for none."""
 
+    async def all_unread(self) -> dict[str, bytes]:
+        """Where the transcripts of all unread sessions are, by the sessions' ids."""
+
     async def give_up(self, session_id: str) -> None:
         """Read no more of an unread session: it has what it has, and goes if that is nothing."""
 

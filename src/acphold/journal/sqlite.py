@@ -308,6 +308,9 @@ class SqliteJournal:
     async def unread(self, session_id: str) -> bytes | None:
         return self._look(lambda db: unread.source(db, session_id))
 
+    async def all_unread(self) -> dict[str, bytes]:
+        return self._look(unread.sources)
+
     async def give_up(self, session_id: str) -> None:
         await self._background.run(lambda db: unread.give_up(db, session_id, self._writing))
 

@@ -68,6 +68,12 @@ def source(connection: sqlite3.Connection, session_id: str) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
+def sources(connection: sqlite3.Connection) -> dict[str, bytes]:
+    """Where the transcripts of all unread sessions are, by the sessions' ids."""
+    rows = connection.execute("SELECT session_id, unread FROM sessions WHERE unread IS NOT NULL")
+    return {session_id: bytes(found) for session_id, found in rows.fetchall()}
+
+
 def give_up(connection: sqlite3.Connection, session_id: str, alone: threading.Lock) -> None:
     """Nothing more of this session can be read: what there is of it is all; without any it goes."""
     with alone, writing(connection):
