@@ -221,8 +221,6 @@ class Intake:
                     return Taken(refusal, missed)
                 writing = await self._begin(source, piece.facts)
             await writing.take_in(piece)
-        assert writing is not None
-        await self._journal.release(writing.lease)
         return Taken("new", missed, removed)
 
     async def _begin(self, source: Source, facts: Facts) -> SessionWriter:
@@ -307,7 +305,6 @@ class Intake:
                 outcome = "grown"
         if writing is None:
             return None
-        await self._journal.release(writing.lease)
         return Taken(outcome, missed, removed)
 
     # -- what the journal has --------------------------------------------------------------

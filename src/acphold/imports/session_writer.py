@@ -67,7 +67,10 @@ class SessionWriter:
         timed = self._timed(past, piece.facts)
         # Of its own markers only the last one says anything.
         instead = self._has_marked
-        await self._journal.take_in(self.lease, timed, change, self._link, instead=instead)
+        # One transaction: others write at the same time, and each has to wait for the lock.
+        await self._journal.take_in(
+            self.lease, timed, change, self._link, instead=instead, release=piece.is_last
+        )
         self._link, self._has_marked = None, True
         return is_news
 

@@ -312,6 +312,7 @@ class Journal(Protocol):
         link: tuple[str, str] | None = None,
         *,
         instead: bool = False,
+        release: bool = False,
     ) -> None:
         """Append what happened earlier, with its own times, settled at once: all or none.
 
@@ -320,7 +321,7 @@ class Journal(Protocol):
         megabyte at a time is enough. It is left to `catch_up` to index it.
 
         With `instead` they take the place of the last entry, which must be one that nobody has
-        seen: what the import itself noted a moment ago.
+        seen: what the import itself noted a moment ago. With `release` the lease ends here.
         """
 
     async def touch(self, lease: Lease, change: RowChange) -> None:

@@ -263,13 +263,16 @@ class SqliteJournal:
         link: tuple[str, str] | None = None,
         *,
         instead: bool = False,
+        release: bool = False,
     ) -> None:
         first_seq = lease.next_seq
 
         def work(db: sqlite3.Connection) -> int:
             while upkeep.settle_piece(db, lease, first_seq - 1, self._writing):
                 pass
-            return upkeep.take_in(db, lease, past, change, link, self._writing, instead=instead)
+            return upkeep.take_in(
+                db, lease, past, change, link, self._writing, instead=instead, release=release
+            )
 
         lease.next_seq = await self._background.run(work) + 1
         self._has_grown(upkeep.PIECE_BYTES)

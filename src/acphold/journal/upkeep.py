@@ -220,11 +220,12 @@ def take_in(
     alone: threading.Lock,
     *,
     instead: bool = False,
+    release: bool = False,
 ) -> int:
     """Append entries to a session that is settled to its end, settled; the number of the last.
 
-    With `instead` they take the place of its last entry, if that is alone in its row. Raises
-    LeaseLostError.
+    With `instead` they take the place of its last entry, if that is alone in its row; with
+    `release` the lease is given back. Raises LeaseLostError.
     """
     last = lease.next_seq - 1
     instead = instead and segments.is_alone(connection, lease.number, last)
@@ -242,6 +243,8 @@ def take_in(
             session_rows.change_row(connection, lease.number, change)
         if link is not None:
             session_rows.link(connection, *link, lease.number)
+        if release:
+            leases.expire(connection, lease, 0)
     return found[-1].last_seq if found else lease.next_seq - 1
 
 
