@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,42 @@ async def test_a_turn_has_its_own_updates_and_not_those_of_another_client(
                 seen.append(await anext(live))
             assert AgentMessageChunk(content=TextContent(text="whole")) in seen
             assert (await theirs).text == "half whole"
+
+
+async def test_who_attaches_without_a_policy_leaves_the_questions_of_others_to_them(
+    journal: Path, tmp_path: Path
+) -> None:
+    asked, may = asyncio.Event(), asyncio.Event()
+    options = [
+        {"optionId": "go", "name": "Go on", "kind": "allow_once"},
+        {"optionId": "stop", "name": "Stop it", "kind": "reject_once"},
+    ]
+    call = {"toolCall": {"toolCallId": "t1", "title": "Run it"}, "options": options}
+    asking = json.dumps([{"ask": ["session/request_permission", call]}])
+
+    async def decide(_: object) -> bool:
+        asked.set()
+        await may.wait()
+        return True
+
+    async with (
+        asyncio.timeout(DEADLINE),
+        acphold.connect(
+            *scripted_agent(), durable=True, journal=journal, cwd=tmp_path, on_permission=decide
+        ) as owner,
+    ):
+        session = await owner.new_session()
+        await session.prompt('[{"say": "x"}]')
+        async with acphold.connect(session=session.id, journal=journal) as guest:
+            same = await guest.load_session(session.id)
+            theirs = session.prompt(asking)
+            await anext(same.updates())  # their prompt
+            await asked.wait()
+            assert [info.session_id async for info in guest.sessions()]  # behind the question
+            may.set()
+            assert '"go"' in (await theirs).text
+            may.clear()
+            assert '"stop"' in (await same.prompt(asking)).text
 
 
 async def test_a_prompt_that_is_cancelled_behind_the_turn_of_another_has_no_updates(

@@ -81,6 +81,10 @@ class Asking(Protocol):
     def is_cancelling(self) -> bool:
         """Whether its turn was cancelled and is not over yet."""
 
+    @property
+    def is_at_others(self) -> bool:
+        """Whether what is asked now is for the other clients: no turn of ours runs."""
+
     def tool(self, tool_call_id: str) -> ToolCall | None:
         """A tool call as it stands."""
 
@@ -119,6 +123,11 @@ class Answers(Struct, frozen=True, kw_only=True):
         )
 
 
+async def _left_to_others(_: object) -> None:
+    """Wait until the question is withdrawn, because another client has answered it."""
+    await asyncio.get_running_loop().create_future()
+
+
 class Duties:
     """Answers requests as `answers` says; to be closed, which ends terminals."""
 
@@ -127,6 +136,7 @@ class Duties:
         self._policy = checked_policy(
             answers.permission, has_callback=answers.on_permission is not None
         )
+        self._is_mute = answers.permission is None and answers.on_permission is None
         self._workspaces: dict[str, Workspace] = {}
         self._open: dict[asyncio.Future[Any], str] = {}  # what a person is asked, by session
 
@@ -170,6 +180,9 @@ class Duties:
         replace_fields(fields, "tool_call_update", members(members(params)["toolCall"]))
         tool = ToolCall(asked.tool_call.tool_call_id, fields)
         rule = rule_for(self._policy, tool.kind)
+        if self._is_mute and session is not None and session.is_at_others:
+            await self._ask(_left_to_others, None, asked.session_id, None)
+            return CancelledPermissionOutcome()
         if rule != "ask":
             return outcome(rule == "allow", asked.options)
         assert self._answers.on_permission is not None  # the policy was checked

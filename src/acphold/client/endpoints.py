@@ -50,6 +50,7 @@ class ProgramEndpoint:
     """
 
     is_repeatable = True
+    is_shared = False
 
     def __init__(
         self, program: ProgramStart, *, called: str | None = None, is_acphold: bool = False
@@ -95,6 +96,7 @@ class TransportEndpoint:
     """A transport that is open already."""
 
     is_repeatable = False
+    is_shared = False
     is_acphold = False
 
     def __init__(self, transport: Transport) -> None:

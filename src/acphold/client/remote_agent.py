@@ -298,9 +298,13 @@ class RemoteAgent:
         try:
             if self.capabilities.load_session:
                 await self._load(feed, servers, again=False)
-            else:
-                self._advertised().to_resume()
+            elif self.capabilities.session_capabilities.resume is not None:
                 await self._resume(feed, servers, again=False)
+            else:
+                raise CapabilityError(
+                    f"{self.name} was started again, but has lost session {feed.id!r}: it can "
+                    "neither load nor resume one; connect with durable=True, and acphold keeps it"
+                )
         except AgentError:
             raise  # it has gone again: not this session's matter
         except AcpholdError as error:

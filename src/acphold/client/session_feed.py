@@ -64,6 +64,11 @@ class SessionFeed:
         """Whether its turn was cancelled and is not over yet."""
         return self.turn is not None and self.turn.stage is Stage.CANCELLING
 
+    @property
+    def is_at_others(self) -> bool:
+        """See `acphold.client.duties.Asking`."""
+        return self._uplink.is_shared and (self.turn is None or not self.turn.has_begun)
+
     def begin(self, prompt: bytes) -> TurnFeed:
         """A turn with these content blocks; AgentBusyError while there is another."""
         if self.turn is not None:
