@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from acphold.screen.panels import SEEN_SECONDS
+from tests.cli.conversation import ended, prompt, remember
 from tests.cli.screen_terminal import Terminal, terminal
 from tests.editor import DEADLINE, scripted_agent
 
@@ -150,13 +151,11 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
             assert other.ended() == 5
 
 
-def test_a_session_that_is_not_live_is_not_attached_to(place: Place) -> None:
-    said = place.run("chat", "--", *scripted_agent(), typed="hello\n")
-    assert "agent: heard:" in said.stdout
-    [line] = [json.loads(line) for line in place.run("list", "--json").stdout.splitlines()]
-    refused = place.run("attach", line["sessionId"])
+def test_a_session_that_is_not_live_is_not_attached_to(place: Place, journal: Path) -> None:
+    remember(journal, "a-session", prompt("hello"), ended())
+    refused = place.run("attach", "a-session")
     assert refused.returncode == 1
-    assert f"acphold chat --resume {line['sessionId']}" in refused.stderr
+    assert "acphold chat --resume a-session" in refused.stderr
 
 
 def test_who_attaches_while_a_question_waits_is_asked(place: Place) -> None:
@@ -282,10 +281,9 @@ def test_tail_prints_what_comes_until_the_process_goes(place: Place) -> None:
             other.until("has ended with the process")
 
 
-def test_tail_of_a_session_that_is_not_live_says_so(place: Place) -> None:
-    place.run("chat", "--", *scripted_agent(), typed="hello\n")
-    [line] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
-    done = place.run("tail", "--json", line["sessionId"])
+def test_tail_of_a_session_that_is_not_live_says_so(place: Place, journal: Path) -> None:
+    remember(journal, "a-session", prompt("hello"), ended())
+    done = place.run("tail", "--json", "a-session")
     kinds = [json.loads(it)["kind"] for it in done.stdout.splitlines()]
     assert (done.returncode, kinds[0], "turn_end" in kinds) == (0, "prompt", True)
     assert "is not live" in done.stderr
