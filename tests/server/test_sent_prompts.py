@@ -20,10 +20,12 @@ from tests.served import Guest, guest
 
 
 @asynccontextmanager
-async def sharing(journal: Path) -> AsyncIterator[tuple[Guest, Editor, str]]:
+async def sharing(
+    journal: Path, asks_for: str = "nothing"
+) -> AsyncIterator[tuple[Guest, Editor, str]]:
     """A client here, the client of the process that owns the session, and the session."""
     async with guest(scripted_agent(), journal) as other:
-        await other.initialize()
+        await other.initialize(_meta={asks_for: True})
         async with program(journal) as owner:
             session = await owner.new()
             await owner.prompt(session, {"say": "hello "})
@@ -52,10 +54,11 @@ def steps(*each: dict[str, Any]) -> str:
     return json.dumps(each)
 
 
+@pytest.mark.parametrize("asks_for", ["nothing", "acphold/begun", "acphold/positions"])
 async def test_a_turn_that_its_owner_died_in_ends_at_once_with_an_error_that_says_so(
-    journal: Path,
+    journal: Path, asks_for: str
 ) -> None:
-    async with sharing(journal) as (other, owner, session):
+    async with sharing(journal, asks_for) as (other, owner, session):
         turn = other.begin_prompt(session, {"say": "half"}, {"until": "cancel"})
         await other.until_text("half")
         await owner.kill()
@@ -67,8 +70,9 @@ async def test_a_turn_that_its_owner_died_in_ends_at_once_with_an_error_that_say
         assert ends[1:] == [b'{"interrupted":true}', b'{"stopReason": "end_turn"}']
 
 
+@pytest.mark.parametrize("end", ["kill", "leave"])
 async def test_prompts_that_waited_at_the_dead_owner_are_sent_again_in_their_order(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, end: str
 ) -> None:
     log = tmp_path / "log"
     async with guest(scripted_agent(log=str(log)), journal) as other:
@@ -81,7 +85,7 @@ async def test_prompts_that_waited_at_the_dead_owner_are_sent_again_in_their_ord
             turns = [other.begin_prompt(session, {"say": f"{n} "}) for n in range(3)]
             other.tell("session/set_mode", {"sessionId": session, "modeId": "x"})
             await other.refused("no/such", {"sessionId": session})  # they are all there
-            await owner.kill()
+            await (owner.kill() if end == "kill" else owner.leave())
             assert [await turn for turn in turns] == [{"stopReason": "end_turn"}] * 3
         await other.until_text("2 ")
         assert other.text().endswith("0 1 2 ")

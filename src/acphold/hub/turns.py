@@ -16,6 +16,7 @@ from acphold.errors import (
     AgentBusyError,
     AgentError,
     AgentExitedError,
+    ConnectionLostError,
     JournalError,
 )
 from acphold.hub.agent_session import AgentSession, Voice
@@ -431,8 +432,19 @@ class Turns:
                 end.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
 
+    def _leave_to_next_owner(self) -> None:
+        """Forget the prompts that have not begun and that their clients will send again.
+
+        These were cut off by our end, and find out by the journal: see server.sent_prompts.
+        """
+        for turn in tuple(self._queue):
+            comes_again = turn.author.positions and self._session.find(turn.author.client) is None
+            if comes_again and turn.stage is Stage.QUEUED and not turn.is_recorded:
+                self._conclude(turn, ConnectionLostError("the session goes on in another process"))
+
     async def aclose(self) -> None:
         """End the turns within seconds; who waits for them is answered."""
+        self._leave_to_next_owner()
         await self.cancel()
         await self._ends(self._queue)
         for turn in tuple(self._queue):
