@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -358,6 +359,7 @@ def run_on(
 
     `rules` gives those of now by which the person is told of what waits for them.
     """
+    gc.freeze()  # what was imported stays, the author's modules too: see `acphold.cli.start`
     ready = asyncio.Event()
 
     async def serve_until_signal() -> None:
