@@ -29,6 +29,24 @@ async def test_a_live_session_can_be_loaded_while_the_disk_is_full(
         assert two.text() == "kept"
 
 
+async def test_a_session_that_the_journal_cannot_take_is_closed_at_the_agent(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can("close")
+        house.agent.results["session/close"] = b"{}"
+        client = await house.client()
+
+        async def full(*_: object) -> None:
+            raise JournalUnavailableError("the disk is full")
+
+        monkeypatch.setattr(house.journal, "create", full)
+        error = await client.refused("session/new", {"cwd": "/", "mcpServers": []})
+        assert "the disk is full" in error.message
+        await house.agent.was_asked("session/close")
+        assert house.agent.asked[-1] == ("session/close", {"sessionId": "s0"})
+
+
 async def test_loading_takes_a_session_back_from_the_process_that_took_it_over(
     journal: Path,
 ) -> None:

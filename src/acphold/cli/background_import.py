@@ -58,8 +58,7 @@ class AgentWithImport(ProcessAgent):
     async def aclose(self) -> None:
         if self._importing is not None:
             self._importing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._importing
+            await asyncio.wait([self._importing])  # whatever came of it, the agent is ended
         await super().aclose()
 
 

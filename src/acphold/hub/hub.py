@@ -17,6 +17,7 @@ from acphold.agents import Agent, Exchange, Listener, ask
 from acphold.errors import (
     AcpholdError,
     LeaseLostError,
+    RemoteError,
     SessionExistsError,
     UnknownSessionError,
 )
@@ -90,6 +91,7 @@ class Hub:
         )
         self.listed = ListedSessions(journal, owner, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
+        self._undoing: set[asyncio.Task[None]] = set()
         self._waking = asyncio.Lock()
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
@@ -125,6 +127,8 @@ class Hub:
             if isinstance(result, Exception):
                 log.error("session %s was not closed well", conversation.id, exc_info=result)
         await self._ownership.aclose()
+        if self._undoing:
+            await asyncio.wait(self._undoing, timeout=CLOSE_SECONDS)
 
     async def initialize(self, params: bytes) -> bytes:
         """Introduce a client to the agent; only the first one starts it. Raises as the agent's."""
@@ -248,7 +252,11 @@ class Hub:
         params = splice(setup.params, {"sessionId": None})
         async with Exchange(self.agent, NEW_SESSION.name, params) as answer:
             # An update that came behind the answer finds its session.
-            conversation = await self._made(setup, answer)
+            try:
+                conversation = await self._made(setup, answer)
+            except BaseException:
+                self._begin_undo(answer)
+                raise
         self._readiness.signed_in = True
         return conversation, splice(answer, {"sessionId": encode(conversation.id)})
 
@@ -265,6 +273,17 @@ class Hub:
             conversation.lose(LeaseLostError(conversation.id, deleted=True))
             raise
         return conversation
+
+    def _begin_undo(self, answer: bytes) -> None:
+        """Close at the agent what nobody has here: it may have started servers for it."""
+        try:
+            params = encode({"sessionId": new_session_id(answer)})
+        except RemoteError:
+            return  # it has made none
+        closing = self._close_at_agent("new", params)
+        undoing = asyncio.create_task(closing, name="undo new session")
+        self._undoing.add(undoing)
+        undoing.add_done_callback(self._undoing.discard)
 
     async def _begin(
         self, conversation: Conversation, agent_session: str, setup: Setup, answer: bytes

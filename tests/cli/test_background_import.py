@@ -1,0 +1,42 @@
+"""The import beside `wrap`: however it goes, the agent is ended."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from acphold.agents import Asked, Event
+from acphold.cli import background_import
+from acphold.cli.background_import import AgentWithImport
+from tests.editor import scripted_agent
+from tests.failures.processes import lives
+
+
+class Nobody:
+    """Hears an agent (agents.Listener)."""
+
+    async def hear(self, event: Event) -> None:
+        return None
+
+    async def answer(self, asked: Asked) -> bytes:
+        return b"{}"
+
+
+async def test_an_agent_is_ended_whatever_came_of_the_import_beside_it(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(name: str, journal: str) -> None:
+        raise RuntimeError("no import today")
+
+    monkeypatch.setattr(background_import, "_import", fails)
+    agent = AgentWithImport(scripted_agent(), Nobody(), name="codex-acp")
+    agent.import_into = str(journal)
+    await agent.initialize(b'{"protocolVersion":1}')
+    process, importing = agent._process, agent._importing
+    assert process is not None
+    assert importing is not None
+    await asyncio.wait([importing])
+    await agent.aclose()
+    assert not lives(process.pid)
