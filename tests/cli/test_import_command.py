@@ -198,6 +198,7 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is(acphold: CommandLine, tmp_path:
     done = acphold.on_terminal("import", "--from", home(tmp_path))
     assert done.code == 0
     assert re.search("claude .*━", done.out)
+    assert done.out.rindex("new 1") > done.out.rindex("━")
     assert "━" not in acphold.run("import", "--from", home(tmp_path)).err
 
 

@@ -217,9 +217,10 @@ class _Run:
         journal = SqliteJournal.open(location)
         try:
             intake = Intake(journal, self._selection)
-            with _Progress(quiet=as_json) as progress, Indexing(location) as indexing:
-                await self._take_all(intake, progress, indexing)
-                await give_up_lost(journal)
+            with Indexing(location) as indexing:
+                with _Progress(quiet=as_json) as progress:
+                    await self._take_all(intake, progress, indexing)
+                    await give_up_lost(journal)
                 self.report(as_json=as_json)
                 if await indexing.lags(journal):
                     print(BESIDE, file=sys.stderr if as_json else sys.stdout, flush=True)
