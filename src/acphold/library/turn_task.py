@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
-import acphold
 from acphold.errors import (
     INTERNAL_ERROR,
     AcpholdError,
@@ -220,7 +219,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _raised_at(error: BaseException) -> str:
     """The author's line that an error came from: for the log, in place of a traceback."""
-    ours = os.path.dirname(acphold.__file__)
+    ours = os.path.dirname(os.path.dirname(__file__))
     lines = [
         f" ({frame.f_code.co_filename}:{line})"
         for frame, line in walk_tb(error.__traceback__)

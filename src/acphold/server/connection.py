@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-
-import msgspec
 
 from acphold.errors import (
     AcpholdError,
@@ -58,14 +56,21 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.splice import items, members
+from acphold.schema.splice import members
 from acphold.server import neighbours
+from acphold.server.checked_params import (
+    OpenRequest,
+    checked_prompt,
+    checked_setup,
+    session_id_in,
+    session_id_of,
+    session_in,
+)
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.initialization import with_ours
 from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import position_in, wants_positions, without_position
-from acphold.server.session_setup import OpenRequest, checked_setup
 from acphold.server.unstable import UnstableMethods, archive_filter
 
 log = logging.getLogger(__name__)
@@ -132,7 +137,7 @@ class Connection:
         if request.method == PRESENCE:
             return self._presence()
         if request.method == CHANGED:
-            await self._hub.look_at(_session_id(request.params))
+            await self._hub.look_at(session_id_of(request.params))
             return b"{}"
         if not self._initialized:
             raise InvalidRequestError(f"{request.method} before initialize; initialize first")
@@ -203,7 +208,7 @@ class Connection:
         await self._open(request, setup, partial(self._hub.resume, after=after))
 
     async def _open(self, request: Request, setup: Setup, open_: OpenSession) -> None:
-        session_id = _session_id(request.params)
+        session_id = session_id_of(request.params)
 
         async def here(dead: int | None) -> None:
             conversation, attachment = await open_(self, session_id, setup, dead)
@@ -255,7 +260,7 @@ class Connection:
 
     async def _prompt(self, request: Request) -> None:
         parts = members(request.params)
-        prompt, session_id = _checked_prompt(parts), _session_id_in(parts)
+        prompt, session_id = checked_prompt(parts), session_id_in(parts)
         cancelled = await self._is_cancelled_meanwhile(request, session_id)
         while (line := self._elsewhere.line(session_id)) is not None:
             if cancelled:
@@ -316,7 +321,7 @@ class Connection:
 
     async def _cancel(self, params: bytes) -> None:
         try:
-            session_id = _session_id(params)
+            session_id = session_id_of(params)
             opening = self._opening.get(session_id)
             if opening is not None:
                 opening.cancel()
@@ -331,14 +336,14 @@ class Connection:
     async def _set_mode(self, request: Request) -> None:
         if await self._is_forwarded(request):
             return
-        conversation = self._hub.held(_session_id(request.params))
+        conversation = self._hub.held(session_id_of(request.params))
         author = conversation.session.attachment_of(self)
         await conversation.set_mode(request.params, author, request.answer)
 
     async def _set_config_option(self, request: Request) -> None:
         if await self._is_forwarded(request):
             return
-        conversation = self._hub.held(_session_id(request.params))
+        conversation = self._hub.held(session_id_of(request.params))
         author = conversation.session.attachment_of(self)
         await conversation.set_config_option(
             request.params, author, lambda answer: request.answer(self._shown(answer))
@@ -346,7 +351,7 @@ class Connection:
 
     async def _is_forwarded(self, request: Request) -> bool:
         """Hand a request on if its session is open elsewhere; waits until it is open at all."""
-        session_id = _about(request.params)
+        session_id = session_in(request.params)
         if session_id is None:
             return False
         if (opening := self._opening.get(session_id)) is not None:
@@ -384,11 +389,11 @@ class Connection:
         return b"{}"
 
     async def _tell(self, method: str, params: bytes) -> None:
-        if (line := self._elsewhere.line(_about(params) or "")) is not None:
+        if (line := self._elsewhere.line(session_in(params) or "")) is not None:
             line.peer.tell(method, params)
             return
         try:
-            await self._hub.tell(method, params, _about(params), self)
+            await self._hub.tell(method, params, session_in(params), self)
         except JournalError as exc:
             log.error("%s is not in the journal: %s", method, exc)
 
@@ -405,7 +410,7 @@ class Connection:
                 result = b"{}" if result == b"null" else result
             request.answer(result)
 
-        await self._hub.relay(method, request.params, _about(request.params), self, reply)
+        await self._hub.relay(method, request.params, session_in(request.params), self, reply)
 
     # -- answers --------------------------------------------------------------------------
 
@@ -472,33 +477,3 @@ def _info(client: Implementation | None) -> bytes:
     if client is None:
         return b""
     return encode({"name": client.name[:NAME_LENGTH], "version": client.version[:NAME_LENGTH]})
-
-
-def _checked_prompt(parts: dict[str, bytes]) -> bytes:
-    """The content blocks of a prompt; InvalidParamsError when they are none."""
-    prompt = parts.get("prompt", b"")
-    if not prompt.startswith(b"["):
-        raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
-    for place, block in enumerate(items(prompt)):
-        if not block.startswith(b"{"):
-            field = f"prompt[{place}]"
-            raise InvalidParamsError(f"{field}: a content block is an object", field)
-    return prompt
-
-
-def _about(params: bytes) -> str | None:
-    """The session that params of any method are about, if any."""
-    with suppress(InvalidParamsError):
-        return _session_id(params)
-    return None
-
-
-def _session_id(params: bytes) -> str:
-    return _session_id_in(members(params or b"{}"))
-
-
-def _session_id_in(parts: dict[str, bytes]) -> str:
-    try:
-        return msgspec.json.decode(parts.get("sessionId", b"null"), type=str)
-    except msgspec.MsgspecError:
-        raise InvalidParamsError("sessionId: a string is required", field="sessionId") from None

@@ -1,12 +1,15 @@
-"""What a client sends to open a session, checked before anybody acts on it.
+"""The params that a client sends, checked before anybody acts on them.
 
-Sources: spec v1, session setup ("Working Directory", "MCP Servers", "Additional Workspace
-Roots"). Each refusal names the field, and the MCP server if it is about one.
+A refusal names the field, and the MCP server if it is about one. Sources: spec v1, session setup
+("Working Directory", "MCP Servers", "Additional Workspace Roots"); prompt turn.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+
+import msgspec
 
 from acphold.errors import InvalidParamsError
 from acphold.hub import Setup
@@ -84,3 +87,35 @@ def _checked_server(raw: bytes, place: int, can: AgentCapabilities) -> bytes:
     if kind == b'"sse"' and not mcp.sse:
         return bridge_server(decode(McpServerSse, entry).value)
     return entry
+
+
+def checked_prompt(parts: dict[str, bytes]) -> bytes:
+    """The content blocks of a prompt; InvalidParamsError when they are none."""
+    prompt = parts.get("prompt", b"")
+    if not prompt.startswith(b"["):
+        raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
+    for place, block in enumerate(items(prompt)):
+        if not block.startswith(b"{"):
+            field = f"prompt[{place}]"
+            raise InvalidParamsError(f"{field}: a content block is an object", field)
+    return prompt
+
+
+def session_in(params: bytes) -> str | None:
+    """The session that params of any method are about, if any."""
+    with suppress(InvalidParamsError):
+        return session_id_of(params)
+    return None
+
+
+def session_id_of(params: bytes) -> str:
+    """The session that params are about; InvalidParamsError when they name none."""
+    return session_id_in(members(params or b"{}"))
+
+
+def session_id_in(parts: dict[str, bytes]) -> str:
+    """The same, from the members of params."""
+    try:
+        return msgspec.json.decode(parts.get("sessionId", b"null"), type=str)
+    except msgspec.MsgspecError:
+        raise InvalidParamsError("sessionId: a string is required", field="sessionId") from None
