@@ -39,10 +39,10 @@ class KeptSession:
         async with _opened(self._path) as journal:
             return parsed((await journal.holder(self._session)).owner).pid
 
-    async def check(self, sent: Sequence[str]) -> None:
+    async def check(self, sent: Sequence[str], refused: Sequence[str]) -> None:
         """AssertionError for a turn without an end, or anything that is there twice.
 
-        `sent` are the prompts that agents got.
+        `sent` are the prompts that agents got, `refused` those that have to be here all the same.
         """
         entries = await self._entries()
         kinds = Counter(entry.kind for entry in entries)
@@ -51,6 +51,7 @@ class KeptSession:
         closed = Counter(json.loads(e.raw)["question"] for e in entries if e.kind == "answer")
         assert asked == closed, "a question is open, or was answered twice"
         prompts = Counter(json.loads(e.raw)[0]["text"] for e in entries if e.kind == "prompt")
+        assert {*refused} <= {*prompts}, "a prompt was refused that had not begun"
         for twice in (asked, prompts, Counter(sent)):
             assert max(twice.values(), default=1) == 1, f"twice: {twice.most_common(1)}"
 

@@ -17,7 +17,8 @@ After some rounds, and at the end, all come back to see the end of the session:
 
 - what each was shown over all of their clients, folded, is what the journal has;
 - every question was answered at most once, and is closed;
-- no prompt is in the journal twice, nor reached the agent twice, and each turn has one end.
+- no prompt is in the journal twice, nor reached the agent twice, and each turn has one end;
+- a prompt over a line that was answered with an error had begun: another one is sent again.
 
 Then the next session begins. In the end nothing that was started is left.
 """
@@ -25,6 +26,7 @@ Then the next session begins. In the end nothing that was started is left.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import shutil
@@ -93,7 +95,8 @@ class Soak:
         self.people: list[Visitor] = []
         self.session = ""
         self.kept = KeptSession(self.journal, "")
-        self.turns: list[tuple[Visitor, asyncio.Future[Any]]] = []
+        self.turns: list[tuple[Visitor, asyncio.Future[Any], str]] = []
+        self.refused: list[str] = []
         self.late = asyncio.Event()  # who has not answered a question answers now
         self.was_settled = False  # an owner ended well, and put together what there was
         self.told = ""  # what happened in this round, for whoever has to find out why
@@ -144,7 +147,8 @@ class Soak:
             await visitor.until_shown("the end")
         await self.check_views()
         sent = [m["params"]["prompt"][0]["text"] for m in received(self.log, "session/prompt")]
-        await self.kept.check(sent)
+        await self.kept.check(sent, self.refused)
+        self.refused.clear()
         self.log.unlink(missing_ok=True)
         for visitor in self.people:
             await visitor.go()
@@ -198,7 +202,8 @@ class Soak:
         steps.append({"update": tool(word, "completed")})
         if gate is not None:
             steps.insert(self.chance.randrange(5, len(steps)), {"until": str(gate)})
-        self.turns.append((author, author.begin_prompt(self.session, *steps)))
+        turn = author.begin_prompt(self.session, *steps)
+        self.turns.append((author, turn, json.dumps(steps)))
 
     async def until_shown(self, author: Visitor, word: str, turn: asyncio.Future[Any]) -> None:
         shown = asyncio.create_task(author.until_shown(word))
@@ -208,12 +213,13 @@ class Soak:
 
     async def answered(self) -> None:
         """Every prompt of a client that is there is answered; how does not matter here."""
-        turns = [turn for _, turn in self.turns]
+        turns = [turn for _, turn, _ in self.turns]
         _, waiting = await asyncio.wait(turns, timeout=DEADLINE)
         assert not waiting, "a prompt is not answered"
-        for turn in turns:
-            with suppress(Refused, ConnectionError):
-                await turn
+        for visitor, turn, text in self.turns:
+            refused = isinstance(turn.exception(), Refused)
+            if refused and visitor.kind == "line" and visitor.is_there:
+                self.refused.append(text)
         self.turns.clear()
 
     # -- what happens -----------------------------------------------------------------------
