@@ -187,7 +187,7 @@ async def test_who_needs_an_unread_session_has_it_read(
 async def test_all_who_need_an_unread_session_at_once_have_it_read(
     opened: SqliteJournal, journal: Path, tmp_path: Path
 ) -> None:
-    conversation(200, LONG).write(tmp_path)
+    conversation(60, LONG).write(tmp_path)
     await list_first(opened, tmp_path)
     other = SqliteJournal.open(journal)  # as another process would
     try:
@@ -199,7 +199,7 @@ async def test_all_who_need_an_unread_session_at_once_have_it_read(
         await all_waiting
     finally:
         await other.aclose()
-    assert await said(opened) == whole(200)
+    assert await said(opened) == whole(60)
     assert await opened.damage() == []
 
 
