@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli import import_command
+from acphold.cli import index_beside
 from acphold.journal import search_index
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
@@ -177,7 +177,7 @@ def test_an_import_leaves_what_is_old_to_the_background(
     monkeypatch: pytest.MonkeyPatch,
     until: Callable[..., None],
 ) -> None:
-    monkeypatch.setattr(import_command, "AT_ONCE_SECONDS", 0)
+    monkeypatch.setattr(index_beside, "AT_ONCE_SECONDS", 0)
     for number in range(3):
         session_id = f"1111111{number}-2222-4333-8444-555555555555"
         transcript = Transcript()

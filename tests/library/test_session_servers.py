@@ -203,9 +203,14 @@ async def test_closing_the_session_ends_its_servers_and_nothing_keeps_their_secr
 ) -> None:
     me = psutil.Process()
 
+    def is_server(process: psutil.Process) -> bool:
+        try:
+            return "mcp_server.py" in str(process.cmdline())
+        except psutil.Error:  # it has ended meanwhile
+            return False
+
     def servers() -> list[psutil.Process]:
-        children = me.children(recursive=True)
-        return [child for child in children if "mcp_server.py" in str(child.cmdline())]
+        return [child for child in me.children(recursive=True) if is_server(child)]
 
     async with connect(agent_that(call)) as client:
         session = await client.new_session(work, mcp_servers=[mcp_server(TOKEN="hunter2")])
