@@ -107,6 +107,7 @@ def test_without_a_journal_a_hint_is_given_and_none_is_made(
     done = acphold.run("list")
     assert (done.code, done.out) == (0, "")
     assert "acphold wrap -- CMD" in done.err
+    assert "acphold import" in done.err
     assert not journal.exists()
 
 

@@ -70,7 +70,7 @@ LEAST_TITLE = 12
 
 BEGIN = (
     "Sessions begin when your editor starts its agent with `acphold wrap -- CMD`; "
-    "`acphold demo` shows how that goes."
+    "`acphold demo` shows how that goes. `acphold import` takes in what other agents keep on disk."
 )
 
 
