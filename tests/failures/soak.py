@@ -58,8 +58,8 @@ ROUNDS_OF_A_SESSION = 15
 
 INCIDENTS = (
     *("kill owner", "kill owner", "kill agent", "kill client", "kill attaching", "kill taker"),
-    *("stop owner", "leave", "leave", "close", "come", "come", "lag", "lag", "cancel", "prompt"),
-    "nothing",
+    *("stop owner", "leave", "leave", "close", "come", "come", "lag", "lag", "cancel", "nothing"),
+    *("prompt",) * 4,
 )
 
 AGENT = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
