@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -351,6 +352,33 @@ def test_a_session_that_is_live_elsewhere_needs_no_command(acphold: CommandLine)
         assert (done.code, done.out, done.err) == (0, "me too\n", "")
         assert session.prompt(steps({"say": "still here"})).wait().text == "still here"
     assert session.id in acphold.run("list", "--json").out
+
+
+def test_the_question_of_another_client_is_left_to_it(
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, look = threading.Event(), Asking._others_are_there
+
+    async def looks(asking: Asking, session_id: str) -> bool:
+        found = await look(asking, session_id)
+        looked.set()
+        return found
+
+    async def decide(_: object) -> bool:
+        return await asyncio.to_thread(looked.wait, SECONDS)
+
+    monkeypatch.setattr(Asking, "_others_are_there", looks)
+    command = scripted_agent()
+    with connect(*command, durable=True, journal=acphold.journal, on_permission=decide) as agent:
+        session = agent.new_session()
+        session.prompt(steps({"say": "first"})).wait()
+        theirs = session.prompt(steps({"say": "asks"}, {"ask": PERMISSION}))
+        next(iter(theirs))
+        own = steps({"say": "me too"})
+        done = acphold.run("ask", own, "--session", session.id, "--permission", "reject")
+        assert looked.is_set()
+        assert (done.code, done.out, done.err) == (0, "me too\n", "")
+        assert '"y"' in theirs.wait().text
 
 
 def test_a_session_that_is_live_nowhere_needs_the_command(acphold: CommandLine) -> None:

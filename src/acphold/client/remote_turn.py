@@ -41,6 +41,11 @@ class RemoteTurn:
         return self._feed.stop_reason
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the agent is at it, or was: turns of other clients may run before."""
+        return self._feed.has_begun
+
+    @property
     def is_over(self) -> bool:
         """Whether the turn has ended; there may be updates that were not read yet."""
         return self._feed.is_over
