@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -49,13 +50,16 @@ def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def type_checker() -> TypeChecker:
     """`type_checker(folder)`: what mypy says of the Python files in `folder`, and its status.
 
-    What it knows of everything else is kept from one run to the next.
+    What it knows of everything else is kept from one run to the next, and used by one at a time.
     """
     cache = Path(__file__).resolve().parents[1] / ".mypy_cache" / "of_tests"
 
     def check(folder: Path) -> tuple[str, int]:
         command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(cache), "."]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / "in_use").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         return done.stdout, done.returncode
 
     return check

@@ -88,9 +88,11 @@ def home(journal: Path) -> Iterator[Home]:
     made = Home(folder, journal)
     yield made
     for pid in made.owners():
-        for child in psutil.Process(pid).children(recursive=True):
-            child.kill()
-        os.kill(pid, signal.SIGKILL)
+        with suppress(psutil.NoSuchProcess):  # it may end by itself at this moment
+            owner = psutil.Process(pid)
+            for each in (owner, *owner.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
     shutil.rmtree(folder)
 
 
