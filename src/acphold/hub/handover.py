@@ -70,12 +70,13 @@ def earlier_conversation(
     if not kept.parts:
         return None
     began = f" It began with another agent, {held_with}." if held_with else ""
-    omitted = f" {_counted(kept.left_out)} left out." if kept.left_out else ""
+    left_out = _counted(kept.left_out, "", "is", "are")
+    omitted = f" {left_out} left out." if kept.left_out else ""
     title = f"{GIVEN}; it was held with {held_with}" if held_with else GIVEN
     return Context(
         _block(f"{BEGINNING}.{began}{omitted} {ENDING}", kept.parts),
         title if is_new or held_with else LOST,
-        f"{kept.number} earlier messages and tool calls were handed over with your prompt"
+        f"{_counted(kept.number, 'earlier ', 'was', 'were')} handed over with your prompt"
         + (f", {kept.left_out} were left out." if kept.left_out else "."),
     )
 
@@ -159,10 +160,10 @@ def _newest(texts: Sequence[str], room: int) -> list[str]:
     return kept[::-1]
 
 
-def _counted(left_out: int) -> str:
-    return (
-        "1 message or tool call is" if left_out == 1 else f"{left_out} messages and tool calls are"
-    )
+def _counted(number: int, which: str, one: str, many: str) -> str:
+    if number == 1:
+        return f"1 {which}message or tool call {one}"
+    return f"{number} {which}messages and tool calls {many}"
 
 
 def _size(text: str) -> int:
