@@ -41,6 +41,7 @@ from typing import Any
 
 import psutil
 
+from acphold.server.elsewhere import GAP
 from tests.editor import (
     DEADLINE,
     Refused,
@@ -359,7 +360,8 @@ class Soak:
                 return False
             assert time.monotonic() < deadline, (
                 f"{visitor.name}, a {visitor.kind} client, does not have all: "
-                f"shown …{shown[-80:]!r}, kept …{kept[-80:]!r}"
+                f"shown …{shown[-80:]!r}, kept …{kept[-80:]!r}; "
+                f"told of a gap: {GAP in str(visitor.view)}"
             )
             await asyncio.sleep(0.02)
             kept = await self.kept.said()
