@@ -37,7 +37,8 @@ conformance: KNOWN := tests/conformance/known
 conformance: ACPHOLD := $(BIN)/acphold
 conformance: CHECKED := $(ACPHOLD) check --timeout 30
 conformance: $(VENV)/.installed
-	set -e; export ACPHOLD_JOURNAL=$$(mktemp -d)/journal.db; \
+	set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	export ACPHOLD_JOURNAL=$$folder/journal.db; \
 	$(CHECKED) --baseline $(KNOWN)/demo-agent.txt -- $(ACPHOLD) demo-agent; \
 	$(CHECKED) --baseline $(KNOWN)/demo-agent.txt -- $(ACPHOLD) wrap -- $(ACPHOLD) demo-agent; \
 	$(CHECKED) -- $(ACPHOLD) run examples/echo.py; \
