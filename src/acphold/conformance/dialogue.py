@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from acphold.conformance.host import Host, Refused
-from acphold.conformance.record import Json, Line, Record, id_of
+from acphold.conformance.record import Json, Line, Record, id_of, result_of
 from acphold.conformance.subject import Running
 from acphold.conformance.verdicts import NotObservable, SignInNeeded, Violation
 from acphold.errors import AUTH_REQUIRED, ConnectionLostError, InvalidParamsError
@@ -43,7 +43,7 @@ class Answer:
         self.line = line
         error = line.message.get("error")
         self.error: Json | None = error if isinstance(error, dict) else None
-        self.result: Any = line.message.get("result")
+        self.result = result_of(line)
 
     @property
     def lines(self) -> tuple[Line, Line]:
@@ -54,6 +54,16 @@ class Answer:
         """The code of the error; None for a result."""
         return None if self.error is None else self.error.get("code")
 
+    @property
+    def stop_reason(self) -> object:
+        """How the turn ended, for a prompt; None for an error."""
+        return self.result.get("stopReason")
+
+    def refused(self, unless: str) -> None:
+        """Raise Violation for a result; `unless` says what is wrong with it."""
+        if self.error is None:
+            raise Violation(unless, *self.lines)
+
     def fitting(self, kind: type[T]) -> T:
         """The result as its type; Violation for an error and for what does not fit it.
 
@@ -61,7 +71,7 @@ class Answer:
         """
         self.succeeded()
         try:
-            return decode(kind, msgspec.json.encode(self.result)).value
+            return decode(kind, msgspec.json.encode(self.line.message.get("result"))).value
         except InvalidParamsError as error:
             raise Violation(f"the result of {self.asked.method}: {error}", *self.lines) from None
 

@@ -63,6 +63,7 @@ class Turn:
 class Exemplar:
     """See the module. Everything that a fault changes is a method of its own."""
 
+    script_type = Script
     sign_in_wanted = False
     connect_seconds = 2.0
     """What an MCP server gets to be ready; then the session goes on without it."""
@@ -444,7 +445,7 @@ class Exemplar:
     def script(self, turn: Turn, blocks: list[Json]) -> Script:
         # Whoever hands over an earlier conversation puts it behind the person's own words.
         words = next((str(block["text"]) for block in blocks if block["type"] == "text"), "")
-        return Script(self, turn.session_id, words, lambda: turn.cancelled)
+        return self.script_type(self, turn.session_id, words, lambda: turn.cancelled)
 
     def end_of(self, turn: Turn) -> Json:
         return {"stopReason": "cancelled" if turn.cancelled else "end_turn"}
@@ -483,6 +484,15 @@ class Faults(dict[str, Broken]):
 
     Where one rule is broken in several ways, `:` and a word stand behind the id.
     """
+
+    def scripted(self, name: str) -> Callable[[type[Script]], type[Script]]:
+        """The decorated script is that of an agent that breaks this rule."""
+
+        def declare(script: type[Script]) -> type[Script]:
+            self[name] = type(script.__name__, (Exemplar,), {"script_type": script})
+            return script
+
+        return declare
 
     def breaks(self, name: str) -> Callable[[Broken], Broken]:
         """The decorated class breaks this rule."""

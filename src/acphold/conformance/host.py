@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from acphold.conformance.record import Json
+from acphold.conformance.record import Json, objects
 from acphold.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -109,10 +109,8 @@ class Host:
             question: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
             self._held.append(question)
             return await question
-        options = params.get("options")
-        for option in options if isinstance(options, list) else ():
-            kind = option.get("kind") if isinstance(option, dict) else None
-            if kind == f"{self.decision}_once":
+        for option in objects(params.get("options")):
+            if option.get("kind") == f"{self.decision}_once":
                 return {"outcome": "selected", "optionId": option.get("optionId")}
         return {"outcome": "cancelled"}
 

@@ -5,7 +5,8 @@ Cases and observers ask it what was said, when, and in answer to what.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -53,20 +54,19 @@ class Line(msgspec.Struct, frozen=True, eq=False):
         return self.method is not None and "id" in self.message
 
     @property
-    def is_notification(self) -> bool:
-        return self.method is not None and "id" not in self.message
-
-    @property
     def is_response(self) -> bool:
         return bool(self.message) and self.method is None
 
     @property
-    def update(self) -> Json | None:
-        """The `update` of a `session/update`."""
-        if self.method != "session/update":
-            return None
-        update = self.params.get("update")
-        return update if isinstance(update, dict) else None
+    def update(self) -> Json:
+        """The `update` of a `session/update`; empty for all else."""
+        update = self.params.get("update") if self.method == "session/update" else None
+        return update if isinstance(update, dict) else {}
+
+    @property
+    def update_kind(self) -> str:
+        """The kind of its update, "" without one."""
+        return str(self.update.get("sessionUpdate", ""))
 
     @property
     def session_id(self) -> str | None:
@@ -97,9 +97,9 @@ class Exchange(msgspec.Struct, frozen=True):
     answer: Line | None
 
     @property
-    def result(self) -> object:
-        """The result; None for an error and without an answer."""
-        return self.answer.message.get("result") if self.answer else None
+    def result(self) -> Json:
+        """The result; empty when it is no object, for an error and without an answer."""
+        return result_of(self.answer) if self.answer else {}
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -134,9 +134,15 @@ class Record:
     def updates(self, session_id: str | None = None, *, since: int = 0) -> Iterator[Line]:
         """The agent's updates, of one session if asked for, from line `since` on."""
         for found in self.lines[since:]:
-            is_update = found.by == "agent" and found.update is not None
+            is_update = found.by == "agent" and found.method == "session/update"
             if is_update and session_id in (None, found.session_id):
                 yield found
+
+    def unasked(self, since: int) -> Line | None:
+        """The agent's first answer to nothing, from line `since` on."""
+        asked = {id_of(line) for line in self.by("client") if line.is_request}
+        answers = (it for it in self.lines[since:] if it.is_response and it.by == "agent")
+        return next((it for it in answers if id_of(it) not in asked), None)
 
     def exchanges(self, by: Side, *methods: str) -> list[Exchange]:
         """The requests of one side, in order, each with its first answer."""
@@ -169,8 +175,35 @@ def id_of(line: Line) -> bytes:
     return msgspec.json.encode(int(id) if isinstance(id, float) and id.is_integer() else id)
 
 
+def result_of(answer: Line) -> Json:
+    """The result of a response; empty when it is no object, and for an error."""
+    result = answer.message.get("result")
+    return result if isinstance(result, dict) else {}
+
+
+def objects(value: object) -> list[Json]:
+    """The objects in an array; none when it is no array."""
+    return [it for it in value if isinstance(it, dict)] if isinstance(value, list) else []
+
+
+def twice(ids: Iterable[object]) -> object:
+    """The first that is there twice; None when each is there once."""
+    return next((id for id, count in Counter(ids).items() if count > 1), None)
+
+
 def sessions_in(exchange: Exchange) -> list[Json]:
     """The sessions that a `session/list` was answered with."""
-    result = exchange.result
-    sessions = result.get("sessions") if isinstance(result, dict) else None
-    return [it for it in sessions if isinstance(it, dict)] if isinstance(sessions, list) else []
+    return objects(exchange.result.get("sessions"))
+
+
+def said(records: Sequence[Record], by: Side) -> list[Line]:
+    """All lines of one side."""
+    return [line for record in records for line in record.by(by)]
+
+
+def calls(records: Sequence[Record], by: Side, *methods: str) -> Iterator[tuple[Record, Line]]:
+    """Each request and notification of these methods."""
+    for record in records:
+        for line in record.by(by):
+            if line.method in methods:
+                yield record, line

@@ -81,12 +81,12 @@ class Turn(Struct, frozen=True):
 
 def chunk_text(line: Line) -> str:
     """The text of a chunk; "" of any other update."""
-    content = (line.update or {}).get("content")
+    content = line.update.get("content")
     return str(content.get("text", "")) if isinstance(content, dict) else ""
 
 
 def _is_said(line: Line) -> bool:
-    return (line.update or {}).get("sessionUpdate") == "agent_message_chunk"
+    return line.update_kind == "agent_message_chunk"
 
 
 class Stage:

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-from acphold.conformance.exemplar import Exemplar, Faults, RefusedError, Turn
+from acphold.conformance.exemplar import Exemplar, Faults, RefusedError
 from acphold.conformance.exemplar_turns import Script
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 FAULTS = Faults()
-
-
-def scripted(name: str) -> Callable[[type[Script]], type[Script]]:
-    """The decorated script is that of an agent that breaks the rule `name`."""
-
-    def declare(script: type[Script]) -> type[Script]:
-        class _Scripted(Exemplar):
-            def script(self, turn: Turn, blocks: list[Json]) -> Script:
-                made = super().script(turn, blocks)
-                return script(self, turn.session_id, made.words, made.is_cancelled)
-
-        FAULTS[name] = _Scripted
-        return script
-
-    return declare
-
 
 # -- tool calls -------------------------------------------------------------------------------
 
@@ -39,7 +22,7 @@ class _FailsWithTools(Exemplar):
         return await super().prompt(request, params)
 
 
-@scripted("tool.reported")
+@FAULTS.scripted("tool.reported")
 class _Silent(Script):
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
         return "silent" if kind == "read" else super().tool(title, kind, status, **more)
@@ -49,34 +32,34 @@ class _Silent(Script):
             super().change(call, **fields)
 
 
-@scripted("tool.folder")
+@FAULTS.scripted("tool.folder")
 class _WhereItWasStarted(Script):
     def absolute(self, what: str) -> str:
         return what if what.startswith("/") else f"/{what}"
 
 
-@scripted("tool.unique-ids")
+@FAULTS.scripted("tool.unique-ids")
 class _OneIdForAll(Script):
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
         self._calls = 0
         return super().tool(title, kind, status, **more)
 
 
-@scripted("tool.known-id")
+@FAULTS.scripted("tool.known-id")
 class _UpdateFirst(Script):
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
         self.change(f"call-{self._calls + 1}", status="pending")
         return super().tool(title, kind, status, **more)
 
 
-@scripted("tool.ends")
+@FAULTS.scripted("tool.ends")
 class _LeavesOpen(Script):
     async def read(self, what: str) -> None:
         await super().read(what)
         self.tool("Read more", "read")
 
 
-@scripted("tool.no-way-back")
+@FAULTS.scripted("tool.no-way-back")
 class _BeginsAgain(Script):
     async def read(self, what: str) -> None:
         await super().read(what)
@@ -85,14 +68,14 @@ class _BeginsAgain(Script):
         self.change(call, status="completed")
 
 
-@scripted("tool.in-progress")
+@FAULTS.scripted("tool.in-progress")
 class _SilentAfterYes(Script):
     async def run_command(self, command: str) -> None:
         call = self.tool("Run a command", "execute", status="failed")
         await self.permitted(call)
 
 
-@scripted("tool.absolute")
+@FAULTS.scripted("tool.absolute")
 class _RelativePaths(Script):
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
         if kind == "read":
@@ -100,7 +83,7 @@ class _RelativePaths(Script):
         return super().tool(title, kind, status, **more)
 
 
-@scripted("tool.lines")
+@FAULTS.scripted("tool.lines")
 class _LineZero(Script):
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
         if kind == "read":
@@ -111,20 +94,20 @@ class _LineZero(Script):
 # -- permission -------------------------------------------------------------------------------
 
 
-@scripted("permission.rejected")
+@FAULTS.scripted("permission.rejected")
 class _DoesItAnyhow(Script):
     async def permitted(self, call: str) -> bool:
         await super().permitted(call)
         return not self.is_cancelled()
 
 
-@scripted("permission.cancelled-is-no-yes")
+@FAULTS.scripted("permission.cancelled-is-no-yes")
 class _DoesItWhenCancelled(Script):
     async def permitted(self, call: str) -> bool:
         return await super().permitted(call) or self.is_cancelled()
 
 
-@scripted("cancel.permission")
+@FAULTS.scripted("cancel.permission")
 class _WaitsForEver(Script):
     async def permitted(self, call: str) -> bool:
         allowed = await super().permitted(call)
@@ -143,13 +126,13 @@ class _OptionEditor(Script):
         return await super().ask(method, params)
 
 
-@scripted("permission.options")
+@FAULTS.scripted("permission.options")
 class _OneOptionId(_OptionEditor):
     def edited(self, options: list[Json]) -> list[Json]:
         return [*options, {**options[0], "kind": "allow_always"}]
 
 
-@scripted("permission.options:none")
+@FAULTS.scripted("permission.options:none")
 class _NoOptions(_OptionEditor):
     def edited(self, options: list[Json]) -> list[Json]:
         return []
@@ -169,17 +152,17 @@ class _Asker(Script):
         await super().greet()
 
 
-@scripted("fs.offered")
+@FAULTS.scripted("fs.offered")
 class _ReadsUnasked(_Asker):
     asks = ("fs/read_text_file", {"path": "/etc/hostname"})
 
 
-@scripted("terminal.offered")
+@FAULTS.scripted("terminal.offered")
 class _RunsUnasked(_Asker):
     asks = ("terminal/create", {"command": "true"})
 
 
-@scripted("elicitation.offered")
+@FAULTS.scripted("elicitation.offered")
 class _ShowsForms(_Asker):
     asks = (
         "elicitation/create",
@@ -199,31 +182,31 @@ class _Rewriter(Script):
         return await super().ask(method, params)
 
 
-@scripted("fs.absolute")
+@FAULTS.scripted("fs.absolute")
 class _ReadsRelative(_Rewriter):
     method = "fs/read_text_file"
     changes = {"path": "walnut.txt"}  # noqa: RUF012
 
 
-@scripted("fs.lines")
+@FAULTS.scripted("fs.lines")
 class _ReadsLineZero(_Rewriter):
     method = "fs/read_text_file"
     changes = {"line": 0}  # noqa: RUF012
 
 
-@scripted("terminal.absolute")
+@FAULTS.scripted("terminal.absolute")
 class _RelativeTerminal(_Rewriter):
     method = "terminal/create"
     changes = {"cwd": "."}  # noqa: RUF012
 
 
-@scripted("terminal.released")
+@FAULTS.scripted("terminal.released")
 class _KeepsTerminals(Script):
     async def ask(self, method: str, params: Json) -> Json:
         return {} if method == "terminal/release" else await super().ask(method, params)
 
 
-@scripted("terminal.known-id")
+@FAULTS.scripted("terminal.known-id")
 class _ReleasesTwice(Script):
     async def ask(self, method: str, params: Json) -> Json:
         if method == "terminal/release":
@@ -231,7 +214,7 @@ class _ReleasesTwice(Script):
         return await super().ask(method, params)
 
 
-@scripted("terminal.known-id:shown")
+@FAULTS.scripted("terminal.known-id:shown")
 class _ShowsWhatIsNotThere(Script):
     def change(self, call: str, **fields: object) -> None:
         if "terminalId" in str(fields):
@@ -415,7 +398,7 @@ class _OwnKind(Exemplar):
         return {"sessionUpdate": "mood_update", "mood": "fine"}
 
 
-@scripted("schema.requests")
+@FAULTS.scripted("schema.requests")
 class _WordForLimit(_Rewriter):
     method = "terminal/create"
     changes = {"outputByteLimit": "much"}  # noqa: RUF012

@@ -110,7 +110,8 @@ class _DeafInTurns(Exemplar):
         await super().answer(request)
 
 
-class _LateWords(Script):
+@FAULTS.scripted("prompt.updates-first")
+class _SpeaksLate(Script):
     async def greet(self) -> None:
         await super().greet()
         agent = self.agent
@@ -124,28 +125,14 @@ class _LateWords(Script):
         agent.start(later())
 
 
-@FAULTS.breaks("prompt.updates-first")
-class _SpeaksLate(Exemplar):
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
-        made = super().script(turn, blocks)
-        return _LateWords(self, turn.session_id, made.words, made.is_cancelled)
-
-
-class _OneMessageId(Script):
+@FAULTS.scripted("prompt.message-ids")
+class _OneIdForAll(Script):
     def think(self, text: str) -> None:
-        content = {"type": "text", "text": text}
-        thought = {"sessionUpdate": "agent_thought_chunk", "messageId": "m1", "content": content}
+        thought = {"sessionUpdate": "agent_thought_chunk", **self.chunk(text)}
         self.agent.update(self.session_id, thought)
 
     def chunk(self, text: str) -> Json:
         return {"messageId": "m1", "content": {"type": "text", "text": text}}
-
-
-@FAULTS.breaks("prompt.message-ids")
-class _OneIdForAll(Exemplar):
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
-        made = super().script(turn, blocks)
-        return _OneMessageId(self, turn.session_id, made.words, made.is_cancelled)
 
 
 @FAULTS.breaks("prompt.own-session")
@@ -157,16 +144,10 @@ class _MixesSessions(Exemplar):
         super().update(session_id, update, remembered=remembered)
 
 
-class _OddCurrency(Script):
+@FAULTS.scripted("prompt.usage")
+class _PaysInSigns(Script):
     def usage(self) -> Json:
         return {**super().usage(), "cost": {"amount": 1, "currency": "€"}}
-
-
-@FAULTS.breaks("prompt.usage")
-class _PaysInSigns(Exemplar):
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
-        made = super().script(turn, blocks)
-        return _OddCurrency(self, turn.session_id, made.words, made.is_cancelled)
 
 
 # -- cancelling -------------------------------------------------------------------------------
@@ -277,14 +258,8 @@ class _AnswersCancelRequests(Exemplar):
         super().cancel_request(request_id)
 
 
-class _DropsWords(Script):
+@FAULTS.scripted("pressure.slow-client")
+class _DropsForTheSlow(Script):
     def say(self, text: str) -> None:
         if text != "17\n":
             super().say(text)
-
-
-@FAULTS.breaks("pressure.slow-client")
-class _DropsForTheSlow(Exemplar):
-    def script(self, turn: Turn, blocks: list[Json]) -> Script:
-        made = super().script(turn, blocks)
-        return _DropsWords(self, turn.session_id, made.words, made.is_cancelled)

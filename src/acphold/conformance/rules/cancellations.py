@@ -9,7 +9,7 @@ from msgspec import Struct
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
 from acphold.conformance.dialogue import Answer, Call, Dialogue, Silence
 from acphold.conformance.errands import COUNT, GREET
-from acphold.conformance.record import Line, id_of
+from acphold.conformance.record import Line
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Session, Stage, begin_prompt
 from acphold.conformance.verdicts import NotObservable, Source, Violation
@@ -40,7 +40,7 @@ TURN_UPDATES = {
 
 def is_of_turn(line: Line) -> bool:
     """Whether an update is part of a turn."""
-    return (line.update or {}).get("sessionUpdate") in TURN_UPDATES
+    return line.update_kind in TURN_UPDATES
 
 
 class Cancelled(Struct, frozen=True):
@@ -130,7 +130,7 @@ async def cancelled_turn(stage: Stage) -> Cancelled:
     """A turn that was cancelled while it ran."""
     for attempt in range(ATTEMPTS):
         found = await _cancelled_turn(stage, first=attempt == 0)
-        if (found.answer.result or {}).get("stopReason") == "cancelled":
+        if found.answer.stop_reason == "cancelled":
             return found
     return found
 
@@ -159,8 +159,7 @@ async def _more_quiet(dialogue: Dialogue) -> None:
 
 
 def _late(dialogue: Dialogue, session: Session, answer: Answer) -> tuple[Line, ...]:
-    since = dialogue.record.updates(session.id, since=answer.line.number)
-    return tuple(line for line in since if (line.update or {}).get("sessionUpdate") in TURN_UPDATES)
+    return tuple(filter(is_of_turn, dialogue.record.updates(session.id, since=answer.line.number)))
 
 
 @RULES.case(
@@ -173,7 +172,7 @@ async def stop_reason(stage: Stage) -> None:
     cancelled = await stage.judge(cancelled_turn)
     if cancelled.answer.error is not None:
         raise Violation("the prompt was answered with an error", *cancelled.lines)
-    reason = (cancelled.answer.result or {}).get("stopReason")
+    reason = cancelled.answer.stop_reason
     if reason != "cancelled":
         raise Violation(f"the stop reason is {reason!r}", *cancelled.lines)
 
@@ -206,7 +205,7 @@ async def soon(stage: Stage) -> None:
 async def next_prompt(stage: Stage) -> None:
     cancelled = await stage.given(cancelled_turn)
     turn = await stage.prompt(await stage.main(), cancelled.session, GREET)
-    if turn.answer.result.get("stopReason") == "cancelled":
+    if turn.answer.stop_reason == "cancelled":
         raise Violation("the next turn is cancelled, too", cancelled.cancel, *turn.answer.lines)
 
 
@@ -222,7 +221,7 @@ async def idle(stage: Stage) -> None:
     told = cancel(dialogue, turn.session)
     await dialogue.caught_up()
     after = await stage.prompt(dialogue, turn.session, GREET)
-    if after.answer.result.get("stopReason") == "cancelled":
+    if after.answer.stop_reason == "cancelled":
         raise Violation("the next turn is cancelled", told, *after.answer.lines)
 
 
@@ -239,7 +238,7 @@ async def other_session(stage: Stage) -> None:
     call = await begun(stage, dialogue, turn.session)
     told = cancel(dialogue, idle_one)
     await dialogue.caught_up()
-    if call.answer is not None and (call.answer.result or {}).get("stopReason") == "cancelled":
+    if call.answer is not None and call.answer.stop_reason == "cancelled":
         raise Violation("the turn of another session was cancelled", told, call.answer.line)
     cancel(dialogue, turn.session)
     await dialogue.answered(call, 3 * dialogue.timeout)
@@ -282,10 +281,8 @@ async def request_unknown(stage: Stage) -> None:
     before = len(dialogue.record.lines)
     told = dialogue.tell("$/cancel_request", {"requestId": 999_999})
     await dialogue.caught_up()
-    asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
-    for line in dialogue.record.lines[before:]:
-        if line.is_response and line.by == "agent" and id_of(line) not in asked:
-            raise Violation("it was answered", told, line)
+    if unasked := dialogue.record.unasked(before):
+        raise Violation("it was answered", told, unasked)
     answer = await dialogue.ask("check/no_such_method", {})
     if answer.code not in (None, METHOD_NOT_FOUND):
         raise Violation("what is asked next is answered differently", told, *answer.lines)

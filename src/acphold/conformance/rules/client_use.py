@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from acphold.conformance.catalogue import MUST, Rules, Witness
 from acphold.conformance.host import offered
-from acphold.conformance.record import Line, Record
+from acphold.conformance.record import Line, Record, calls, objects
 from acphold.conformance.verdicts import Source
 
 RULES = Rules()
@@ -14,16 +14,6 @@ RULES = Rules()
 FILES = "File System"
 TERMINALS = "Terminals"
 ELICITATION = "Elicitation"
-
-
-def _called(records: Sequence[Record], prefix: str) -> list[tuple[Record, Line]]:
-    """The agent's calls of methods that begin so."""
-    return [
-        (record, line)
-        for record in records
-        for line in record.by("agent")
-        if (line.method or "").startswith(prefix)
-    ]
 
 
 def _offered_only(
@@ -100,7 +90,7 @@ def elicitation_offered(records: Sequence[Record], witness: Witness) -> None:
     unless="the agent used no file of its client",
 )
 def absolute(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in _called(records, "fs/"):
+    for _, line in calls(records, "agent", "fs/read_text_file", "fs/write_text_file"):
         witness.saw(line)
         if not str(line.params.get("path")).startswith("/"):
             witness.accuse(f"{line.params.get('path')!r} is not", line)
@@ -114,7 +104,7 @@ def absolute(records: Sequence[Record], witness: Witness) -> None:
     unless="the agent read no file from a line on",
 )
 def first_line(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in _called(records, "fs/read_text_file"):
+    for _, line in calls(records, "agent", "fs/read_text_file"):
         number = line.params.get("line")
         if number is not None:
             witness.saw(line)
@@ -130,7 +120,7 @@ def first_line(records: Sequence[Record], witness: Witness) -> None:
     unless="the agent named no folder for a terminal",
 )
 def terminal_folder(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in _called(records, "terminal/create"):
+    for _, line in calls(records, "agent", "terminal/create"):
         cwd = line.params.get("cwd")
         if cwd is not None:
             witness.saw(line)
@@ -153,7 +143,7 @@ def released(records: Sequence[Record], witness: Witness) -> None:
             if line.method == "terminal/release"
         }
         for exchange in record.exchanges("agent", "terminal/create"):
-            if isinstance(exchange.result, dict):
+            if exchange.result:
                 witness.saw(exchange.request)
                 if exchange.result.get("terminalId") not in given_back:
                     witness.accuse("this one is not", *exchange.lines)
@@ -171,7 +161,7 @@ def known_terminals(records: Sequence[Record], witness: Witness) -> None:
         made = {
             exchange.answer.number: exchange.result.get("terminalId")
             for exchange in record.exchanges("agent", "terminal/create")
-            if exchange.answer is not None and isinstance(exchange.result, dict)
+            if exchange.answer is not None and exchange.result
         }
         known: set[object] = set()
         embeddable: set[object] = set()
@@ -193,12 +183,8 @@ def known_terminals(records: Sequence[Record], witness: Witness) -> None:
 
 def _embedded(line: Line) -> list[object]:
     """The terminals that a tool call shows."""
-    content = (line.update or {}).get("content")
-    return [
-        it.get("terminalId")
-        for it in (content if isinstance(content, list) else ())
-        if isinstance(it, dict) and it.get("type") == "terminal"
-    ]
+    content = objects(line.update.get("content"))
+    return [it.get("terminalId") for it in content if it.get("type") == "terminal"]
 
 
 for _id, _says, _why in (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.grammar import Message, custom_member, problem, spoken
 from acphold.conformance.host import offered
-from acphold.conformance.record import Json, Line, Record, id_of, sessions_in
+from acphold.conformance.record import Json, Line, Record, calls, id_of, objects, said, sessions_in
 from acphold.conformance.verdicts import Source
 from acphold.schema import AGENT_METHODS, PROTOCOL_METHODS
 
@@ -29,23 +29,12 @@ SILENT = "the client said nothing"
     unless=SILENT,
 )
 def messages(records: Sequence[Record], witness: Witness) -> None:
-    for line in _said(records):
+    for line in said(records, "client"):
         witness.saw(line)
         if line.problem:
             witness.accuse(line.problem, line)
         elif line.message.get("jsonrpc") != "2.0":
             witness.accuse('it does not say `"jsonrpc": "2.0"`', line)
-
-
-def _said(records: Sequence[Record]) -> list[Line]:
-    return [line for record in records for line in record.by("client")]
-
-
-def _calls(records: Sequence[Record], *methods: str) -> Iterator[tuple[Record, Line]]:
-    for record in records:
-        for line in record.by("client"):
-            if line.method in methods:
-                yield record, line
 
 
 @RULES.observer(
@@ -89,7 +78,7 @@ def _known(records: Sequence[Record]) -> Iterator[Message]:
     unless=SILENT,
 )
 def methods(records: Sequence[Record], witness: Witness) -> None:
-    for line in _said(records):
+    for line in said(records, "client"):
         if line.method is not None:
             witness.saw(line)
             known = line.method in AGENT_METHODS or line.method in PROTOCOL_METHODS
@@ -151,7 +140,7 @@ def initialize_first(records: Sequence[Record], witness: Witness) -> None:
     unless="the client did not introduce itself",
 )
 def info(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in _calls(records, "initialize"):
+    for _, line in calls(records, "client", "initialize"):
         witness.saw(line)
         told = line.params.get("clientInfo")
         if not isinstance(told, dict) or not told.get("name") or not told.get("version"):
@@ -174,9 +163,8 @@ NEEDS = {
 def _can(record: Record) -> Json:
     """What the agent advertised."""
     for exchange in record.exchanges("client", "initialize"):
-        if isinstance(exchange.result, dict):
-            can = exchange.result.get("agentCapabilities")
-            return can if isinstance(can, dict) else {}
+        can = exchange.result.get("agentCapabilities")
+        return can if isinstance(can, dict) else {}
     return {}
 
 
@@ -210,7 +198,7 @@ NO_SESSION = "the client opened no session"
     unless=NO_SESSION,
 )
 def advertised_servers(records: Sequence[Record], witness: Witness) -> None:
-    for record, line in _calls(records, *SETUPS):
+    for record, line in calls(records, "client", *SETUPS):
         witness.saw(line)
         for server in _servers(line):
             kind = server.get("type")
@@ -219,8 +207,7 @@ def advertised_servers(records: Sequence[Record], witness: Witness) -> None:
 
 
 def _servers(line: Line) -> list[Json]:
-    found = line.params.get("mcpServers")
-    return [it for it in found if isinstance(it, dict)] if isinstance(found, list) else []
+    return objects(line.params.get("mcpServers"))
 
 
 @RULES.observer(
@@ -231,7 +218,7 @@ def _servers(line: Line) -> list[Json]:
     unless=NO_SESSION,
 )
 def advertised_directories(records: Sequence[Record], witness: Witness) -> None:
-    for record, line in _calls(records, *SETUPS):
+    for record, line in calls(records, "client", *SETUPS):
         witness.saw(line)
         advertised = offered(_can(record), "sessionCapabilities", "additionalDirectories")
         if line.params.get("additionalDirectories") and not advertised:
@@ -249,11 +236,10 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
     unless="the client sent no prompt",
 )
 def advertised_content(records: Sequence[Record], witness: Witness) -> None:
-    for record, line in _calls(records, "session/prompt"):
+    for record, line in calls(records, "client", "session/prompt"):
         witness.saw(line)
-        blocks = line.params.get("prompt")
-        for block in blocks if isinstance(blocks, list) else ():
-            name = CONTENT.get(str(block.get("type"))) if isinstance(block, dict) else None
+        for block in objects(line.params.get("prompt")):
+            name = CONTENT.get(str(block.get("type")))
             if name is not None and not offered(_can(record), "promptCapabilities", name):
                 witness.accuse(f"promptCapabilities.{name} was not advertised", line)
 
@@ -269,7 +255,7 @@ def advertised_content(records: Sequence[Record], witness: Witness) -> None:
     unless=NO_SESSION,
 )
 def absolute(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in _calls(records, *SETUPS, "session/list"):
+    for _, line in calls(records, "client", *SETUPS, "session/list"):
         more = line.params.get("additionalDirectories")
         commands = [server["command"] for server in _servers(line) if "command" in server]
         paths = [*(more if isinstance(more, list) else ()), *commands]
@@ -294,8 +280,7 @@ def known_sessions(records: Sequence[Record], witness: Witness) -> None:
         known: set[object] = set()
         for line in record.lines:
             if (exchange := answers.get(line.number)) is not None:
-                result = exchange.result if isinstance(exchange.result, dict) else {}
-                known |= {result.get("sessionId"), exchange.request.session_id}
+                known |= {exchange.result.get("sessionId"), exchange.request.session_id}
                 known |= {entry.get("sessionId") for entry in sessions_in(exchange)}
             # A session that is opened may be known from another day.
             elif line.by == "client" and line.session_id and line.method not in SETUPS:
@@ -315,9 +300,8 @@ def same_folder(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         folders: dict[object, object] = {}
         for exchange in record.exchanges("client", *SETUPS, "session/list"):
-            result = exchange.result if isinstance(exchange.result, dict) else {}
             if exchange.request.method == "session/new":
-                folders[result.get("sessionId")] = exchange.request.params.get("cwd")
+                folders[exchange.result.get("sessionId")] = exchange.request.params.get("cwd")
             folders |= {it.get("sessionId"): it.get("cwd") for it in sessions_in(exchange)}
             line = exchange.request
             if line.method in ("session/load", "session/resume") and line.session_id in folders:
@@ -344,8 +328,7 @@ def cursors(records: Sequence[Record], witness: Witness) -> None:
                     witness.accuse("this cursor was not given", exchange.request)
                 elif given[cursor] != cwd:
                     witness.accuse("this cursor is one of another filter", exchange.request)
-            if isinstance(exchange.result, dict):
-                given[exchange.result.get("nextCursor")] = cwd
+            given[exchange.result.get("nextCursor")] = cwd
 
 
 # -- turns ------------------------------------------------------------------------------------
@@ -381,11 +364,11 @@ def one_turn(records: Sequence[Record], witness: Witness) -> None:
 def permission_options(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for exchange in record.exchanges("agent", "session/request_permission"):
-            outcome = exchange.result.get("outcome") if isinstance(exchange.result, dict) else None
+            outcome = exchange.result.get("outcome")
             if not isinstance(outcome, dict):
                 continue
             witness.saw(exchange.request)
-            options = exchange.request.params.get("options") or ()
+            options = objects(exchange.request.params.get("options"))
             known = {option.get("optionId") for option in options}
             if outcome.get("outcome") == "selected" and outcome.get("optionId") not in known:
                 witness.accuse(f"{outcome.get('optionId')!r} is none of them", *exchange.lines)
@@ -405,7 +388,7 @@ def permission_cancelled(records: Sequence[Record], witness: Witness) -> None:
             if cancelled is None:
                 continue
             witness.saw(cancelled)
-            outcome = exchange.result.get("outcome") if isinstance(exchange.result, dict) else None
+            outcome = exchange.result.get("outcome")
             said = outcome.get("outcome") if isinstance(outcome, dict) else None
             if said != "cancelled":
                 lines = (exchange.request, cancelled, *exchange.lines[1:])
@@ -451,8 +434,7 @@ def sign_in_methods(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         known: dict[object, object] = {}
         for exchange in record.exchanges("client", "initialize", "authenticate"):
-            result = exchange.result if isinstance(exchange.result, dict) else {}
-            for method in result.get("authMethods") or ():
+            for method in objects(exchange.result.get("authMethods")):
                 known[method.get("id")] = method.get("type")
             if exchange.request.method == "authenticate":
                 witness.saw(exchange.request)

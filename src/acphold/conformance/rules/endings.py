@@ -44,14 +44,9 @@ async def closed_in_turn(stage: Stage) -> Closed:
     await stage.given(plain_turn)
     for _ in range(ATTEMPTS):
         closed = await _closed_in_turn(stage)
-        if reason_of(closed[0]) == "cancelled":
+        if closed[0].stop_reason == "cancelled":
             break
     return closed
-
-
-def reason_of(ended: Answer) -> object:
-    """The stop reason of a turn; None for an error."""
-    return ended.result.get("stopReason") if isinstance(ended.result, dict) else None
 
 
 async def _closed_in_turn(stage: Stage) -> Closed:
@@ -73,7 +68,7 @@ async def _closed_in_turn(stage: Stage) -> Closed:
 )
 async def cancels(stage: Stage) -> None:
     ended, closed, lines = await stage.judge(closed_in_turn)
-    reason = reason_of(ended)
+    reason = ended.stop_reason
     if reason != "cancelled":
         said = "an error" if ended.error else f"the stop reason {reason!r}"
         raise Violation(f"the prompt was answered with {said}", *lines)

@@ -8,7 +8,7 @@ import msgspec
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer, Gone, Silence
-from acphold.conformance.record import NOT_UTF_8, Json, Line, Record, id_of
+from acphold.conformance.record import NOT_UTF_8, Json, Line, Record, id_of, said
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage, introduce
 from acphold.conformance.verdicts import NotObservable, SignInNeeded, Source, Violation
@@ -46,7 +46,7 @@ ALWAYS = "the agent said nothing"
 
 @RULES.observer("stdio.utf-8", "Everything on stdout is UTF-8.", MUST, ENCODING, unless=ALWAYS)
 def utf_8(records: Sequence[Record], witness: Witness) -> None:
-    for line in _said(records):
+    for line in said(records, "agent"):
         witness.saw(line)
         if line.problem == NOT_UTF_8:
             witness.accuse(line.problem, line)
@@ -60,7 +60,7 @@ def utf_8(records: Sequence[Record], witness: Witness) -> None:
     unless=ALWAYS,
 )
 def only_messages(records: Sequence[Record], witness: Witness) -> None:
-    for line in _said(records):
+    for line in said(records, "agent"):
         witness.saw(line)
         if line.problem and line.problem != NOT_UTF_8:
             witness.accuse(line.problem, line)
@@ -74,15 +74,11 @@ def only_messages(records: Sequence[Record], witness: Witness) -> None:
     unless=ALWAYS,
 )
 def version(records: Sequence[Record], witness: Witness) -> None:
-    for line in _said(records):
+    for line in said(records, "agent"):
         if line.message:
             witness.saw(line)
             if line.message.get("jsonrpc") != "2.0":
                 witness.accuse(f"it says {line.message.get('jsonrpc')!r}", line)
-
-
-def _said(records: Sequence[Record]) -> list[Line]:
-    return [line for record in records for line in record.by("agent")]
 
 
 # -- answers --------------------------------------------------------------------------------
@@ -96,7 +92,7 @@ def _said(records: Sequence[Record]) -> list[Line]:
     unless=ALWAYS,
 )
 def result_or_error(records: Sequence[Record], witness: Witness) -> None:
-    for line in _said(records):
+    for line in said(records, "agent"):
         if not line.is_response:
             continue
         witness.saw(line)
@@ -197,7 +193,7 @@ def error_codes(records: Sequence[Record], witness: Witness) -> None:
 def _errors(records: Sequence[Record]) -> list[tuple[Line, Json]]:
     return [
         (line, line.message["error"])
-        for line in _said(records)
+        for line in said(records, "agent")
         if line.is_response and isinstance(line.message.get("error"), dict)
     ]
 
@@ -267,8 +263,7 @@ async def request_without_params(stage: Stage) -> Answer:
 )
 async def invalid_params(stage: Stage) -> None:
     answer = await stage.judge(request_without_params)
-    if answer.error is None:
-        raise Violation("`session/new` without a folder made a session", *answer.lines)
+    answer.refused("`session/new` without a folder made a session")
 
 
 @RULES.case(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -11,7 +10,7 @@ from msgspec import Struct
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer, Dialogue
-from acphold.conformance.record import Exchange, Json, Record, sessions_in
+from acphold.conformance.record import Exchange, Json, Record, objects, sessions_in, twice
 from acphold.conformance.rules.past_sessions import past, restarted
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Session, Stage
@@ -44,8 +43,7 @@ async def page(dialogue: Dialogue, **params: str) -> Page:
     sessions = answer.result.get("sessions")
     if not isinstance(sessions, list):
         raise Violation("`sessions` is no array", *answer.lines)
-    entries = tuple(it for it in sessions if isinstance(it, dict))
-    return Page(answer, entries, fitting.next_cursor)
+    return Page(answer, tuple(objects(sessions)), fitting.next_cursor)
 
 
 async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
@@ -162,11 +160,9 @@ async def each_once(stage: Stage) -> None:
     found = await pages(dialogue)
     if len(found) == MAX_PAGES:
         raise NotObservable(f"there are more than {MAX_PAGES} pages")
-    counted = Counter(str(it.get("sessionId")) for one in found for it in one.sessions)
-    twice = [id for id, count in counted.items() if count > 1]
-    if twice:
+    if (id := twice(str(it.get("sessionId")) for one in found for it in one.sessions)) is not None:
         lines = [line for one in found for line in one.answer.lines]
-        raise Violation(f"session {twice[0]} is listed twice", *lines)
+        raise Violation(f"session {id} is listed twice", *lines)
     if len(found) == 1:
         raise NotObservable("there is one page only")
 
@@ -176,8 +172,7 @@ async def bad_cursor(stage: Stage) -> None:
     await stage.given(first_page)
     dialogue = await stage.main()
     found = await dialogue.ask("session/list", {"cursor": "check-no-such-cursor"})
-    if found.error is None:
-        raise Violation("it was taken", *found.lines)
+    found.refused("it was taken")
 
 
 @RULES.case(
@@ -262,7 +257,7 @@ def titles(records: Sequence[Record], witness: Witness) -> None:
         told: dict[object, tuple[int, object]] = {}
         answers = {it.answer: it for it in record.exchanges("client", "session/list") if it.answer}
         for line in record.lines:
-            update = line.update or {}
+            update = line.update
             if update.get("sessionUpdate") == "session_info_update" and "title" in update:
                 told[line.session_id] = (line.number, update["title"])
             if (exchange := answers.get(line)) is not None:

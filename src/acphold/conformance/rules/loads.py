@@ -147,7 +147,7 @@ async def plan(stage: Stage) -> None:
 )
 async def order(stage: Stage) -> None:
     told = await stage.given(told_again)
-    kinds = [str((line.update or {}).get("sessionUpdate")) for line in told.loaded.replay]
+    kinds = [line.update_kind for line in told.loaded.replay]
     sides = [kind for kind in kinds if kind in ("user_message_chunk", "agent_message_chunk")]
     turns = [side for n, side in enumerate(sides) if n == 0 or sides[n - 1] != side]
     if not turns:
@@ -228,8 +228,7 @@ async def unknown_id(stage: Stage) -> None:
 async def _refuses_unknown(stage: Stage, method: str) -> None:
     dialogue = await stage.main()
     answer = await dialogue.ask(method, stage.params(sessionId="check-no-such-session"))
-    if answer.error is None:
-        raise Violation("it was answered with a result", *answer.lines)
+    answer.refused("it was answered with a result")
 
 
 def _some(loaded: Loaded) -> tuple[Line, ...]:

@@ -8,7 +8,7 @@ from acphold.conformance.catalogue import MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer
 from acphold.conformance.grammar import Message, custom_member, problem, said
 from acphold.conformance.host import offered
-from acphold.conformance.record import Record, id_of
+from acphold.conformance.record import Record
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, Source, Violation
@@ -137,7 +137,7 @@ OFFERED = {
 def offered_updates(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for line in record.updates():
-            path = OFFERED.get(str((line.update or {}).get("sessionUpdate")))
+            path = OFFERED.get(line.update_kind)
             if path is None or not offered(record.offers, *path):
                 witness.saw(line)
                 if path is not None:
@@ -166,7 +166,7 @@ async def answered(stage: Stage) -> None:
 )
 async def unknown_request(stage: Stage) -> None:
     answer = await stage.given(custom_request)
-    if answer.error is None and answer.result:
+    if answer.line.message.get("result"):
         raise NotObservable("the agent answers as if it knew it", *answer.lines)
     if answer.code != METHOD_NOT_FOUND:
         said = "an empty result" if answer.error is None else f"the code {answer.code}"
@@ -185,10 +185,8 @@ async def unknown_notification(stage: Stage) -> None:
     before = len(dialogue.record.lines)
     told = dialogue.tell("_check.example/no_such_notification", {"some": "thing"})
     await dialogue.caught_up()
-    asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
-    for line in dialogue.record.lines[before:]:
-        if line.is_response and line.by == "agent" and id_of(line) not in asked:
-            raise Violation("it was answered", told, line)
+    if unasked := dialogue.record.unasked(before):
+        raise Violation("it was answered", told, unasked)
     if dialogue.ended:
         raise Violation("the agent ended", told)
 

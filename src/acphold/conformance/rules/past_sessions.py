@@ -126,7 +126,7 @@ def _prompts(turns: Iterable[Turn]) -> tuple[str, ...]:
 
 def said(lines: Sequence[Line], kind: str) -> str:
     """All text of the chunks of one kind, without white space: some tidy it up."""
-    chunks = [line for line in lines if (line.update or {}).get("sessionUpdate") == kind]
+    chunks = [line for line in lines if line.update_kind == kind]
     return "".join("".join(map(chunk_text, chunks)).split())
 
 
@@ -134,7 +134,7 @@ def tool_calls(lines: Sequence[Line]) -> dict[str, Json]:
     """Each tool call, with the newest value of each field."""
     found: dict[str, Json] = {}
     for line in lines:
-        update = line.update or {}
+        update = line.update
         if update.get("sessionUpdate") in ("tool_call", "tool_call_update"):
             fields = {name: value for name, value in update.items() if value is not None}
             found.setdefault(str(update.get("toolCallId")), {}).update(fields)
@@ -143,8 +143,7 @@ def tool_calls(lines: Sequence[Line]) -> dict[str, Json]:
 
 def newest(lines: Sequence[Line], kind: str) -> Json | None:
     """The last update of a kind."""
-    found = [line.update for line in lines if (line.update or {}).get("sessionUpdate") == kind]
-    return found[-1] if found else None
+    return next((line.update for line in reversed(lines) if line.update_kind == kind), None)
 
 
 def something(live: str, what: str) -> str:

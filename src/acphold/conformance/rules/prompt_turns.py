@@ -35,7 +35,7 @@ async def plain_turn(stage: Stage) -> Turn:
 @RULES.case("prompt.answer", "A prompt is answered with a stop reason.", MUST, COMPLETION)
 async def answer(stage: Stage) -> None:
     turn = await stage.judge(plain_turn)
-    reason = turn.answer.result.get("stopReason")
+    reason = turn.answer.stop_reason
     if reason not in REASONS:
         raise Violation(f"there is no stop reason {reason!r}", *turn.answer.lines)
     if reason == "cancelled":
@@ -168,7 +168,7 @@ def updates_first(records: Sequence[Record], witness: Witness) -> None:
                     over[request.session_id] = line
                     witness.saw(line)
             elif line.session_id in over and line.session_id not in busy:
-                kind = (line.update or {}).get("sessionUpdate")
+                kind = line.update_kind
                 if kind in CHUNKS or kind in ("tool_call", "tool_call_update", "plan"):
                     witness.accuse(f"a {kind} came behind the answer", over[line.session_id], line)
 
@@ -187,7 +187,7 @@ def own_session(records: Sequence[Record], witness: Witness) -> None:
         for line in record.lines:
             if line.by == "client" and line.method in opened:
                 used.add(line.session_id)
-            elif (line.update or {}).get("sessionUpdate") in CHUNKS and used:
+            elif line.update_kind in CHUNKS and used:
                 witness.saw(line)
                 if line.session_id not in used:
                     witness.accuse("nothing was asked in this session", line)
@@ -210,12 +210,12 @@ def message_ids(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         kinds: dict[tuple[object, object], Line] = {}
         for line in record.updates():
-            update = line.update or {}
+            update = line.update
             kind, message_id = update.get("sessionUpdate"), update.get("messageId")
             if kind in CHUNKS and message_id is not None:
                 witness.saw(line)
                 first = kinds.setdefault((line.session_id, message_id), line)
-                if (first.update or {}).get("sessionUpdate") != kind:
+                if first.update_kind != kind:
                     witness.accuse("one id for messages of two kinds", first, line)
 
 
@@ -229,7 +229,7 @@ def message_ids(records: Sequence[Record], witness: Witness) -> None:
 def usage(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for line in record.updates():
-            update = line.update or {}
+            update = line.update
             if update.get("sessionUpdate") != "usage_update":
                 continue
             witness.saw(line)

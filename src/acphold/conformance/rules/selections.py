@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer, Dialogue
 from acphold.conformance.host import offered
-from acphold.conformance.record import Json, Line, Record
+from acphold.conformance.record import Json, Line, Record, objects, twice
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Session, Stage
 from acphold.conformance.verdicts import NotObservable, Source, Violation
@@ -27,16 +26,14 @@ OPENING = ("session/new", "session/load", "session/resume")
 def _modes(records: Sequence[Record]) -> Iterator[tuple[Record, Line, Json]]:
     for record in records:
         for exchange in record.exchanges("client", *OPENING):
-            modes = exchange.result.get("modes") if isinstance(exchange.result, dict) else None
+            modes = exchange.result.get("modes")
             if exchange.answer is not None and isinstance(modes, dict):
                 yield record, exchange.answer, modes
 
 
 def _available(modes: Json) -> list[str]:
     """The ids of the modes there are."""
-    found = modes.get("availableModes")
-    entries = found if isinstance(found, list) else []
-    return [str(it.get("id")) for it in entries if isinstance(it, dict)]
+    return [str(it.get("id")) for it in objects(modes.get("availableModes"))]
 
 
 @RULES.observer(
@@ -63,8 +60,8 @@ def current_mode(records: Sequence[Record], witness: Witness) -> None:
 def unique_modes(records: Sequence[Record], witness: Witness) -> None:
     for _, line, modes in _modes(records):
         witness.saw(line)
-        if twice := _twice(_available(modes)):
-            witness.accuse(f"two modes are {twice!r}", line)
+        if (id := twice(_available(modes))) is not None:
+            witness.accuse(f"two modes are {id!r}", line)
 
 
 @RULES.observer(
@@ -77,7 +74,7 @@ def unique_modes(records: Sequence[Record], witness: Witness) -> None:
 def known_updates(records: Sequence[Record], witness: Witness) -> None:
     for record, known in _modes_of_sessions(records):
         for line in record.updates():
-            update = line.update or {}
+            update = line.update
             if update.get("sessionUpdate") == "current_mode_update" and line.session_id in known:
                 witness.saw(line)
                 if update.get("currentModeId") not in known[line.session_id]:
@@ -90,15 +87,10 @@ def _modes_of_sessions(
     for record in records:
         known: dict[str | None, list[str]] = {}
         for exchange in record.exchanges("client", *OPENING):
-            result = exchange.result if isinstance(exchange.result, dict) else {}
-            if isinstance(modes := result.get("modes"), dict):
-                known[result.get("sessionId") or exchange.request.session_id] = _available(modes)
+            if isinstance(modes := exchange.result.get("modes"), dict):
+                id = exchange.result.get("sessionId") or exchange.request.session_id
+                known[id] = _available(modes)
         yield record, known
-
-
-def _twice(ids: Sequence[str]) -> str | None:
-    """The first that is there twice."""
-    return next((id for id, count in Counter(ids).items() if count > 1), None)
 
 
 async def _with_modes(stage: Stage) -> tuple[Dialogue, Session, Json]:
@@ -137,8 +129,7 @@ async def unknown_mode(stage: Stage) -> None:
     dialogue, session, _ = await _with_modes(stage)
     params = {"sessionId": session.id, "modeId": "check-no-such-mode"}
     answer = await dialogue.ask("session/set_mode", params)
-    if answer.error is None:
-        raise Violation("it was taken", *answer.lines)
+    answer.refused("it was taken")
 
 
 # -- config options -------------------------------------------------------------------------
@@ -148,24 +139,21 @@ def _options(records: Sequence[Record]) -> Iterator[tuple[Record, Line, list[Jso
     """Every list of options that an agent told, and the line."""
     for record in records:
         for exchange in record.exchanges("client", *OPENING, "session/set_config_option"):
-            result = exchange.result if isinstance(exchange.result, dict) else {}
-            found = result.get("configOptions")
-            if exchange.answer is not None and isinstance(found, list) and found:
-                yield record, exchange.answer, [it for it in found if isinstance(it, dict)]
+            found = objects(exchange.result.get("configOptions"))
+            if exchange.answer is not None and found:
+                yield record, exchange.answer, found
         for line in record.updates():
-            found = (line.update or {}).get("configOptions")
-            if isinstance(found, list) and found:
-                yield record, line, [it for it in found if isinstance(it, dict)]
+            if found := objects(line.update.get("configOptions")):
+                yield record, line, found
 
 
 def _values(option: Json) -> list[str]:
     """The values of a select, in groups or not."""
-    entries = option.get("options")
     found: list[str] = []
-    for entry in entries if isinstance(entries, list) else ():
-        inner = entry.get("options") if isinstance(entry, dict) else None
-        members = inner if isinstance(inner, list) else [entry]
-        found += [str(it.get("value")) for it in members if isinstance(it, dict)]
+    for entry in objects(option.get("options")):
+        inner = entry.get("options")
+        members = objects(inner) if isinstance(inner, list) else [entry]
+        found += [str(it.get("value")) for it in members]
     return found
 
 
@@ -179,11 +167,11 @@ def _values(option: Json) -> list[str]:
 def unique_options(records: Sequence[Record], witness: Witness) -> None:
     for _, line, options in _options(records):
         witness.saw(line)
-        if twice := _twice([str(it.get("id")) for it in options]):
-            witness.accuse(f"two options are {twice!r}", line)
+        if (id := twice(str(it.get("id")) for it in options)) is not None:
+            witness.accuse(f"two options are {id!r}", line)
         for option in options:
-            if twice := _twice(_values(option)):
-                witness.accuse(f"two values of {option.get('id')!r} are {twice!r}", line)
+            if (value := twice(_values(option))) is not None:
+                witness.accuse(f"two values of {option.get('id')!r} are {value!r}", line)
 
 
 @RULES.observer(
@@ -250,16 +238,10 @@ def categories(records: Sequence[Record], witness: Witness) -> None:
 def and_modes(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for exchange in record.exchanges("client", "session/new"):
-            result = exchange.result if isinstance(exchange.result, dict) else {}
-            options = result.get("configOptions")
-            categories = [
-                it.get("category")
-                for it in (options if isinstance(options, list) else ())
-                if isinstance(it, dict)
-            ]
-            if "mode" in categories:
+            options = objects(exchange.result.get("configOptions"))
+            if "mode" in [it.get("category") for it in options]:
                 witness.saw(exchange.request)
-                if not isinstance(result.get("modes"), dict):
+                if not isinstance(exchange.result.get("modes"), dict):
                     witness.accuse("there are no modes", *exchange.lines)
 
 
@@ -273,12 +255,11 @@ def and_modes(records: Sequence[Record], witness: Witness) -> None:
 def in_step(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for exchange in record.exchanges("client", *OPENING):
-            result = exchange.result if isinstance(exchange.result, dict) else {}
-            modes, options = result.get("modes"), result.get("configOptions")
-            if not isinstance(modes, dict) or not isinstance(options, list):
+            modes = exchange.result.get("modes")
+            if not isinstance(modes, dict):
                 continue
-            for option in options:
-                if isinstance(option, dict) and option.get("category") == "mode":
+            for option in objects(exchange.result.get("configOptions")):
+                if option.get("category") == "mode":
                     witness.saw(exchange.request)
                     if option.get("currentValue") != modes.get("currentModeId"):
                         witness.accuse("they do not", *exchange.lines)
@@ -289,11 +270,10 @@ async def _with_options(stage: Stage) -> tuple[Dialogue, Session, list[Json]]:
     await stage.given(plain_session)
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
-    options = session.answer.result.get("configOptions")
-    found = [it for it in options if isinstance(it, dict)] if isinstance(options, list) else []
-    if not found:
+    options = objects(session.answer.result.get("configOptions"))
+    if not options:
         raise NotObservable(NO_OPTIONS)
-    return dialogue, session, found
+    return dialogue, session, options
 
 
 async def option_set(stage: Stage) -> tuple[Answer, list[Json], str, str]:
@@ -313,9 +293,8 @@ async def option_set(stage: Stage) -> tuple[Answer, list[Json], str, str]:
 async def set_option(stage: Stage) -> None:
     answer, _, id, value = await stage.judge(option_set)
     answer.succeeded()
-    result = answer.result if isinstance(answer.result, dict) else {}
-    for option in result.get("configOptions") or ():
-        if isinstance(option, dict) and option.get("id") == id:
+    for option in objects(answer.result.get("configOptions")):
+        if option.get("id") == id:
             if option.get("currentValue") != value:
                 raise Violation(f"{id!r} does not have the value", *answer.lines)
             return
@@ -332,8 +311,7 @@ async def complete(stage: Stage) -> None:
     answer, options, id, _ = await stage.given(option_set)
     if answer.error is not None:
         raise NotObservable("setting an option was refused", *answer.lines)
-    result = answer.result if isinstance(answer.result, dict) else {}
-    told = {it.get("id") for it in result.get("configOptions") or () if isinstance(it, dict)}
+    told = {it.get("id") for it in objects(answer.result.get("configOptions"))}
     if told == {id} and len(options) > 1:
         raise Violation("only the one that was set is there", *answer.lines)
     if not told:
@@ -345,8 +323,7 @@ async def unknown_option(stage: Stage) -> None:
     dialogue, session, _ = await _with_options(stage)
     params = {"sessionId": session.id, "configId": "check-no-such-option", "value": "any"}
     answer = await dialogue.ask("session/set_config_option", params)
-    if answer.error is None:
-        raise Violation("it was taken", *answer.lines)
+    answer.refused("it was taken")
 
 
 @RULES.case(
@@ -359,8 +336,7 @@ async def unknown_value(stage: Stage) -> None:
         raise NotObservable("the agent has no option with a list of values")
     params = {"sessionId": session.id, "configId": selects[0].get("id"), "value": "check-no-value"}
     answer = await dialogue.ask("session/set_config_option", params)
-    if answer.error is None:
-        raise Violation("it was taken", *answer.lines)
+    answer.refused("it was taken")
 
 
 @RULES.case(
@@ -373,9 +349,8 @@ async def set_boolean(stage: Stage) -> None:
     await stage.given(plain_session)
     dialogue = await stage.equipped()
     session = await stage.new_session(dialogue)
-    options = session.answer.result.get("configOptions")
-    for option in options if isinstance(options, list) else ():
-        if isinstance(option, dict) and option.get("type") == "boolean":
+    for option in objects(session.answer.result.get("configOptions")):
+        if option.get("type") == "boolean":
             value = option.get("currentValue") is False
             params = {"sessionId": session.id, "configId": option.get("id"), "type": "boolean"}
             answer = await dialogue.ask("session/set_config_option", {**params, "value": value})
@@ -393,9 +368,8 @@ COMMANDS = Source("Slash Commands", "AvailableCommand")
 def _commands(records: Sequence[Record]) -> Iterator[tuple[Line, list[Json]]]:
     for record in records:
         for line in record.updates():
-            found = (line.update or {}).get("availableCommands")
-            if isinstance(found, list) and found:
-                yield line, [it for it in found if isinstance(it, dict)]
+            if found := objects(line.update.get("availableCommands")):
+                yield line, found
 
 
 @RULES.observer(
@@ -412,8 +386,8 @@ def command_names(records: Sequence[Record], witness: Witness) -> None:
         for name in names:
             if not name or name.startswith("/") or len(name.split()) != 1:
                 witness.accuse(f"one is named {name!r}", line)
-        if twice := _twice(names):
-            witness.accuse(f"two are named {twice!r}", line)
+        if (again := twice(names)) is not None:
+            witness.accuse(f"two are named {again!r}", line)
 
 
 RULES.unseen(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer, Call, Dialogue, Silence
 from acphold.conformance.errands import Errand
-from acphold.conformance.record import Json, Line, Record
+from acphold.conformance.record import Json, Line, Record, calls, objects, twice
 from acphold.conformance.rules.cancellations import cancel
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Session, Stage, Turn, begin_prompt
@@ -92,7 +91,7 @@ async def reported(stage: Stage) -> None:
     turn = await stage.given(read_turn)
     if SECRET not in turn.text:
         raise NotObservable("the agent did not read the file that it was asked to read")
-    if not any((line.update or {}).get("sessionUpdate") == "tool_call" for line in turn.updates):
+    if not any(line.update_kind == "tool_call" for line in turn.updates):
         raise Violation("it read a file, and told no tool call", turn.asked, *turn.updates)
 
 
@@ -183,7 +182,7 @@ async def held_turn(stage: Stage) -> tuple[Session, Call, Answer, Line]:
 )
 async def cancelled_permission(stage: Stage) -> None:
     _, call, answer, told = await stage.judge(held_turn)
-    reason = answer.result.get("stopReason") if isinstance(answer.result, dict) else None
+    reason = answer.stop_reason
     if reason != "cancelled":
         said = "an error" if answer.error else f"the stop reason {reason!r}"
         raise Violation(f"it was answered with {said}", call.asked, told, answer.line)
@@ -209,26 +208,13 @@ async def cancelled_is_no_yes(stage: Stage) -> None:
     unless=NO_PERMISSION,
 )
 def options(records: Sequence[Record], witness: Witness) -> None:
-    for _, line in _requests(records):
+    for _, line in calls(records, "agent", "session/request_permission"):
         witness.saw(line)
-        found = line.params.get("options")
-        entries = [it for it in found if isinstance(it, dict)] if isinstance(found, list) else []
+        entries = objects(line.params.get("options"))
         if not entries:
             witness.accuse("there are none", line)
-        twice = [
-            id for id, n in Counter(str(it.get("optionId")) for it in entries).items() if n > 1
-        ]
-        if twice:
-            witness.accuse(f"two are {twice[0]!r}", line)
-
-
-def _requests(records: Sequence[Record]) -> list[tuple[Record, Line]]:
-    return [
-        (record, line)
-        for record in records
-        for line in record.by("agent")
-        if line.method == "session/request_permission"
-    ]
+        if (id := twice(str(it.get("optionId")) for it in entries)) is not None:
+            witness.accuse(f"two are {id!r}", line)
 
 
 # -- over all tool calls --------------------------------------------------------------------
@@ -238,9 +224,8 @@ def _told(records: Sequence[Record]) -> Iterator[tuple[Record, Line, Json]]:
     """Each `tool_call` and `tool_call_update`, also of a permission request."""
     for record in records:
         for line in record.by("agent"):
-            update = line.update
-            if line.method == "session/request_permission":
-                update = line.params.get("toolCall")
+            asks = line.method == "session/request_permission"
+            update = line.params.get("toolCall") if asks else line.update
             if isinstance(update, dict) and "toolCallId" in update:
                 yield record, line, update
 
@@ -317,14 +302,13 @@ def known_id(records: Sequence[Record], witness: Witness) -> None:
 def ends(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for exchange in record.exchanges("client", "session/prompt"):
-            result = exchange.result if isinstance(exchange.result, dict) else {}
-            if exchange.answer is None or result.get("stopReason") in (None, "cancelled"):
+            if exchange.answer is None or exchange.result.get("stopReason") in (None, "cancelled"):
                 continue
             first, last = exchange.request.number, exchange.answer.number
             statuses: dict[object, tuple[object, Line]] = {}
             for line in record.updates(exchange.request.session_id, since=first):
-                update = line.update or {}
-                if line.number < last and str(update.get("sessionUpdate")).startswith("tool_call"):
+                update = line.update
+                if line.number < last and line.update_kind.startswith("tool_call"):
                     before = statuses.get(update.get("toolCallId"), ("pending", line))[0]
                     status = update.get("status") or before
                     statuses[update.get("toolCallId")] = status, line
@@ -365,7 +349,7 @@ def no_way_back(records: Sequence[Record], witness: Witness) -> None:
 def in_progress(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for exchange in record.exchanges("agent", "session/request_permission"):
-            outcome = exchange.result.get("outcome") if isinstance(exchange.result, dict) else None
+            outcome = exchange.result.get("outcome")
             call = exchange.request.params.get("toolCall")
             if not _allows(exchange.request, outcome):
                 continue
@@ -375,9 +359,7 @@ def in_progress(records: Sequence[Record], witness: Witness) -> None:
             witness.saw(exchange.request)
             later = record.updates(exchange.request.session_id, since=exchange.request.number)
             statuses = {
-                (line.update or {}).get("status")
-                for line in later
-                if (line.update or {}).get("toolCallId") == id
+                line.update.get("status") for line in later if line.update.get("toolCallId") == id
             }
             if not statuses & {"in_progress", "completed", "failed"}:
                 witness.accuse("nothing more was told of it", *exchange.lines)
@@ -386,12 +368,9 @@ def in_progress(records: Sequence[Record], witness: Witness) -> None:
 def _allows(asked: Line, outcome: object) -> bool:
     """Whether the option that was chosen allows what was asked for."""
     chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
-    options = asked.params.get("options")
     return any(
-        isinstance(it, dict)
-        and it.get("optionId") == chosen
-        and str(it.get("kind")).startswith("allow")
-        for it in (options if isinstance(options, list) else ())
+        it.get("optionId") == chosen and str(it.get("kind")).startswith("allow")
+        for it in objects(asked.params.get("options"))
     )
 
 
@@ -443,15 +422,8 @@ def lines(records: Sequence[Record], witness: Witness) -> None:
 
 def _places(update: Json) -> list[Json]:
     """The locations and diffs of a tool call."""
-    found: list[Json] = []
-    for name in ("locations", "content"):
-        entries = update.get(name)
-        found += [
-            it
-            for it in (entries if isinstance(entries, list) else ())
-            if isinstance(it, dict) and "path" in it
-        ]
-    return found
+    entries = [*objects(update.get("locations")), *objects(update.get("content"))]
+    return [it for it in entries if "path" in it]
 
 
 RULES.unseen(
