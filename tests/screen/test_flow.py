@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from acphold.journal.timeline import turn_end
-from acphold.screen.flow import Flow
+from acphold.screen.flow import LIVE_LETTERS, LIVE_TOOLS, Flow
 from acphold.screen.layout import Passage
 
 CANCELLED = turn_end(b'{"stopReason":"cancelled"}', 0)
@@ -142,3 +144,50 @@ def test_of_a_long_history_the_end_is_shown_and_the_rest_counted() -> None:
         ("you", "prompt 3"),
         ("you", "prompt 4"),
     ]
+
+
+LONG = "one two three\n" * 10_000
+
+
+def length(passage: Passage) -> int:
+    return sum(len(line) + 1 for line in passage.lines)
+
+
+@pytest.mark.parametrize("kind", ["agent_message_chunk", "agent_thought_chunk"])
+@pytest.mark.parametrize("text", [LONG, LONG.replace("\n", " "), f"```\n{LONG}"])
+def test_of_what_still_grows_only_the_end_is_laid_out(kind: str, text: str) -> None:
+    flow = Flow(thoughts="whole")
+    say(flow, f"{text}the end", kind)
+    [live] = flow.live()
+    assert length(live) <= LIVE_LETTERS + 1
+    assert live.lines[-1].plain.endswith("the end")
+    flow.turn_over(COMPLETED)
+    assert sum(map(length, flow.take())) >= len(LONG)
+
+
+def test_of_a_tool_that_works_only_the_end_of_its_output_is_laid_out() -> None:
+    flow = Flow()
+    output = {"type": "text", "text": f"{'x' * 100_000}the end"}
+    tool(flow, status="in_progress", content=[{"type": "content", "content": output}])
+    [live] = flow.live()
+    assert length(live) < 2 * LIVE_LETTERS
+    assert live.lines[-1].plain.endswith("the end")
+
+
+def test_a_tool_call_is_laid_out_anew_only_when_something_came_of_it() -> None:
+    flow = Flow()
+    tool(flow, status="pending")
+    [first] = flow.live()
+    [again] = flow.live()
+    assert again is first
+    hear(flow, "tool_call_update", toolCallId="t1", status="in_progress")
+    assert shown(flow.live()) == [("tool", "◐ Run it  other · in progress")]
+
+
+def test_of_very_many_tool_calls_at_work_the_newest_are_shown() -> None:
+    flow = Flow()
+    for number in range(2 * LIVE_TOOLS):
+        hear(flow, "tool_call", toolCallId=str(number), title=f"Number {number}")
+    live = shown(flow.live())
+    assert len(live) == LIVE_TOOLS
+    assert f"Number {2 * LIVE_TOOLS - 1}" in live[-1][1]

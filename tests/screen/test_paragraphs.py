@@ -33,6 +33,13 @@ def test_a_block_of_code_is_whole_with_its_empty_lines() -> None:
     assert fed(code, "```\n", "\nText") == (["", "", f"{code}```"], "Text")
 
 
+def test_a_long_block_is_not_looked_at_for_each_piece_of_it() -> None:
+    long = "word " * 1000
+    finished, rest = fed(f"One.\n\n{long}", "\n\nNext", "x" * 500)
+    assert finished == ["One.", "", long]
+    assert rest == "Next" + "x" * 500
+
+
 def test_nothing_is_finished_of_a_message_that_has_nothing() -> None:
     assert fed() == ([], "")
 

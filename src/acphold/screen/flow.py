@@ -14,7 +14,7 @@ not always the order in which it began. What may still change is redrawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -49,6 +49,13 @@ Thoughts = Literal["folded", "whole"]
 
 LIVE_OUTPUT = 4
 """Lines of the output of a tool that still works."""
+
+LIVE_LETTERS = 8192
+"""How much of the end of something is laid out while it may still change: more than a terminal
+shows. To lay out a megabyte of code takes ten seconds, and it is done at each drawing."""
+
+LIVE_TOOLS = 100
+"""Tool calls that are laid out while they work, the newest ones: more than a terminal shows."""
 
 MORE = "; `acphold show --full` has them"
 """Behind output that was cut."""
@@ -101,6 +108,7 @@ class Flow:
         self._done: list[Callable[[], Passage]] = []
         self._said: _Said | None = None
         self._tools: dict[str, dict[str, bytes]] = {}
+        self._at_work: dict[str, Passage] = {}  # laid out as they stand: comparing files takes long
         self._finished_tools: set[str] = set()
         self._plan: bytes | None = None
         self._folded: list[Message] = []
@@ -144,6 +152,7 @@ class Flow:
             was = fields if status is None else {**fields, "status": status}
             self._put_tool(tool_call_id, was)
         self._tools.clear()
+        self._at_work.clear()
         self._finished_tools.clear()
         if self._plan is not None:
             self._done.append(partial(_planned, self._plan))
@@ -192,15 +201,20 @@ class Flow:
         shown = []
         if self._plan is not None:
             shown.append(_planned(self._plan))
-        shown += [_working(tool, fields) for tool, fields in self._tools.items()]
+        shown += map(self._working, list(self._tools)[-LIVE_TOOLS:])
         if (said := self._said) is not None:
             if said.role == "agent" and said.paragraphs.live.strip():
-                shown.append(_spoken(said.paragraphs.live, begun=said.is_begun))
+                shown.append(_spoken_so_far(said))
             elif said.role == "thought":
-                shown.append(_thought(said.message, self.thoughts, goes_on=True))
+                shown.append(_end_of(_thought(said.message, self.thoughts, goes_on=True)))
             elif said.role == "user":
-                shown.append(_by(said))
+                shown.append(_end_of(_by(said)))
         return shown
+
+    def _working(self, tool_call_id: str) -> Passage:
+        if tool_call_id not in self._at_work:
+            self._at_work[tool_call_id] = _working(tool_call_id, self._tools[tool_call_id])
+        return self._at_work[tool_call_id]
 
     # -- messages -------------------------------------------------------------------------
 
@@ -254,6 +268,7 @@ class Flow:
         self.is_open = True
         fields = self._tools.setdefault(tool_call_id, {})
         replace_fields(fields, kind, parts)
+        self._at_work.pop(tool_call_id, None)
         if string(fields.get("status")) in FINAL_STATUSES:
             self._put_tool(tool_call_id, self._tools.pop(tool_call_id))
             self._finished_tools.add(tool_call_id)
@@ -286,6 +301,32 @@ def _spoken(text: str, *, begun: bool) -> Passage:
     return msgspec.structs.replace(shown, label="") if begun else shown
 
 
+def _spoken_so_far(said: _Said) -> Passage:
+    """The end of what the agent is saying; not laid out as Markdown where it lacks its beginning,
+    which says what it is."""
+    text = said.paragraphs.live
+    if len(text) <= LIVE_LETTERS:
+        return _spoken(text, begun=said.is_begun)
+    shown = _spoken(text[-LIVE_LETTERS:], begun=True)
+    return msgspec.structs.replace(shown, markdown=False)
+
+
+def _end_of(shown: Passage) -> Passage:
+    """The last lines of what may be too long to be laid out."""
+    return msgspec.structs.replace(shown, lines=_last(shown.lines))
+
+
+def _last(lines: Sequence[Text]) -> list[Text]:
+    """The end of some lines, of LIVE_LETTERS at most."""
+    room, kept = LIVE_LETTERS, []
+    for line in reversed(lines):
+        kept.append(line if len(line) <= room else line[-room:])
+        room -= len(line) + 1
+        if room <= 0:
+            break
+    return kept[::-1]
+
+
 def _thought(message: Message, thoughts: Thoughts, *, goes_on: bool = False) -> Passage:
     """A thought; folded, its first line, or its last one while it goes on."""
     shown = passage(message)
@@ -293,7 +334,8 @@ def _thought(message: Message, thoughts: Thoughts, *, goes_on: bool = False) -> 
     if thoughts == "whole" or len(told) < 2:
         return shown
     line = Text.assemble(
-        (f"{counted(len(told), 'line')} (Ctrl-T)  ", "faint"), told[-1 if goes_on else 0]
+        (f"{counted(len(told), 'line')} (Ctrl-T)  ", "faint"),
+        told[-1 if goes_on else 0][: LIVE_LETTERS // 2],
     )
     line.no_wrap, line.overflow = True, "ellipsis"
     return Passage(shown.label, shown.style, [line])
@@ -324,4 +366,4 @@ def _working(tool_call_id: str, fields: Mapping[str, bytes]) -> Passage:
     """A tool call that is not finished: its line, and the end of what it has put out."""
     shown = passage(ToolCall(tool_call_id, fields), full=True)
     head, *output = shown.lines
-    return msgspec.structs.replace(shown, lines=[head, *output[-LIVE_OUTPUT:]])
+    return msgspec.structs.replace(shown, lines=[head, *_last(output[-LIVE_OUTPUT:])])

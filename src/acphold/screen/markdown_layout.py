@@ -31,12 +31,17 @@ class _PlainHeading(Heading):
         yield self.text
 
 
+COLOURED = 50_000
+"""Characters of a block of code that gets colours; for a megabyte they take five seconds."""
+
+
 class _Code(CodeBlock):
     """Code without empty lines of its own around it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
-        yield Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 1))
+        language = self.lexer_name if len(code) <= COLOURED else "text"
+        yield Syntax(code, language, theme=self.theme, word_wrap=True, padding=(0, 1))
 
 
 class _Table(TableElement):

@@ -14,6 +14,11 @@ CLEAR_LETTERS = 3
 become the next item of a list (`12.`), or go on with one."""
 
 
+LOOK_AGAIN = 32
+"""A block is looked at again when it has grown by this part: reading all of it each time anew
+would take longer and longer."""
+
+
 @cache
 def _parser() -> MarkdownIt:
     """One for all messages: making it costs more than most messages take to read."""
@@ -38,7 +43,7 @@ class Paragraphs:
 
     def finished(self) -> str:
         """The blocks that are finished since the last call, as one text; "" for none."""
-        if len(self._text) == self._looked:
+        if len(self._text) - self._looked <= self._looked // LOOK_AGAIN:
             return ""
         self._looked = len(self._text)
         return self._take(self._end_of_finished())
