@@ -84,6 +84,17 @@ async def test_an_agents_own_time_of_a_session_stands_in_the_list(journal: Path)
         assert (row.title, row.updated_at) == ("T", milliseconds(at))
 
 
+async def test_an_agents_time_that_no_calendar_has_is_passed_over(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        before = await house.journal.session(session)
+        info = {"sessionUpdate": "session_info_update", "updatedAt": "9999-12-31T23:59:59-12:00"}
+        await hear(house, session, json.dumps(info).encode())
+        row = await house.journal.session(session)
+        assert row.updated_at == before.updated_at
+
+
 async def test_a_prompt_stands_in_the_list_with_the_entry_that_holds_it(journal: Path) -> None:
     async with shared(journal) as house:
         client = await house.client()

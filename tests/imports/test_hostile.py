@@ -14,6 +14,8 @@ import pytest
 
 from acphold.imports import NAMES, Home, reader
 from acphold.imports.records import LINE_BYTES
+from acphold.imports.sources import noting_unreadable
+from acphold.imports.values import milliseconds
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.told import Story, write_lines
@@ -76,6 +78,31 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
     (folder / "round.jsonl").symlink_to(folder / "round.jsonl")
     (tmp_path / "home/.claude/projects/y").symlink_to(tmp_path)
     assert list(reader("claude").find(Home(tmp_path / "home"))) == []
+
+
+def test_a_link_that_leads_to_itself_hides_nothing_but_itself(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Hello.")
+    transcript.write(tmp_path)
+    loop = tmp_path / ".claude/projects/loop"
+    loop.symlink_to(loop)
+    assert len(list(reader("claude").find(Home(tmp_path)))) == 1
+
+
+def test_a_folder_that_is_a_link_to_itself_has_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / ".claude/projects"
+    folder.parent.mkdir()
+    folder.symlink_to(folder)
+    with noting_unreadable() as unreadable:
+        assert list(reader("claude").find(Home(tmp_path))) == []
+    assert unreadable
+
+
+@pytest.mark.parametrize(
+    "value", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00Z", 2**61, 10**15, -1, 0, 1e400, "x"]
+)
+def test_a_time_that_cannot_be_shown_is_none(value: object) -> None:
+    assert milliseconds(value) is None
 
 
 def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:

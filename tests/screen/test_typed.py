@@ -40,6 +40,18 @@ def test_what_names_no_file_stays_text(tmp_path: Path) -> None:
     )
 
 
+def test_a_name_that_no_file_can_have_stays_text(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in ("a" * 5000, "a\0b", "loop"):
+        assert len(blocks(f"@{name}", str(tmp_path))) == 1
+
+
+def test_a_link_that_leads_to_itself_keeps_no_other_file_from_being_offered(tmp_path: Path) -> None:
+    (tmp_path / "a.py").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert completed("see @", tmp_path) == ["see @a.py ", "see @loop "]
+
+
 def test_a_slash_at_the_beginning_completes_the_agents_commands(tmp_path: Path) -> None:
     assert completed("/re", tmp_path) == ["/review "]
     assert completed("/", tmp_path) == ["/review ", "/test "]

@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 
 from acphold.journal import Message, SessionState, ToolCall
 from acphold.journal.copies import TITLE
+from acphold.journal.session_rows import LATEST_MS
 from acphold.schema import encode
 from acphold.schema.splice import splice
 
@@ -156,9 +157,11 @@ def iso_time(at: int | None = None) -> str:
 def milliseconds(updated_at: str | None) -> int:
     """An ISO 8601 time as the journal counts; 0, the end of the list, when there is none.
 
-    A time before 1970 is none: Go writes an unset one as that of the year 1.
+    A time before 1970 is none: Go writes an unset one as that of the year 1. Nor is one that no
+    clock shows: see LATEST_MS.
     """
     try:
-        return max(0, int(datetime.fromisoformat(updated_at or "").timestamp() * 1000))
+        at = int(datetime.fromisoformat(updated_at or "").timestamp() * 1000)
     except (ValueError, OverflowError):
         return 0
+    return at if 0 < at < LATEST_MS else 0

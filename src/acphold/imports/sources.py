@@ -127,7 +127,7 @@ def files_below(folder: Path, pattern: str) -> list[Path]:
     `noting_unreadable`.
     """
     try:
-        root = folder.resolve(strict=True)
+        root = Path(os.path.realpath(folder, strict=True))
         if not root.is_dir():
             return []
         _look_into(root, pattern)
@@ -173,11 +173,12 @@ def _look_into(root: Path, pattern: str) -> None:
             pass
         return
     with os.scandir(root) as entries:
-        inner = [entry.path for entry in entries if "/" in pattern and entry.is_dir()]
-    for path in inner:
+        inner = list(entries) if "/" in pattern else []
+    for entry in inner:
         try:
-            os.scandir(path).close()
-        except OSError as error:
+            if entry.is_dir():
+                os.scandir(entry.path).close()
+        except OSError as error:  # a link that leads to itself is one, too
             _note(error)
 
 

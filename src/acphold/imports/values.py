@@ -9,6 +9,8 @@ from typing import Final, TypeAlias, cast
 
 import msgspec
 
+from acphold.journal.session_rows import LATEST_MS
+
 Object: TypeAlias = dict[str, object]
 """A decoded JSON object; its values are asked for with the functions of this module."""
 
@@ -100,14 +102,18 @@ def from_json(source: object) -> object:
 
 
 def milliseconds(value: object) -> int | None:
-    """A time, as ISO 8601 text or as a number of seconds or ms since the epoch, in ms."""
+    """A time, as ISO 8601 text or as a number of seconds or ms since the epoch, in ms.
+
+    One before 1970 is none, nor is one that cannot be written as a date: see LATEST_MS.
+    """
     if isinstance(value, str):
         try:
-            return int(datetime.fromisoformat(value).timestamp() * 1000)
+            at = int(datetime.fromisoformat(value).timestamp() * 1000)
         except (ValueError, OverflowError):
             return None
-    found = number(value)
-    if found is None or found <= 0:
+    elif (found := number(value)) is not None:
+        # Seconds of today have ten digits, milliseconds thirteen.
+        at = found if found > 10**11 else int(cast(float, value) * 1000)
+    else:
         return None
-    # Seconds of today have ten digits, milliseconds thirteen.
-    return found if found > 10**11 else int(cast(float, value) * 1000)
+    return at if 0 < at < LATEST_MS else None

@@ -53,6 +53,10 @@ _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
 
 
+LATEST_MS: Final = 253_402_214_400_000
+"""9999-12-31 in UTC: what is later than that, Python cannot write as a date in every time zone."""
+
+
 def now_ms() -> int:
     """Milliseconds since the epoch, UTC."""
     return time.time_ns() // 1_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mimetypes
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -28,14 +29,19 @@ def blocks(text: str, cwd: str) -> tuple[ContentBlock, ...]:
     found: dict[str, ResourceLink] = {}
     for match in MENTION.finditer(text):
         path = Path(os.path.join(cwd, os.path.expanduser(match[1] or match[2])))
-        if path.exists():
-            found.setdefault(path.as_uri(), _link(path))
+        if (link := _link(path)) is not None:
+            found.setdefault(link.uri, link)
     return (TextContent(text=text), *found.values())
 
 
-def _link(path: Path) -> ResourceLink:
+def _link(path: Path) -> ResourceLink | None:
+    """The link to a file; None where there is none that we may look at."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):  # also a name that is too long, or has a NUL in it
+        return None
     mime_type, _ = mimetypes.guess_type(path.name)
-    size = path.stat().st_size if path.is_file() else None
+    size = status.st_size if stat.S_ISREG(status.st_mode) else None
     return ResourceLink(
         name=path.name or str(path), uri=path.as_uri(), mime_type=mime_type, size=size
     )
@@ -85,10 +91,17 @@ def file_names(begun: str, cwd: str) -> list[str]:
                 for entry in entries
                 if entry.name.startswith(start) and (start or not entry.name.startswith("."))
             ]
-            names = [f"{above}{entry.name}{'/' * entry.is_dir()}" for entry in fitting]
-    except OSError:
+            names = [f"{above}{entry.name}{'/' * _is_folder(entry)}" for entry in fitting]
+    except (OSError, ValueError):
         return []  # no such folder: nothing to offer
     return sorted(names)[:MOST_FILES]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself, or where we may not look
+        return False
 
 
 class PrivateHistory(FileHistory):
