@@ -12,9 +12,10 @@ import pytest
 
 from acphold.journal import upkeep
 from acphold.server import owner_line
+from acphold.server.owner_line import OwnerLine
 from tests.editor import Editor, Refused, scripted_agent
 from tests.editor import wrapped as program
-from tests.served import guest
+from tests.served import Guest, guest
 
 
 @contextmanager
@@ -59,6 +60,41 @@ async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_a
                 await other.prompt(session, {"say": "mine"})
 
 
+@pytest.mark.parametrize("way", ["load", "resume", "resume behind a position"])
+async def test_what_a_client_that_has_just_come_had_not_been_told_when_the_owner_died_reaches_it(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize()
+        async with program(journal) as one:
+            session = await one.new()
+            if way != "load":
+                await one.prompt(session, {"say": "before "})
+            with monkeypatch.context() as patch:
+                # As if nothing but the answer had arrived before the owner was killed.
+                patch.setattr(OwnerLine, "on_notifications", heard_nothing)
+                await come(other, session, way)
+                await one.prompt(session, {"say": "since"})
+                await one.kill()
+        await other.until_text("since")
+        seen = "before since" if way == "resume behind a position" else "since"
+        assert other.text() == seen
+
+
+async def heard_nothing(*_: object) -> None:
+    """Nothing has been told."""
+
+
+async def come(client: Guest, session: str, way: str) -> None:
+    """Open a session, behind the position 1 if so."""
+    if way == "load":
+        await client.load(session)
+    elif way == "resume":
+        await client.resume(session)
+    else:
+        await client.resume(session, _meta={"acphold/after": 1})
+
+
 async def test_a_client_that_cannot_be_shown_what_it_missed_is_told_so_and_what_to_do(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,8 +104,9 @@ async def test_a_client_that_cannot_be_shown_what_it_missed_is_told_so_and_what_
             session = await one.new()
             await one.prompt(session, {"say": "hello"})
             await other.load(session)
-            # As if somebody else had gone on with the session and settled it.
-            monkeypatch.setattr(upkeep, "is_exact", lambda *_: False)
+            # As if somebody else had gone on with the session and settled it up to here.
+            exact = iter([False])
+            monkeypatch.setattr(upkeep, "is_exact", lambda *_: next(exact, True))
             await one.kill()
         await other.until(lambda: "notice" in [u["sessionUpdate"] for u in other.updates()])
         notices = [u for u in other.updates() if u["sessionUpdate"] == "notice"]

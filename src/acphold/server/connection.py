@@ -93,7 +93,7 @@ class Connection:
         self._hub = hub
         self._initialized = False
         self._opening: dict[str, Opening] = {}
-        self._elsewhere = Elsewhere(self, limit, self._reopen)
+        self._elsewhere = Elsewhere(self, limit, self._reopen, hub.last_seq)
         self._handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
             NEW_SESSION.name: self._new,
             LOAD_SESSION.name: self._load,
@@ -199,15 +199,18 @@ class Connection:
 
     async def _load(self, request: Request) -> None:
         setup = self._setup(LoadSessionRequest, request.params)
-        await self._open(request, setup, self._hub.load)
+        await self._open(request, setup, self._hub.load, 0)
 
     async def _resume(self, request: Request) -> None:
         after = position_in(request.params)
         params = request.params if after is None else without_position(request.params)
         setup = self._setup(ResumeSessionRequest, params)
-        await self._open(request, setup, partial(self._hub.resume, after=after))
+        await self._open(request, setup, partial(self._hub.resume, after=after), after)
 
-    async def _open(self, request: Request, setup: Setup, open_: OpenSession) -> None:
+    async def _open(
+        self, request: Request, setup: Setup, open_: OpenSession, after: int | None
+    ) -> None:
+        """Open a session, for a client that has all up to `after`, or asks only for what comes."""
         session_id = session_id_of(request.params)
 
         async def here(dead: int | None) -> None:
@@ -216,7 +219,9 @@ class Connection:
             conversation.open_to(attachment)
 
         async def there(line: OwnerLine) -> None:
-            await self._elsewhere.forward_opening(line, request, session_id, setup)
+            # Nothing of what comes from now on is to be missing, should the owner end at once.
+            begin = await self._hub.last_seq(session_id) if after is None else after
+            await self._elsewhere.forward_opening(line, request, session_id, setup, begin)
 
         with self._waiting_for(session_id):
             await self._elsewhere.reopen_no_more(session_id)
@@ -300,8 +305,6 @@ class Connection:
         See acphold.server.sent_prompts.
         """
         after = line.opened[session_id].told
-        if after is None:
-            after = await self._hub.last_seq(session_id)
         with line.prompts.one(session_id, after) as sent:
             try:
                 await line.forward(request, may_ask_anew=lambda: True)

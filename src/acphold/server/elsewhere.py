@@ -52,18 +52,21 @@ OpenThere = Callable[[OwnerLine], Awaitable[None]]
 
 
 class Elsewhere:
-    """See the module. `reopen` is called for each session whose owner has ended."""
+    """See the module. `reopen` is called for each session whose owner has ended, `last_seq` for the
+    number of the last entry of one."""
 
     def __init__(
         self,
         client: Client,
         limit: int,
         reopen: Callable[[str, Opened], Awaitable[None]],
+        last_seq: Callable[[str], Awaitable[int]],
     ) -> None:
         self.introduction = b"{}"
         self._client = client
         self._limit = limit
         self._reopen = reopen
+        self._last_seq = last_seq
         self._lines: dict[str, OwnerLine] = {}
         self._reaching = asyncio.Lock()
         self._tasks = EagerTasks()
@@ -112,20 +115,20 @@ class Elsewhere:
             return line
 
     async def forward_opening(
-        self, line: OwnerLine, request: Request, session_id: str, setup: Setup
+        self, line: OwnerLine, request: Request, session_id: str, setup: Setup, after: int
     ) -> None:
-        """Hand on the request that opens a session there."""
+        """Hand on the request that opens a session there, from behind the position `after`."""
 
         # Before the answer comes the replay, which has positions already.
         before = line.opened.get(session_id)
-        line.opened[session_id] = opening = Opened(setup)
+        line.opened[session_id] = opening = Opened(setup, after)
 
         def opened() -> None:
             opening.is_open = True
             self._is_at(line, session_id)
 
         try:
-            await line.forward(request, opened, may_ask_anew=lambda: opening.told is None)
+            await line.forward(request, opened, may_ask_anew=lambda: opening.told == after)
         finally:
             if not opening.is_open and line.opened.get(session_id) is opening:
                 self._put_back(line, session_id, before)
@@ -202,11 +205,11 @@ class Elsewhere:
             try:
                 await self._reopen(session_id, opened)
             except AcpholdError as exc:
-                if exc.code != INVALID_PARAMS or opened.told is None:
+                if exc.code != INVALID_PARAMS:
                     raise
                 # Somebody else had the session meanwhile, and settled it.
                 log.warning("session %s: %s", session_id, exc)
-                opened.told = None
+                opened.told = await self._last_seq(session_id)
                 await self._reopen(session_id, opened)
                 self._tell_gap(session_id)
         except AcpholdError as exc:  # the next request is refused, and says what to do

@@ -42,15 +42,15 @@ Reply = Callable[[Answer], None]
 class Opened:
     """A session as the client has asked for it there.
 
-    `told` is the position of the last update that it got; None before the first. `is_open` once
-    the client has the answer.
+    `told` is the position of the last update that it got; before the first, the one behind which it
+    began. `is_open` once the client has the answer.
     """
 
     __slots__ = ("is_open", "setup", "told")
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, told: int) -> None:
         self.setup = setup
-        self.told: int | None = None
+        self.told = told
         self.is_open = False
 
 

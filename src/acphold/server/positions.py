@@ -84,11 +84,8 @@ def tells_beginning(params: bytes) -> bool:
     return len(params) < BARE_BYTES and PROMPT_BEGUN in params
 
 
-def behind(params: bytes, position: int | None) -> bytes:
-    """The params of `session/resume`, going on behind a position, or wherever the session is."""
+def behind(params: bytes, position: int) -> bytes:
+    """The params of `session/resume`, going on behind a position."""
     meta = members(params).get("_meta", b"{}")
-    meta = splice(
-        meta if meta.startswith(b"{") else b"{}",
-        {AFTER: None if position is None else b"%d" % position},
-    )
-    return splice(params, {"_meta": meta if members(meta) else None})
+    meta = splice(meta if meta.startswith(b"{") else b"{}", {AFTER: b"%d" % position})
+    return splice(params, {"_meta": meta})
