@@ -254,6 +254,35 @@ class Shared:
         await client.introduce(name, capabilities)
         return client
 
+    async def opened(self, **capabilities: Any) -> tuple[Onlooker, str]:
+        """One more client, and a session that it has made."""
+        client = await self.client(**capabilities)
+        return client, await client.new()
+
+    async def loaded(self, session: str, /, **capabilities: Any) -> Onlooker:
+        """One more client, which has loaded a session."""
+        client = await self.client(**capabilities)
+        await client.load(session)
+        return client
+
+    async def begun(
+        self, client: Onlooker, session: str, text: str, *, own: str = ""
+    ) -> asyncio.Future[Any]:
+        """A turn that runs at the agent, which may know the session by an id of its own."""
+        turn = client.begin_prompt(session, text)
+        await self.agent.prompted(own or session)
+        return turn
+
+    async def turn(
+        self, client: Onlooker, session: str, text: str, *says: str, own: str = ""
+    ) -> Any:
+        """A whole turn, in which the agent says these one after the other; its answer."""
+        turn = await self.begun(client, session, text, own=own)
+        for said in says:
+            await self.agent.say(own or session, said)
+        await self.agent.end(own or session)
+        return await turn
+
     async def entries(self, session: str, *kinds: str) -> list[Any]:
         """The entries of these kinds, decoded."""
         segments = await self.journal.read(session, 0)

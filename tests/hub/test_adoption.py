@@ -231,8 +231,7 @@ async def test_what_an_agent_told_the_model_does_not_name_an_adopted_session(
             json.dumps({**update, "messageId": str(number)}).encode()
             for number, update in enumerate(told)
         ]
-        client = await house.client()
-        await client.load("theirs")
+        await house.loaded("theirs")
         assert (await house.journal.session("theirs")).title == title
 
 

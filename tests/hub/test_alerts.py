@@ -113,10 +113,8 @@ async def stage(journal: Path) -> AsyncIterator[Stage]:
         clock,
     )
     async with shared(journal, alerts=alerts) as house, asyncio.timeout(DEADLINE):
-        client = await house.client()
-        session = await client.new()
-        client.begin_prompt(session, "Mend it")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        await house.begun(client, session, "Mend it")
         made.append(Stage(house, client, session))
         made[0].clock = clock
         yield made[0]

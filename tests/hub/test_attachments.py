@@ -33,8 +33,7 @@ async def test_every_client_sees_every_update(journal: Path) -> None:
         one, two = await house.client(), await house.client()
         session = await one.new()
         await two.load(session)
-        turn = one.begin_prompt(session, "hi")
-        await house.agent.prompted(session)
+        turn = await house.begun(one, session, "hi")
         await house.agent.say(session, "1 ", "2 ")
         await until([one, two], "2 ")
         await house.agent.end(session)
@@ -55,8 +54,7 @@ async def test_a_client_that_attaches_in_a_running_turn_sees_each_update_once(
     async with shared(journal) as house:
         one, two, three = [await house.client() for _ in range(3)]
         session = await one.new()
-        turn = one.begin_prompt(session, "count")
-        await house.agent.prompted(session)
+        turn = await house.begun(one, session, "count")
         await house.agent.say(session, *[f"{n} " for n in range(10)])
         loading = two.begin("session/load", open_params(session, "/"))
         resuming = three.begin("session/resume", open_params(session, "/"))
@@ -97,11 +95,9 @@ def test_whenever_clients_attach_there_is_no_gap_and_no_duplicate(
 async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
     said = 0
     async with shared(journal) as house:
-        first = await house.client()
-        session = await first.new()
+        first, session = await house.opened()
         loading: dict[Onlooker, list[asyncio.Future[object]]] = {}
-        turn = first.begin_prompt(session, "count")
-        await house.agent.prompted(session)
+        turn = await house.begun(first, session, "count")
         for step, size in plan:
             if step == "say":
                 await house.agent.say(session, *[f"{n} " for n in range(said, said + size)])
@@ -115,8 +111,7 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
                 await house.agent.end(session)
                 await turn
                 compact(house.hub.held(session).session)
-                turn = first.begin_prompt(session, "count on")
-                await house.agent.prompted(session)
+                turn = await house.begun(first, session, "count on")
             else:
                 for _ in range(size):
                     await asyncio.sleep(0)
@@ -142,8 +137,7 @@ async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update
 ) -> None:
     with small_pages():
         async with shared(journal) as house:
-            one = await house.client()
-            session = await one.new()
+            one, session = await house.opened()
             for turn in range(4):
                 running = one.begin_prompt(session, "count")
                 two = await house.client()
@@ -162,13 +156,10 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        one = await house.client()
-        session = await one.new()
-        slow = await house.client()
-        await slow.load(session)
+        one, session = await house.opened()
+        slow = await house.loaded(session)
         slow.reads.clear()
-        turn = one.begin_prompt(session, "flood")
-        await house.agent.prompted(session)
+        turn = await house.begun(one, session, "flood")
         filler = "x" * 10_000
         for n in range(1000):  # ten megabytes
             await house.agent.say(session, f"{n}{filler} ")
@@ -182,10 +173,8 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
 
 async def test_a_slow_client_has_every_update_of_its_turn_before_the_answer(journal: Path) -> None:
     async with shared(journal) as house:
-        slow = await house.client()
-        session = await slow.new()
-        turn = slow.begin_prompt(session, "flood")
-        await house.agent.prompted(session)
+        slow, session = await house.opened()
+        turn = await house.begun(slow, session, "flood")
         slow.reads.clear()
         for _ in range(400):  # four megabytes
             await house.agent.say(session, f"{'x' * 10_000} ")
@@ -207,8 +196,7 @@ async def test_who_asks_is_told_where_its_own_turn_begins_behind_that_of_another
         one, two = await house.client(), await house.client(**BEGUN)
         session = await one.new()
         await two.load(session)
-        theirs = one.begin_prompt(session, "theirs")
-        await house.agent.prompted(session)
+        theirs = await house.begun(one, session, "theirs")
         if lags:
             two.reads.clear()
         for _ in range(400 if lags else 1):
@@ -232,10 +220,8 @@ async def test_who_asks_is_told_where_its_own_turn_begins_behind_that_of_another
 
 async def test_an_error_of_a_turn_follows_its_updates_too(journal: Path) -> None:
     async with shared(journal) as house:
-        slow = await house.client()
-        session = await slow.new()
-        turn = slow.begin_prompt(session, "flood")
-        await house.agent.prompted(session)
+        slow, session = await house.opened()
+        turn = await house.begun(slow, session, "flood")
         slow.reads.clear()
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
@@ -248,8 +234,7 @@ async def test_an_error_of_a_turn_follows_its_updates_too(journal: Path) -> None
 
 async def test_a_notice_reaches_a_client_that_lags(journal: Path) -> None:
     async with shared(journal) as house:
-        slow = await house.client(session={"notices": {}})
-        session = await slow.new()
+        slow, session = await house.opened(session={"notices": {}})
         slow.reads.clear()
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
@@ -283,8 +268,7 @@ async def test_a_client_that_goes_leaves_its_turn_and_the_session_to_the_others(
         one, two = await house.client(), await house.client()
         session = await one.new()
         await two.load(session)
-        one.begin_prompt(session, "hi")
-        await house.agent.prompted(session)
+        await house.begun(one, session, "hi")
         await one.go()
         turn = two.begin_prompt(session, "mine")  # waits for the turn that was left
         await house.agent.say(session, "for one, ")
@@ -316,8 +300,7 @@ async def test_prompts_of_two_clients_wait_for_each_other(journal: Path) -> None
         one, two = await house.client(), await house.client()
         session = await one.new()
         await two.load(session)
-        first = one.begin_prompt(session, "first")
-        await house.agent.prompted(session)
+        first = await house.begun(one, session, "first")
         second = two.begin_prompt(session, "second")
         await house.agent.say(session, "1 ")
         await until([one, two], "1 ")
@@ -377,8 +360,7 @@ async def test_a_flood_of_notifications_to_a_client_that_does_not_read_slows_the
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         client.reads.clear()
         params = json.dumps({"sessionId": session, "filler": "x" * 10_000}).encode()
 
@@ -446,8 +428,7 @@ async def test_a_notification_that_waits_for_a_client_reaches_it_when_it_attache
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         client.reads.clear()
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
@@ -487,8 +468,7 @@ async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         [attachment] = house.hub.held(session).session.attachments
 
         async def fail(*_: object) -> list[Segment]:
@@ -523,8 +503,7 @@ async def test_a_client_that_has_caught_up_gets_each_update_in_a_read_of_its_own
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await caught_up(house, session)
         sent: list[bytes] = []
         send = client.connection.send

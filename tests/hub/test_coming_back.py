@@ -20,7 +20,6 @@ from tests.hub.test_positions import (
     positions,
     settle,
     told,
-    turn,
 )
 
 DEADLINE = 30
@@ -38,11 +37,28 @@ async def place_of(client: Onlooker, text: str) -> int:
 async def in_a_turn(house: Shared, client: Onlooker, *texts: str) -> str:
     """A session whose turn runs; the agent has said these."""
     session = await client.new()
-    client.begin_prompt(session, "go")
-    await house.agent.prompted(session)
+    await house.begun(client, session, "go")
     for text in texts:
         await house.agent.say(session, text)
     return session
+
+
+async def cut_off(house: Shared) -> tuple[Onlooker, str, int]:
+    """Who prompted, the session, in whose turn another client has gone, and the place of that."""
+    one, other = await house.client(**POSITIONS), await house.client()
+    session = await in_a_turn(house, other, "a")
+    await one.load(session)
+    place = await place_of(one, "a")
+    await one.go()
+    await house.gone(one)
+    return other, session, place
+
+
+async def says_and_ends(house: Shared, session: str, *texts: str) -> None:
+    """The agent says these, and its turn is over."""
+    for text in texts:
+        await house.agent.say(session, text)
+    await house.agent.end(session)
 
 
 @pytest.fixture
@@ -80,9 +96,8 @@ async def test_after_a_dead_owner_nothing_is_put_together_while_its_clients_may_
         one = await dead.client(**POSITIONS)
         session = await in_a_turn(dead, one, "a", "b", "c")
         place = await place_of(one, "b")
-        other = await house.client()
-        await other.load(session)
-        await turn(house, other, "s0", "d", "e")
+        other = await house.loaded(session)
+        await house.turn(other, "s0", "say it", "d", "e")
         await rested(house)
         back = await house.client(session={"notices": {}}, **POSITIONS)
         await back.resume(session, **after(place))
@@ -96,15 +111,8 @@ async def test_an_owner_that_ends_leaves_the_session_as_it_is_to_those_it_cut_of
 ) -> None:
     async with asyncio.timeout(DEADLINE):
         async with shared(journal) as ended:
-            one, other = await ended.client(**POSITIONS), await ended.client()
-            session = await in_a_turn(ended, other, "a")
-            await one.load(session)
-            place = await place_of(one, "a")
-            await one.go()
-            await ended.gone(one)
-            for text in ("b", "c"):
-                await ended.agent.say(session, text)
-            await ended.agent.end(session)
+            _, session, place = await cut_off(ended)
+            await says_and_ends(ended, session, "b", "c")
         async with shared(journal) as house:
             back = await house.client(**POSITIONS)
             await back.resume(session, **after(place))
@@ -118,16 +126,9 @@ async def test_who_was_cut_off_in_a_turn_may_come_back_within_a_day(
     journal: Path, later: float
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, other = await house.client(**POSITIONS), await house.client()
-        session = await in_a_turn(house, other, "a")
-        await one.load(session)
-        place = await place_of(one, "a")
-        await one.go()
-        await house.gone(one)
+        _, session, place = await cut_off(house)
         pass_by(house, session, later)
-        for text in ("b", "c"):
-            await house.agent.say(session, text)
-        await house.agent.end(session)
+        await says_and_ends(house, session, "b", "c")
         await rested(house)
         back = await house.client(**POSITIONS)
         await back.resume(session, **after(place))
@@ -149,17 +150,10 @@ async def test_once_others_go_on_the_history_is_put_together_and_who_comes_then_
     journal: Path, later: float
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, other = await house.client(**POSITIONS), await house.client()
-        session = await in_a_turn(house, other, "a")
-        await one.load(session)
-        place = await place_of(one, "a")
-        await one.go()
-        await house.gone(one)
-        for text in ("b", "c"):
-            await house.agent.say(session, text)
-        await house.agent.end(session)
+        other, session, place = await cut_off(house)
+        await says_and_ends(house, session, "b", "c")
         pass_by(house, session, later)
-        await turn(house, other, session, "d", "e")
+        await house.turn(other, session, "say it", "d", "e")
         while not await is_merged(house, session):  # noqa: ASYNC110 (a journal tells nobody)
             await asyncio.sleep(0.005)
         back = await house.client(**POSITIONS)
@@ -177,12 +171,11 @@ async def test_between_two_turns_one_goes_on_though_what_came_later_was_put_toge
         one, other = await house.client(**POSITIONS), await house.client()
         session = await one.new()
         await other.load(session)
-        await turn(house, one, session, "a", "b")
+        await house.turn(one, session, "say it", "a", "b")
         await one.until(lambda: "session_info_update" in str(told(one)[-1]))
         place = positions(one)[-1]  # of the title; the end of the turn tells it nothing
         await one.go()
-        running = other.begin_prompt(session, "say it")
-        await house.agent.prompted(session)
+        running = await house.begun(other, session, "say it")
         for n, status in enumerate(("pending", "in_progress", "completed")):
             await house.agent.say(session, f"{n}")
             call = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}

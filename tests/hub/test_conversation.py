@@ -26,8 +26,7 @@ async def hear(house: Shared, session: str, *raws: bytes, kind: str = "update") 
 
 async def test_what_equals_the_present_state_is_not_journalled_again(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        _, session = await house.opened()
         for _ in range(3):
             await hear(house, session, COMMANDS)
         updates = [raw for kind, raw in await entries(house, session) if kind == "update"]
@@ -52,8 +51,7 @@ async def test_a_mode_that_a_client_sets_is_told_once_though_the_agent_tells_it_
 
 async def test_an_agents_notice_with_more_in_its_params_is_told(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client(session={"notices": {}})
-        session = await client.new()
+        client, session = await house.opened(session={"notices": {}})
         update = {"sessionUpdate": "notice", "severity": "info", "title": "Look"}
         params = {"sessionId": session, "update": update, "_meta": {"vendor": 1}}
         await hear(house, session, json.dumps(params).encode(), kind="params")
@@ -75,8 +73,7 @@ async def test_a_notice_right_behind_the_answer_that_makes_a_session_is_told(
 
 async def test_an_agents_own_time_of_a_session_stands_in_the_list(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        _, session = await house.opened()
         at = "2031-05-06T07:08:09.000Z"
         info = {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": at}
         await hear(house, session, json.dumps(info).encode())
@@ -97,10 +94,8 @@ async def test_an_agents_time_that_no_calendar_has_is_passed_over(journal: Path)
 
 async def test_a_prompt_stands_in_the_list_with_the_entry_that_holds_it(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        turn = client.begin_prompt(session, "hi there")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "hi there")
         while (await entries(house, session))[-1][0] != "prompt":
             assert not (await house.journal.session(session)).prompted
             await asyncio.sleep(0)
@@ -114,17 +109,11 @@ async def test_a_title_that_the_agent_makes_of_what_it_was_handed_is_not_taken(
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        turn = client.begin_prompt(session, "my own words")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        await turn
+        client, session = await house.opened()
+        await house.turn(client, session, "my own words")
     async with shared(journal) as house:
-        client = await house.client()
-        await client.load(session)
-        turn = client.begin_prompt(session, "go on")
-        await house.agent.prompted("s0")
+        client = await house.loaded(session)
+        turn = await house.begun(client, session, "go on", own="s0")
         info = {"sessionUpdate": "session_info_update", "title": "Earlier in this conversation"}
         await hear(house, "s0", json.dumps(info).encode())
         await house.agent.end("s0")
@@ -135,8 +124,7 @@ async def test_a_title_that_the_agent_makes_of_what_it_was_handed_is_not_taken(
 
 async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         client.reads.clear()
         filler = "x" * 1_000_000
 
@@ -161,8 +149,7 @@ async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(journa
         one, two = await house.client(), await house.client()
         session = await one.new()
         await two.load(session)
-        turn = one.begin_prompt(session, "my words")
-        await house.agent.prompted(session)
+        turn = await house.begun(one, session, "my words")
         await hear(house, session, said("my words", "user_message_chunk"))
         await house.agent.say(session, "heard")
         await house.agent.end(session)

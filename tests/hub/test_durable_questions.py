@@ -59,8 +59,7 @@ def notices(client: Onlooker) -> list[str]:
 async def begun(house: Shared, client: Onlooker) -> str:
     """A session with a turn that runs."""
     session = await client.new()
-    client.begin_prompt(session, "do it")
-    await house.agent.prompted(session)
+    await house.begun(client, session, "do it")
     return session
 
 
@@ -152,12 +151,10 @@ async def test_a_form_waits_for_a_client_that_can_show_it_and_the_others_are_tol
         first = await house.client(**FORMS)
         session = await begun(house, first)
         hub_leaves(house, first)
-        two = await house.client(session={"notices": {}})
-        await two.load(session)
+        two = await house.loaded(session, session={"notices": {}})
         question = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
         await two.until(lambda: notices(two))
-        three = await house.client(session={"notices": {}})
-        await three.load(session)
+        three = await house.loaded(session, session={"notices": {}})
         await three.until(lambda: notices(three))
         four = await house.client(**FORMS)
         person = Person(four, FORM)
@@ -309,8 +306,7 @@ async def test_when_the_agent_dies_its_question_ends_and_who_comes_next_is_told(
         await house.agent.end(session, AgentExitedError("it crashed", "signal SIGSEGV", ""))
         with pytest.raises(AgentExitedError):
             await question
-        two = await house.client(session={"notices": {}})
-        await two.load(session)
+        two = await house.loaded(session, session={"notices": {}})
         assert PERMISSION not in methods(two)
         await two.until(lambda: notices(two))
         assert notices(two) == ["A question of the agent was not answered"]
@@ -318,8 +314,7 @@ async def test_when_the_agent_dies_its_question_ends_and_who_comes_next_is_told(
         assert (answer["outcome"], answer["message"]) == ("interrupted", "it crashed")
         closed = [u for u in two.updates() if u.get("status") == "failed"]
         assert closed[0]["_meta"]["acphold/failed"] == "it crashed"
-        three = await house.client(session={"notices": {}})
-        await three.load(session)
+        three = await house.loaded(session, session={"notices": {}})
         assert notices(three) == []  # it was for the moment
 
 
@@ -370,8 +365,7 @@ async def test_a_question_that_cannot_be_journalled_is_asked_of_nobody(
     from acphold.errors import JournalUnavailableError
 
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
 
         async def full(*_: Any, **__: Any) -> Any:
             raise JournalUnavailableError("the disk is full")

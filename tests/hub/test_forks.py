@@ -11,17 +11,7 @@ import pytest
 from acphold.errors import NothingSaidError, RemoteError
 from acphold.hub.forks import Forked, fork
 from acphold.journal import Message
-from tests.hub.shared import OWNER, Onlooker, Shared, said, shared
-
-
-async def turn(house: Shared, client: Onlooker, session: str, text: str, own: str = "") -> None:
-    """Prompt, and have the agent answer with the same words in capitals."""
-    running = client.begin_prompt(session, text)
-    own = own or session
-    await house.agent.prompted(own)
-    await house.agent.say(own, text.upper())
-    await house.agent.end(own)
-    await running
+from tests.hub.shared import OWNER, Shared, said, shared
 
 
 async def forked(house: Shared, session: str, at: int | None = None) -> Forked:
@@ -42,14 +32,13 @@ async def test_a_fork_has_the_whole_conversation_and_both_go_on_by_themselves(
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        await turn(house, client, session, "one")
+        client, session = await house.opened()
+        await house.turn(client, session, "one", "ONE")
         made = await forked(house, session)
         assert made == Forked(made.session_id, turns=1, left_out=0, runs=False)
-        await turn(house, client, session, "two")
+        await house.turn(client, session, "two", "TWO")
         await client.load(made.session_id)
-        await turn(house, client, made.session_id, "three", own="s1")
+        await house.turn(client, made.session_id, "three", "THREE", own="s1")
         assert await words(house, session) == ["one", "ONE", "two", "TWO"]
         assert await words(house, made.session_id) == ["one", "ONE", "three", "THREE"]
         listed = {found["sessionId"]: found["title"] for found in await client.sessions()}
@@ -59,11 +48,10 @@ async def test_a_fork_has_the_whole_conversation_and_both_go_on_by_themselves(
 @pytest.mark.parametrize("which", ["prompt", "answer", "end"])
 async def test_a_place_in_a_turn_stands_for_the_whole_turn(journal: Path, which: str) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         ends = []
         for text in ("one", "two", "three"):
-            await turn(house, client, session, text)
+            await house.turn(client, session, text, text.upper())
             ends.append((await house.journal.session(session)).last_seq)
         at = {"prompt": ends[0] + 1, "answer": ends[0] + 2, "end": ends[1]}[which]
         made = await forked(house, session, at)
@@ -73,17 +61,14 @@ async def test_a_place_in_a_turn_stands_for_the_whole_turn(journal: Path, which:
 
 async def test_a_turn_that_runs_is_not_taken(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        client.begin_prompt(session, "zero")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        await house.begun(client, session, "zero")
         await house.agent.say(session, "half")
         with pytest.raises(NothingSaidError, match="no turn that is over"):
             await forked(house, session)
         await house.agent.end(session)
         await client.until(lambda: client.messages[-1].get("result") == {"stopReason": "end_turn"})
-        client.begin_prompt(session, "one")
-        await house.agent.prompted(session)
+        await house.begun(client, session, "one")
         await house.agent.say(session, "half of one")
         made = await forked(house, session)
         assert made.runs
@@ -94,8 +79,7 @@ async def test_a_turn_that_runs_is_not_taken(journal: Path) -> None:
 
 async def test_a_turn_that_a_crash_cut_off_is_taken_as_interrupted(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         lease = await house.journal.acquire(session, "gone")
         await house.journal.append(lease, "prompt", [b'[{"type":"text","text":"one"}]'])
         await house.journal.append(lease, "update", [said("half")])
@@ -109,11 +93,10 @@ async def test_a_turn_that_a_crash_cut_off_is_taken_as_interrupted(journal: Path
 
 async def test_there_is_no_fork_of_nothing(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         with pytest.raises(NothingSaidError, match="nothing to copy"):
             await forked(house, session)
-        await turn(house, client, session, "one")
+        await house.turn(client, session, "one", "ONE")
         with pytest.raises(NothingSaidError, match="up to entry 1"):
             await forked(house, session, 1)
 
@@ -122,12 +105,11 @@ async def test_an_agent_without_forks_is_handed_the_conversation(journal: Path) 
     async with shared(journal) as house:
         house.agent.can("load", "resume")
         house.agent.results = {"session/load": b"{}", "session/resume": b"{}"}
-        client = await house.client()
-        session = await client.new()
-        await turn(house, client, session, "one")
+        client, session = await house.opened()
+        await house.turn(client, session, "one", "ONE")
         made = await forked(house, session)
         await client.load(made.session_id)
-        await turn(house, client, made.session_id, "two", own="s1")
+        await house.turn(client, made.session_id, "two", "TWO", own="s1")
         [own, context] = prompts(house)[-1]["prompt"]
         assert own["text"] == "two"
         assert "User: one" in context["text"]
@@ -140,14 +122,13 @@ async def test_an_agent_that_forks_is_asked_for_it_and_handed_nothing(journal: P
         house.agent.can_fork = True
         house.agent.results["session/fork"] = b'{"sessionId":"f1","modes":null}'
         house.agent.replays["session/fork"] = [said("one, told again")]
-        client = await house.client()
-        session = await client.new()
-        await turn(house, client, session, "one")
+        client, session = await house.opened()
+        await house.turn(client, session, "one", "ONE")
         made = await forked(house, session)
         await client.load(made.session_id)
         asked = [params for method, params in house.agent.asked if method == "session/fork"]
         assert asked == [{"sessionId": session, "cwd": "/", "mcpServers": []}]
-        await turn(house, client, made.session_id, "two", own="f1")
+        await house.turn(client, made.session_id, "two", "TWO", own="f1")
         assert prompts(house)[-1]["prompt"] == [{"type": "text", "text": "two"}]
         assert await words(house, made.session_id) == ["one", "ONE", "two", "TWO"]
         assert await house.journal.session_of("puppet", "f1") == made.session_id
@@ -157,12 +138,11 @@ async def test_an_agent_that_refuses_to_fork_is_handed_the_conversation(journal:
     async with shared(journal) as house:
         house.agent.can_fork = True
         house.agent.results["session/fork"] = RemoteError(-32603, "not now")
-        client = await house.client()
-        session = await client.new()
-        await turn(house, client, session, "one")
+        client, session = await house.opened()
+        await house.turn(client, session, "one", "ONE")
         made = await forked(house, session)
         await client.load(made.session_id)
-        await turn(house, client, made.session_id, "two", own="s1")
+        await house.turn(client, made.session_id, "two", "TWO", own="s1")
         assert len(prompts(house)[-1]["prompt"]) == 2
 
 
@@ -173,16 +153,15 @@ async def test_an_agent_is_not_asked_to_fork_what_is_another_conversation(
     async with shared(journal) as house:
         house.agent.can_fork = True
         house.agent.results["session/fork"] = b'{"sessionId":"f1"}'
-        client = await house.client()
-        session = await client.new()
-        await turn(house, client, session, "one")
+        client, session = await house.opened()
+        await house.turn(client, session, "one", "ONE")
         at = None
         if what == "only a part":
             at = (await house.journal.session(session)).last_seq
-            await turn(house, client, session, "two")
+            await house.turn(client, session, "two", "TWO")
         made = await forked(house, session, at)
         if what == "source goes on":
-            await turn(house, client, session, "two")
+            await house.turn(client, session, "two", "TWO")
         if what == "fork goes on":
             lease = await house.journal.acquire(made.session_id, OWNER)
             await house.journal.append(lease, "prompt", [b'[{"type":"text","text":"alone"}]'])
@@ -191,7 +170,7 @@ async def test_an_agent_is_not_asked_to_fork_what_is_another_conversation(
             house.agent.key = "another"
         await client.load(made.session_id)
         assert "session/fork" not in [method for method, _ in house.agent.asked]
-        await turn(house, client, made.session_id, "three", own="s1")
+        await house.turn(client, made.session_id, "three", "THREE", own="s1")
         assert "User: one" in json.dumps(prompts(house)[-1])
 
 
@@ -200,11 +179,10 @@ async def test_a_fork_of_a_session_that_was_deleted_meanwhile_is_handed_over(
 ) -> None:
     async with shared(journal) as house:
         house.agent.can_fork = True
-        client = await house.client()
-        session = await client.new()
-        await turn(house, client, session, "one")
+        client, session = await house.opened()
+        await house.turn(client, session, "one", "ONE")
         made = await forked(house, session)
         await client.call("session/delete", {"sessionId": session})
         await client.load(made.session_id)
-        await turn(house, client, made.session_id, "two", own="s1")
+        await house.turn(client, made.session_id, "two", "TWO", own="s1")
         assert "User: one" in json.dumps(prompts(house)[-1])

@@ -45,8 +45,7 @@ async def titles(client: Onlooker) -> list[str | None]:
 
 async def test_an_agent_does_not_rename_what_a_person_has_named(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await name(house, session, "The agent's")
         await rename(journal, session, "Mine")
         await name(house, session, "The agent's second")
@@ -57,8 +56,7 @@ async def test_an_agent_does_not_rename_what_a_person_has_named(journal: Path) -
 
 async def test_nor_with_a_title_that_is_passed_on_whole(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await rename(journal, session, "Mine")
         await name(house, session, "The agent's", _meta={"x": 1})
         await client.until(lambda: told(client)[-1:] == ["Mine"])
@@ -70,33 +68,28 @@ async def test_clients_are_told_of_it_when_the_lease_is_renewed(
 ) -> None:
     monkeypatch.setattr(ownership, "LEASE_SECONDS", 0.03)
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await rename(journal, session, "Mine")
         await client.until(lambda: told(client) == ["Mine"])
 
 
 async def test_who_loads_it_later_is_told_it_last(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        turn = client.begin_prompt(session, "Hello")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "Hello")
         await name(house, session, "The agent's")
         await house.agent.end(session)
         await turn
     await rename(journal, session, "Mine")
     async with shared(journal) as house:
-        client = await house.client()
-        await client.load(session)
+        client = await house.loaded(session)
         assert told(client)[-1] == "Mine"
         assert (await house.journal.state(session)).standing.title == "Mine"
 
 
 async def test_it_is_not_told_twice_and_does_not_move_the_session(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        _, session = await house.opened()
         before = await house.journal.session(session)
         await rename(journal, session, "Mine")
         for _ in range(3):
@@ -115,8 +108,7 @@ async def test_a_session_that_is_not_live_here_is_nothing_to_look_at(journal: Pa
 
 async def test_a_session_that_was_deleted_has_no_title_to_be_told(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await house.journal.delete(session)
         await house.hub.look_at(session)
         assert told(client) == []
@@ -126,29 +118,21 @@ async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         for hours in (1, 0):
             at = 1_800_000_000_000 + hours * 3_600_000
             monkeypatch.setattr("acphold.hub.session.now", lambda at=at: at)
-            turn = client.begin_prompt(session, "and on")
-            await house.agent.prompted(session)
-            await house.agent.end(session)
-            await turn
+            await house.turn(client, session, "and on")
             assert not (await house.journal.session(session)).archived
             await house.journal.set_archived(session, True)
 
 
 async def test_the_next_prompt_brings_an_archived_session_back(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await house.journal.set_archived(session, True)
         assert await client.sessions() == []
-        turn = client.begin_prompt(session, "Once more")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        await turn
+        await house.turn(client, session, "Once more")
         assert [listed["sessionId"] for listed in await client.sessions()] == [session]
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from acphold.errors import RemoteError
 from tests.hub.shared import shared
-from tests.hub.test_positions import turn
 
 DEADLINE = 30
 
@@ -17,15 +16,13 @@ async def test_a_session_that_is_held_outside_is_shown_and_it_is_said_how_to_go_
 ) -> None:
     async with asyncio.timeout(DEADLINE):
         async with shared(journal) as before:
-            one = await before.client()
-            session = await one.new()
-            await turn(before, one, session, "said before")
+            one, session = await before.opened()
+            await before.turn(one, session, "say it", "said before")
         async with shared(journal) as house:
             house.agent.can("load", "resume")
             refusal = RemoteError(-32603, "Session is already open in another process")
             house.agent.results = {"session/load": refusal, "session/resume": refusal}
-            other = await house.client(session={"notices": {}})
-            await other.load(session)
+            other = await house.loaded(session, session={"notices": {}})
             assert other.text() == "said before"  # it can be read
             await other.until(lambda: [u for u in other.updates() if "notice" in str(u)])
             [told] = [u for u in other.updates() if u["sessionUpdate"] == "notice"]

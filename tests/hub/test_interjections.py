@@ -22,8 +22,7 @@ INJECTED = b'{"outcome":"injected"}'
 
 
 async def begun(house: Shared, client: Onlooker, session: str) -> asyncio.Future[Any]:
-    turn = client.begin_prompt(session, "say hello")
-    await house.agent.prompted(session)
+    turn = await house.begun(client, session, "say hello")
     await house.agent.say(session, "Bon")
     return turn
 
@@ -60,8 +59,7 @@ async def test_words_taken_into_a_turn_are_told_to_the_others_and_replayed(journ
         assert users_words(one) == []
         metas = [u.get("_meta") for u in two.updates() if "content" in u]
         assert metas == [None, None, {"acphold/method": STEER}, None]
-        three = await house.client()
-        await three.load(session)
+        three = await house.loaded(session)
         assert users_words(three) == ["say hello", "in French, please"]
         assert await said_by_user(house, session) == ["say hello", "in French, please"]
 
@@ -80,8 +78,7 @@ async def test_words_that_the_agent_refuses_are_not_in_the_journal(
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(10):
         house.agent.results[STEER] = answer
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         turn = await begun(house, client, session)
         try:
             await client.call(STEER, {"sessionId": session, "prompt": WORDS})

@@ -48,11 +48,7 @@ async def kept(journal: Path) -> None:
     async with shared(journal) as house:
         client = await house.client()
         assert await client.new() == "s0"
-        turn = client.begin_prompt("s0", "mine")
-        await house.agent.prompted("s0")
-        await house.agent.say("s0", "answered")
-        await house.agent.end("s0")
-        await turn
+        await house.turn(client, "s0", "mine", "answered")
 
 
 def lists(house: Shared, *can: str, **info: Any) -> None:
@@ -70,8 +66,7 @@ async def test_a_turn_that_was_made_outside_is_in_the_next_load_once(journal: Pa
             house.agent.replays["session/load"] = replay
             house.agent.results["session/load"] = b"{}"
             house.agent.results["session/resume"] = b"{}"
-            client = await house.client()
-            await client.load("s0")
+            client = await house.loaded("s0")
             assert client.text("user_message_chunk") == "mineoutside"
             assert client.text() == "answeredanswered there"
 
@@ -83,8 +78,7 @@ async def test_where_the_agent_does_not_tell_it_the_person_is_told_that_there_is
     async with shared(journal) as house:
         lists(house, "resume")
         house.agent.results["session/resume"] = b"{}"
-        client = await house.client()
-        await client.load("s0")
+        client = await house.loaded("s0")
         assert "went on outside" in client.text()
         assert client.text("user_message_chunk") == "mine"
 
@@ -94,8 +88,7 @@ async def test_a_session_that_did_not_go_on_is_resumed_without_a_word(journal: P
     async with shared(journal) as house:
         lists(house, "load", "resume", updatedAt="2020-01-01T00:00:00Z")
         house.agent.results["session/resume"] = b"{}"
-        client = await house.client()
-        await client.load("s0")
+        client = await house.loaded("s0")
         assert client.text() == "answered"
         assert [method for method, _ in house.agent.asked][-1] == "session/resume"
 
@@ -118,13 +111,9 @@ async def test_what_the_agent_says_in_meta_is_listed_also_under_an_id_of_ours(
     async with shared(journal) as house:  # the id is taken
         await (await house.client()).new()
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         assert session != "s0"
-        turn = client.begin_prompt(session, "hi")
-        await house.agent.prompted("s0")
-        await house.agent.end("s0")
-        await turn
+        await house.turn(client, session, "hi", own="s0")
         house.agent.can("list")
         info = {"sessionId": "s0", "cwd": "/", "_meta": {"vendor": 7}}
         house.agent.results["session/list"] = json.dumps({"sessions": [info]}).encode()

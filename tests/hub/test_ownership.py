@@ -16,16 +16,14 @@ async def test_a_live_session_can_be_loaded_while_the_disk_is_full(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal) as house:
-        one = await house.client()
-        session = await one.new()
+        _, session = await house.opened()
         await house.agent.say(session, "kept")
 
         async def full(*_: object) -> None:
             raise JournalUnavailableError("the disk is full")
 
         monkeypatch.setattr(house.journal, "renew", full)
-        two = await house.client()
-        await two.load(session)
+        two = await house.loaded(session)
         assert two.text() == "kept"
 
 
@@ -124,8 +122,7 @@ async def test_what_a_closed_session_still_wants_to_say_does_not_end_the_one_tha
 ) -> None:
     async with shared(journal) as house:
         house.agent.results["session/set_mode"] = b"{}"
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         house.agent.may_answer.clear()
         late = client.begin("session/set_mode", {"sessionId": session, "modeId": "code"})
         await house.agent.was_asked("session/set_mode")
@@ -136,7 +133,4 @@ async def test_what_a_closed_session_still_wants_to_say_does_not_end_the_one_tha
         await asyncio.wait([late])
         assert late.exception() is not None
         await asyncio.wait_for(loading, 5)
-        turn = client.begin_prompt(session, "hi")
-        await house.agent.prompted("s1")
-        await house.agent.end("s1")
-        assert await turn == {"stopReason": "end_turn"}
+        assert await house.turn(client, session, "hi", own="s1") == {"stopReason": "end_turn"}

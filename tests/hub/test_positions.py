@@ -45,16 +45,6 @@ def after(seq: object) -> dict[str, Any]:
     return {"_meta": {"acphold/after": seq}}
 
 
-async def turn(house: Shared, client: Onlooker, session: str, *texts: str) -> None:
-    """A turn in which the agent says these, one after the other."""
-    running = client.begin_prompt(session, "say it")
-    await house.agent.prompted(session)
-    for text in texts:
-        await house.agent.say(session, text)
-    await house.agent.end(session)
-    await running
-
-
 def settle(house: Shared, session: str) -> asyncio.Task[None]:
     """What is done when a session rests, now."""
     live = house.hub.held(session).session
@@ -71,7 +61,7 @@ async def test_each_update_carries_its_position_for_who_asks_and_for_nobody_else
         one, two = await house.client(**POSITIONS), await house.client()
         session = await one.new()
         await two.load(session)
-        await turn(house, one, session, "a", "b")
+        await house.turn(one, session, "say it", "a", "b")
         await two.until_text("b")
         assert positions(one) == [2, 3, 4, 5]  # of its prompt, that alone; the last is the title
         assert positions(two) == [None] * 4
@@ -80,8 +70,7 @@ async def test_each_update_carries_its_position_for_who_asks_and_for_nobody_else
 
 async def test_lines_that_came_in_one_read_have_a_position_each(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client(**POSITIONS)
-        session = await client.new()
+        client, session = await house.opened(**POSITIONS)
         await house.agent.say(session, "a", "b", "c")
         await client.until_text("c")
         first = positions(client)[0]
@@ -95,12 +84,11 @@ async def test_in_a_replay_a_joined_line_has_the_position_of_its_last_entry(
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(**POSITIONS), await house.client(**POSITIONS)
         session = await one.new()
-        await turn(house, one, session, "a", "b", "c")
+        await house.turn(one, session, "say it", "a", "b", "c")
         await two.load(session)
         assert [position(params) for params in told(two)] == [2, 5, 6]
         await settle(house, session)
-        three = await house.client(**POSITIONS)
-        await three.load(session)
+        three = await house.loaded(session, **POSITIONS)
         assert positions(three) == positions(two)
 
 
@@ -122,16 +110,14 @@ async def test_a_client_that_lagged_is_told_of_its_prompt_between_what_stands_ar
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client(**POSITIONS)
-        session = await client.new()
+        client, session = await house.opened(**POSITIONS)
         await house.agent.say(session, "before")
         await client.until_text("before")
         attachment = house.hub.held(session).session.attachments[0]
         client.reads.clear()
         await house.agent.say(session, "x" * (2 * LAG))
         await house.agent.say(session, "y")  # it waits for room behind this
-        running = client.begin_prompt(session, "say it")
-        await house.agent.prompted(session)
+        running = await house.begun(client, session, "say it")
         await house.agent.say(session, "behind")
         assert attachment.state is State.READING
         client.reads.set()
@@ -145,8 +131,7 @@ ARRIVED = {"sessionUpdate": "session_info_update"}
 
 async def test_what_else_stands_in_the_params_of_an_update_stays_there(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client(**POSITIONS)
-        session = await client.new()
+        client, session = await house.opened(**POSITIONS)
         params = {"sessionId": session, "update": json.loads(said("x")), "_meta": {"vendor": 1}}
         raw = json.dumps(params).encode()
         await house.agent.listener.hear(Updates(session, "params", [raw]))
@@ -161,8 +146,7 @@ async def test_who_resumes_behind_a_position_gets_what_it_missed_and_then_the_re
         one, two = await house.client(**POSITIONS), await house.client(**POSITIONS)
         session = await one.new()
         await two.load(session)
-        running = two.begin_prompt(session, "count")
-        await house.agent.prompted(session)
+        running = await house.begun(two, session, "count")
         for n in range(100):
             await house.agent.say(session, f"{n} ")
         await one.until_text("49 ")
@@ -198,7 +182,7 @@ async def test_notices_and_what_others_said_meanwhile_are_among_what_was_missed(
         await one.until_text("a")
         place = positions(one)[-1]
         await one.go()
-        await turn(house, two, session, "b")
+        await house.turn(two, session, "say it", "b")
         await house.hub.held(session).session.publish("update", [notice("Look", "here")])
         three = await house.client(session={"notices": {}}, **POSITIONS)
         await three.resume(session, **after(place))
@@ -221,8 +205,7 @@ def kinds(client: Onlooker) -> list[str]:
 @pytest.mark.parametrize("place", [-1, 1000, "5", 1.5, None, [], True])
 async def test_what_is_no_position_of_the_session_is_refused(journal: Path, place: object) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one = await house.client()
-        session = await one.new()
+        _, session = await house.opened()
         await house.agent.say(session, "a")
         two = await house.client()
         refusal = await two.refused("session/resume", {**opened(session), **after(place)})
@@ -234,9 +217,8 @@ async def test_what_is_no_position_of_the_session_is_refused(journal: Path, plac
 
 async def test_behind_what_was_put_together_nobody_goes_on(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one = await house.client(**POSITIONS)
-        session = await one.new()
-        await turn(house, one, session, "a", "b", "c")
+        one, session = await house.opened(**POSITIONS)
+        await house.turn(one, session, "say it", "a", "b", "c")
         middle, end = positions(one)[0], positions(one)[-1]
         await settle(house, session)
         two, three = await house.client(), await house.client()
@@ -257,8 +239,7 @@ async def test_after_a_lost_connection_nothing_is_put_together_until_it_is_back(
         one, two = await house.client(**POSITIONS), await house.client()
         session = await one.new()
         await two.load(session)
-        running = two.begin_prompt(session, "say it")
-        await house.agent.prompted(session)
+        running = await house.begun(two, session, "say it")
         await house.agent.say(session, "a")
         await one.until_text("a")
         place = positions(one)[-1]
@@ -277,7 +258,7 @@ async def test_after_a_lost_connection_nothing_is_put_together_until_it_is_back(
         await three.resume(session, **after(place))
         await three.until_text("bc")
         assert three.text() == "bc"
-        await turn(house, two, session, "d")
+        await house.turn(two, session, "say it", "d")
         while not await is_merged(house, session):  # noqa: ASYNC110 (a journal tells nobody)
             await asyncio.sleep(0.005)
 
@@ -364,7 +345,7 @@ async def play(house: Shared, one: Onlooker, session: str, step: str, number: in
         call = {"sessionUpdate": kind, "toolCallId": "t", "title": f"{number}"}
         await agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
     elif step == "prompt":
-        await turn(house, one, session, f"{number} ")
+        await house.turn(one, session, "say it", f"{number} ")
     elif step == "notice":
         raw = notice(f"{number}", "here")
         await house.hub.held(session).session.publish("update", [raw])
@@ -377,8 +358,7 @@ async def play(house: Shared, one: Onlooker, session: str, step: str, number: in
 
 async def test_ten_thousand_missed_updates_are_there_soon(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one = await house.client(**POSITIONS)
-        session = await one.new()
+        one, session = await house.opened(**POSITIONS)
         await house.agent.say(session, "first ")
         await one.until_text("first ")
         place = positions(one)[-1]

@@ -17,13 +17,8 @@ from tests.hub.shared import Shared, shared
 async def kept(journal: Path) -> str:
     """A session with a turn in it, of an agent that has ended since."""
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        turn = client.begin_prompt(session, "hi")
-        await house.agent.prompted(session)
-        await house.agent.say(session, "hello")
-        await house.agent.end(session)
-        await turn
+        client, session = await house.opened()
+        await house.turn(client, session, "hi", "hello")
         return session
 
 
@@ -38,8 +33,7 @@ async def test_a_load_is_answered_soon_behind_the_replay_also_when_the_agent_han
     monkeypatch.setattr(readiness, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
-        client = await house.client()
-        await client.load(session)
+        client = await house.loaded(session)
         assert client.text() == "hello"
 
 
@@ -62,8 +56,7 @@ async def test_a_cancel_and_a_close_reach_a_prompt_that_waits_for_an_agent_that_
     monkeypatch.setattr(readiness, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
-        client = await house.client()
-        await client.load(session)
+        client = await house.loaded(session)
         turn = client.begin_prompt(session, "and now?")
         await client.call("session/list", {})
         if by == "session/cancel":
@@ -82,16 +75,13 @@ async def test_an_agent_that_never_makes_a_session_is_given_up_after_its_time(
     monkeypatch.setattr(restoration, "OPEN_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
-        client = await house.client()
-        await client.load(session)
+        client = await house.loaded(session)
         error = await client.refused("session/prompt", {"sessionId": session, "prompt": []})
         assert "did not answer session/new" in error.message
         assert "session/new" in house.agent.withdrawn
         house.agent.hangs_after.clear()
-        turn = client.begin_prompt(session, "once more")
-        await house.agent.prompted("s0")
-        await house.agent.end("s0")
-        assert await turn == {"stopReason": "end_turn"}
+        ended = await house.turn(client, session, "once more", own="s0")
+        assert ended == {"stopReason": "end_turn"}
 
 
 async def test_a_mode_that_an_agent_never_sets_again_does_not_hold_up_the_load(
@@ -99,16 +89,14 @@ async def test_a_mode_that_an_agent_never_sets_again_does_not_hold_up_the_load(
 ) -> None:
     async with shared(journal) as house:
         house.agent.results["session/set_mode"] = b"{}"
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await client.call("session/set_mode", {"sessionId": session, "modeId": "code"})
     monkeypatch.setattr(restoration, "SETTING_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.can("resume")
         house.agent.results["session/resume"] = b"{}"
         house.agent.hangs_after["session/set_mode"] = 0
-        client = await house.client()
-        await client.load(session)
+        client = await house.loaded(session)
         assert "session/set_mode" in house.agent.withdrawn
 
 
@@ -122,10 +110,7 @@ async def test_a_session_that_is_open_is_opened_again_with_the_servers_and_roots
         house.agent.results["session/resume"] = b"{}"
         client = await house.client()
         session = await client.new(additionalDirectories=roots)
-        turn = client.begin_prompt(session, "hi")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        await turn
+        await house.turn(client, session, "hi")
         await client.load(session, additionalDirectories=roots)
         assert asked_of(house, "session/resume") == []  # nothing has changed
         await client.load(session, additionalDirectories=roots[:1], mcpServers=[server])
@@ -166,8 +151,7 @@ async def test_after_a_logout_an_open_session_answers_only_to_who_signs_in_again
         house.agent.can("resume")
         house.agent.results["session/resume"] = b"{}"
         house.agent.results["logout"] = b"{}"
-        client = await house.client()
-        await client.load(session)
+        client = await house.loaded(session)
         await client.call("logout", {})
         house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
         with pytest.raises(Refused) as refused:
@@ -221,8 +205,7 @@ async def test_a_load_that_does_not_ask_the_agent_proves_no_sign_in(journal: Pat
         working, secret = await client.new(), await client.new()
         await house.agent.say(secret, "for who is signed in")
         await client.call("session/close", {"sessionId": secret})
-        turn = client.begin_prompt(working, "go")
-        await house.agent.prompted(working)
+        turn = await house.begun(client, working, "go")
         house.agent.can("resume")
         house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
         house.agent.results["logout"] = b"{}"
@@ -243,8 +226,7 @@ async def test_a_turn_that_fails_while_it_waits_for_the_agent_does_not_hold_up_t
     monkeypatch.setattr(readiness, "LOAD_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.hangs_after["session/new"] = 0
-        client = await house.client()
-        await client.load(session)
+        client = await house.loaded(session)
         first = client.begin_prompt(session, "first")
         await client.call("session/list", {})
         second = client.begin_prompt(session, "second")
@@ -265,8 +247,7 @@ async def test_a_session_that_the_agent_has_open_elsewhere_is_read_here_and_not_
     async with shared(journal) as house:
         house.agent.can("resume")
         house.agent.results["session/resume"] = RemoteError(-32603, "session is already in use")
-        client = await house.client(session={"notices": {}})
-        await client.load(session)
+        client = await house.loaded(session, session={"notices": {}})
         assert client.text() == "hello"
         await client.until(lambda: [it for it in client.updates() if it.get("title")])
         assert any("acphold fork" in str(update) for update in client.updates())
@@ -274,7 +255,4 @@ async def test_a_session_that_the_agent_has_open_elsewhere_is_read_here_and_not_
             await client.prompt(session, "go on")
         assert not asked_of(house, "session/new")
         house.agent.results["session/resume"] = b"{}"
-        turn = client.begin_prompt(session, "and now")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        assert await turn == {"stopReason": "end_turn"}
+        assert await house.turn(client, session, "and now") == {"stopReason": "end_turn"}

@@ -29,8 +29,7 @@ DEADLINE = 30
 async def begun(house: Shared, client: Onlooker, folder: Path | str = "/") -> str:
     """A session in this folder, with a turn of this client that runs."""
     session = await client.new(folder)
-    client.begin_prompt(session, "do it")
-    await house.agent.prompted(session)
+    await house.begun(client, session, "do it")
     return session
 
 
@@ -53,8 +52,7 @@ async def test_a_file_is_asked_of_the_client_that_prompted(journal: Path) -> Non
         two.answers[READ] = lambda _: {"content": "two"}
         session = await one.new()
         await two.load(session)
-        two.begin_prompt(session, "read")
-        await house.agent.prompted(session)
+        await house.begun(two, session, "read")
         answer = await house.agent.ask_client(READ, sessionId=session, path="/a")
         assert answer == {"content": "two"}
         assert READ not in methods(one)
@@ -68,8 +66,7 @@ async def test_a_file_is_asked_of_another_client_if_the_one_that_prompted_cannot
         one.answers[READ] = lambda _: {"content": "one"}
         session = await one.new()
         await two.load(session)
-        two.begin_prompt(session, "read")
-        await house.agent.prompted(session)
+        await house.begun(two, session, "read")
         answer = await house.agent.ask_client(READ, sessionId=session, path="/a")
         assert answer == {"content": "one"}
         assert READ not in methods(two)
@@ -203,8 +200,7 @@ async def test_a_terminal_stays_where_it_was_made_whoever_prompts_later(journal:
         await two.load(session)
         await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
         await house.agent.end(session)
-        two.begin_prompt(session, "and now?")
-        await house.agent.prompted(session)
+        await house.begun(two, session, "and now?")
         shown = await house.agent.ask_client("terminal/output", sessionId=session, terminalId="t")
         assert shown["output"] == "one"
         assert [method for method in methods(two) if method.startswith("terminal/")] == []
@@ -217,8 +213,7 @@ async def test_a_terminal_is_shown_to_the_client_that_has_it_alone(journal: Path
         session = await begun(house, one)
         await two.load(session)
         await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
-        three = await house.client(**ALL)
-        await three.load(session)
+        three = await house.loaded(session, **ALL)
         words = {"type": "content", "content": {"type": "text", "text": "Look:"}}
         terminal = {"type": "terminal", "terminalId": "t"}
         call = {"sessionUpdate": "tool_call", "toolCallId": "c", "content": [words, terminal]}

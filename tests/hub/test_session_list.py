@@ -18,8 +18,7 @@ async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_
     monkeypatch.setattr(session_list, "AGENT_DEADLINE", 0.05)
     async with shared(journal) as house:
         house.agent.can("list")
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         house.agent.results["session/list"] = (
             b'{"sessions":[{"sessionId":"theirs","cwd":"/"}],"nextCursor":"more"}'
         )

@@ -76,18 +76,13 @@ async def test_who_prompted_stands_in_a_replay_also_when_the_session_is_settled(
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two, session = await two_clients(house)
-        nameless = await house.client()
-        await nameless.load(session)
+        nameless = await house.loaded(session)
         for client, words in ((one, "a"), (two, "b"), (nameless, "c")):
-            turn = client.begin_prompt(session, words)
-            await house.agent.prompted(session)
-            await house.agent.end(session)
-            await turn
+            await house.turn(client, session, words)
         await one.call("session/close", {"sessionId": session})
         await two.call("session/close", {"sessionId": session})
         await nameless.call("session/close", {"sessionId": session})  # the last: it is settled
-        three = await house.client()
-        await three.load(session)
+        three = await house.loaded(session)
         assert heard(three) == [("a", "one"), ("b", "two"), ("c", None)]
 
 
@@ -95,8 +90,7 @@ async def test_what_is_said_into_a_turn_carries_its_client_too(journal: Path) ->
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two, session = await two_clients(house)
         house.agent.results["_session/steering"] = b"{}"
-        one.begin_prompt(session, "go")
-        await house.agent.prompted(session)
+        await house.begun(one, session, "go")
         words = [{"type": "text", "text": "faster"}]
         await two.call("_session/steering", {"sessionId": session, "prompt": words})
         await one.until(lambda: heard(one))
@@ -109,8 +103,7 @@ async def test_a_cancel_ends_the_running_turn_for_all_and_of_the_queue_ones_own(
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two, session = await two_clients(house)
-        running = one.begin_prompt(session, "of one")
-        await house.agent.prompted(session)
+        running = await house.begun(one, session, "of one")
         own = two.begin_prompt(session, "of two")
         await two.call("session/list")
         others = one.begin_prompt(session, "of one, later")
@@ -159,8 +152,7 @@ async def test_who_closes_a_session_leaves_it_to_the_others_with_its_own_turns_e
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two, session = await two_clients(house)
-        running = one.begin_prompt(session, "mine")
-        await house.agent.prompted(session)
+        running = await house.begun(one, session, "mine")
         waiting = one.begin_prompt(session, "mine, later")
         await one.call("session/list")
         theirs = two.begin_prompt(session, "theirs")
@@ -184,8 +176,7 @@ async def test_who_closes_a_session_leaves_the_running_turn_of_another_alone(
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two, session = await two_clients(house)
         person = Person(two)
-        running = two.begin_prompt(session, "theirs")
-        await house.agent.prompted(session)
+        running = await house.begun(two, session, "theirs")
         waiting = one.begin_prompt(session, "mine")
         await one.call("session/list")
         question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
@@ -217,8 +208,7 @@ async def test_the_last_client_that_closes_a_session_closes_it(journal: Path) ->
 async def test_who_deletes_a_session_ends_it_for_all_and_they_are_told(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two, session = await two_clients(house, session={"notices": {}})
-        running = two.begin_prompt(session, "mine")
-        await house.agent.prompted(session)
+        running = await house.begun(two, session, "mine")
         await one.call("session/delete", {"sessionId": session})
         assert await running == CANCELLED
         titles = [u["title"] for u in two.updates() if u["sessionUpdate"] == "notice"]
@@ -240,8 +230,7 @@ async def test_one_slow_client_among_several_slows_nobody_and_misses_nothing(
         for client in slow:
             await client.load(session)
             client.reads.clear()
-        running = one.begin_prompt(session, "flood")
-        await house.agent.prompted(session)
+        running = await house.begun(one, session, "flood")
         filler = "x" * 20_000
         for number in range(300):  # six megabytes
             raw = said(f"{number} {filler} ")

@@ -64,8 +64,7 @@ async def names_terminal(house: Shared, session: str, **fields: Any) -> None:
 async def begun(house: Shared, client: Onlooker) -> tuple[str, asyncio.Future[Any]]:
     """A session with a turn in which the agent runs a command in a terminal of the client."""
     session = await client.new()
-    turn = client.begin_prompt(session, "run it")
-    await house.agent.prompted(session)
+    turn = await house.begun(client, session, "run it")
     made = await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
     assert made == {"terminalId": "term-1"}
     await names_terminal(house, session, sessionUpdate="tool_call", title="ls", kind="execute")
@@ -103,8 +102,7 @@ async def test_what_a_terminal_showed_is_asked_for_before_its_release_and_replay
         await two.until(lambda: len(shown(two)) == 2)
         assert texts(shown(two)[-1]) == ["Look:", "a.py\nb.py\n"]
         assert len(shown(one)) == 1  # it has the terminal itself
-        three = await house.client(terminal=True)
-        await three.load(session)
+        three = await house.loaded(session, terminal=True)
         assert texts(shown(three)[-1]) == ["Look:", "a.py\nb.py\n"]
 
 
@@ -135,8 +133,7 @@ async def test_what_is_known_at_the_end_of_a_turn_is_kept_without_a_release(jour
         await client.go()
         await house.agent.end(session)
         turn.cancel()
-        two = await house.client()
-        await two.load(session)
+        two = await house.loaded(session)
         assert texts(shown(two)[-1]) == ["Look:", "listening on :80"]
         assert screen.asked == ["create", "output"]
 
@@ -159,12 +156,8 @@ async def test_what_the_journal_could_not_take_is_kept_with_the_end_of_the_next_
             await house.agent.end(session)
             with pytest.raises(Refused, match="the disk is full"):
                 await turn
-        again = client.begin_prompt(session, "and now?")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        await again
-        two = await house.client()
-        await two.load(session)
+        await house.turn(client, session, "and now?")
+        two = await house.loaded(session)
         assert "listening on :80" in json.dumps(two.updates())
 
 
@@ -181,8 +174,7 @@ async def test_a_terminal_that_goes_on_is_kept_again_with_what_it_shows_later(
         await turn
         screen.text = "one\ntwo\n"
         await two.load(session)
-        turn = two.begin_prompt(session, "and now?")
-        await house.agent.prompted(session)
+        turn = await house.begun(two, session, "and now?")
         # Asked of the client that has the terminal, not of the one that prompts now.
         await house.agent.ask_client("terminal/release", **terminal)
         await house.agent.end(session)
@@ -204,8 +196,7 @@ async def test_a_client_that_does_not_say_what_was_shown_does_not_hold_up_the_re
         assert screen.asked == ["create", "release"]
         await house.agent.end(session)
         await turn
-        two = await house.client()
-        await two.load(session)
+        two = await house.loaded(session)
         assert texts(shown(two)[-1]) == ["Look:"]
 
 
@@ -221,8 +212,7 @@ async def test_a_tool_call_that_names_the_terminal_no_longer_keeps_what_it_has_n
         await released(house, session)
         await house.agent.end(session)
         await turn
-        two = await house.client()
-        await two.load(session)
+        two = await house.loaded(session)
         assert texts(shown(two)[-1]) == ["in short"]
 
 
@@ -234,8 +224,7 @@ async def test_of_a_long_output_the_end_is_kept_and_no_line_gets_too_long(journa
         await released(house, session)
         await house.agent.end(session)
         await turn
-        two = await house.client()
-        await two.load(session)
+        two = await house.loaded(session)
         text = texts(shown(two)[-1])[-1]
         assert text.startswith(CUT + "\x1b[32mline ")
         assert text.endswith("line 99999\x1b[0m\n")

@@ -16,27 +16,18 @@ OPTIONS = [
 ]
 
 
-async def turn(house: Shared, client: Onlooker, session: str, own: str, text: str) -> None:
-    running = client.begin_prompt(session, text)
-    await house.agent.prompted(own)
-    await house.agent.say(own, text.upper())
-    await house.agent.end(own)
-    await running
-
-
 async def held_with_first(journal: Path) -> str:
     """A session that was held with the agent "puppet", which has a mode, an option, a command."""
     async with shared(journal) as house:
         house.agent.opened = {"modes": MODES, "configOptions": OPTIONS}
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         commands = {
             "sessionUpdate": "available_commands_update",
             "availableCommands": [{"name": "plan", "description": "Plan"}],
         }
         raw = json.dumps(commands).encode()
         await house.agent.listener.hear(Updates(session, "update", [raw]))
-        await turn(house, client, session, session, "one")
+        await house.turn(client, session, "one", "ONE")
         return session
 
 
@@ -67,11 +58,10 @@ async def test_it_is_handed_the_conversation_and_has_the_session_from_then_on(
     session = await held_with_first(journal)
     async with shared(journal, all_agents=True) as house:
         house.agent.key = "second"
-        client = await house.client(session={"notices": {}})
-        await client.load(session)
+        client = await house.loaded(session, session={"notices": {}})
         assert (await house.journal.session(session)).agent == "puppet"  # looked at, not gone on
         before = (await house.journal.session(session)).last_seq
-        await turn(house, client, session, "s0", "two")
+        await house.turn(client, session, "two", "TWO", own="s0")
         [own, context] = prompts(house)[0]["prompt"]
         assert own["text"] == "two"
         assert "began with another agent, puppet." in context["text"]
@@ -85,7 +75,7 @@ async def test_it_is_handed_the_conversation_and_has_the_session_from_then_on(
         assert (origin.session_id, origin.agent) == (session, "puppet")
         assert origin.seq <= before
         assert await house.journal.page(ListFilter(agent="puppet")) == []
-        await turn(house, client, session, "s0", "three")
+        await house.turn(client, session, "three", "THREE", own="s0")
         assert len(prompts(house)[1]["prompt"]) == 1
         [found] = await client.sessions()
         assert "acphold/agent" not in found["_meta"]
@@ -114,13 +104,11 @@ async def test_back_at_the_first_agent_it_is_handed_what_the_second_has_said(
     session = await held_with_first(journal)
     async with shared(journal, all_agents=True) as house:
         house.agent.key = "second"
-        client = await house.client()
-        await client.load(session)
-        await turn(house, client, session, "s0", "two")
+        client = await house.loaded(session)
+        await house.turn(client, session, "two", "TWO", own="s0")
     async with shared(journal, all_agents=True) as house:
-        client = await house.client()
-        await client.load(session)
-        await turn(house, client, session, "s0", "three")
+        client = await house.loaded(session)
+        await house.turn(client, session, "three", "THREE", own="s0")
         assert "Assistant: TWO" in json.dumps(prompts(house)[0])
         row = await house.journal.session(session)
         assert row.agent == "puppet"
@@ -133,9 +121,8 @@ async def test_an_agent_that_reads_the_journal_is_handed_nothing(journal: Path) 
         house.agent.key, house.agent.reads_journal = "second", True
         house.agent.can("resume")
         house.agent.results["session/resume"] = b"{}"
-        client = await house.client()
-        await client.load(session)
-        await turn(house, client, session, session, "two")
+        client = await house.loaded(session)
+        await house.turn(client, session, "two", "TWO")
         assert len(prompts(house)[0]["prompt"]) == 1
         row = await house.journal.session(session)
         assert row.agent == "second"

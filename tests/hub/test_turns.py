@@ -29,10 +29,8 @@ async def test_an_agent_that_is_deaf_to_a_cancellation_never_sees_a_second_promp
         house.agent.can("resume")
         house.agent.results["session/resume"] = b"{}"
         house.agent.heeds_cancel = False
-        client = await house.client()
-        session = await client.new()
-        first = client.begin_prompt(session, "first")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        first = await house.begun(client, session, "first")
         await client.call("session/close", {"sessionId": session})
         assert await first == {"stopReason": "cancelled"}
         await client.load(session)
@@ -54,14 +52,11 @@ async def test_an_agent_that_stays_deaf_is_started_anew_before_the_next_prompt(
 ) -> None:
     async with shared(journal) as house:
         house.agent.heeds_cancel = False
-        client = await house.client()
-        session = await client.new()
-        first = client.begin_prompt(session, "first")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        first = await house.begun(client, session, "first")
         client.tell("session/cancel", {"sessionId": session})
         assert await first == {"stopReason": "cancelled"}
-        second = client.begin_prompt(session, "second")
-        await house.agent.prompted("s1")
+        second = await house.begun(client, session, "second", own="s1")
         assert house.agent.generation == 2
         await house.agent.end("s1")
         assert await second == {"stopReason": "end_turn"}
@@ -71,8 +66,7 @@ async def test_a_cancel_right_behind_a_load_and_a_prompt_reaches_that_prompt(
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await client.call("session/close", {"sessionId": session})
         client.begin("session/load", open_params(session, "/"))
         turn = client.begin_prompt(session, "never mind")
@@ -87,15 +81,12 @@ async def test_a_cancel_behind_a_load_does_not_reach_a_prompt_that_comes_after_i
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await client.call("session/close", {"sessionId": session})
         client.begin("session/load", open_params(session, "/"))
         client.tell("session/cancel", {"sessionId": session})
-        turn = client.begin_prompt(session, "after all")
-        await house.agent.prompted("s1")
-        await house.agent.end("s1")
-        assert await turn == {"stopReason": "end_turn"}
+        ended = await house.turn(client, session, "after all", own="s1")
+        assert ended == {"stopReason": "end_turn"}
 
 
 @pytest.mark.parametrize("block", ["text", 7, None, ["x"]])
@@ -103,8 +94,7 @@ async def test_a_prompt_whose_block_is_no_object_is_refused_and_leaves_no_turn_o
     journal: Path, block: object
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         half = {"type": "text", "text": "half a pair: \ud83d"}
         params = {"sessionId": session, "prompt": [half, block]}
         error = await client.refused("session/prompt", params)
@@ -119,10 +109,8 @@ async def test_what_the_agent_says_behind_the_answer_of_a_turn_comes_behind_ours
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        turn = client.begin_prompt(session, "hi")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "hi")
         await house.agent.say(session, "in the turn")
         await house.agent.end(session)
         await house.agent.say(session, " and behind it")
@@ -139,8 +127,7 @@ async def test_what_the_agent_says_behind_any_answer_comes_behind_ours(
     async with shared(journal) as house:
         house.agent.results[method] = b"{}"
         house.agent.says_behind[method] = "behind it"
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await client.call(method, {"sessionId": session, "modeId": "x"})
         await client.until_text("behind it")
         kinds = ["update" if "method" in message else "answer" for message in client.messages]
@@ -149,8 +136,7 @@ async def test_what_the_agent_says_behind_any_answer_comes_behind_ours(
 
 async def test_three_loads_at_once_leave_one_attachment(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         loads = [client.begin("session/load", open_params(session, "/")) for _ in range(3)]
         await asyncio.wait(loads)
         assert loads[2].exception() is None
@@ -163,8 +149,7 @@ async def test_three_loads_at_once_leave_one_attachment(journal: Path) -> None:
 
 async def test_a_prompt_on_a_session_that_is_deleted_meanwhile_is_answered(journal: Path) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await house.journal.delete(session)
         error = await client.refused("session/prompt", prompt_params(session, "hi"))
         assert "deleted" in error.message
@@ -176,8 +161,7 @@ async def test_a_prompt_that_is_given_up_while_it_waits_keeps_its_place(journal:
         one, two = await house.client(fs={"readTextFile": True}), await house.client()
         session = await one.new()
         await two.load(session)
-        first = one.begin_prompt(session, "first")
-        await house.agent.prompted(session)
+        first = await house.begun(one, session, "first")
         given_up = two.begin_prompt(session, "given up")
         await two.call("session/list", {})
         third = one.begin_prompt(session, "third")
@@ -211,10 +195,8 @@ async def test_a_cancel_reaches_the_running_turn_also_while_its_session_is_loade
         house.agent.can("list")
         house.agent.results["session/list"] = b'{"sessions":[]}'
         house.agent.has_sign_in = True
-        client = await house.client()
-        session = await client.new()
-        turn = client.begin_prompt(session, "go on and on")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "go on and on")
         house.hub.sign_in_changed()  # so that the load asks the agent, which takes its time
         house.agent.may_answer.clear()
         loading = client.begin("session/load", open_params(session, "/"))
@@ -233,12 +215,10 @@ async def test_two_turns_that_an_agent_never_ends_do_not_keep_it_from_being_star
         client = await house.client()
         sessions = [await client.new(), await client.new()]
         for session in sessions:
-            turn = client.begin_prompt(session, "first")
-            await house.agent.prompted(session)
+            turn = await house.begun(client, session, "first")
             client.tell("session/cancel", {"sessionId": session})
             assert await turn == {"stopReason": "cancelled"}
-        again = client.begin_prompt(sessions[0], "second")
-        await house.agent.prompted("s2")
+        again = await house.begun(client, sessions[0], "second", own="s2")
         assert house.agent.generation == 2
         await house.agent.end("s2")
         assert await again == {"stopReason": "end_turn"}
@@ -257,10 +237,8 @@ async def test_a_tool_call_that_is_closed_for_the_agent_keeps_what_the_agent_put
     journal: Path, how: str
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        turn = client.begin_prompt(session, "build")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "build")
         await house.agent.listener.hear(Updates(session, "update", [json.dumps(TOOL).encode()]))
         if how == "cancelled":
             client.tell("session/cancel", {"sessionId": session})
@@ -303,8 +281,7 @@ async def test_how_a_turn_ended_is_told_to_the_others_and_in_a_replay(
         one, two, three = [await house.client() for _ in range(3)]
         session = await one.new()
         await two.load(session)
-        turn = one.begin_prompt(session, "look at this")
-        await house.agent.prompted(session)
+        turn = await house.begun(one, session, "look at this")
         await house.agent.end(session, answer)
         await asyncio.wait([turn])
         await three.load(session)
@@ -317,8 +294,7 @@ async def test_a_cancel_behind_a_second_load_reaches_the_prompt_behind_the_first
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await client.call("session/close", {"sessionId": session})
         client.begin("session/load", open_params(session, "/"))
         turn = client.begin_prompt(session, "never mind")
@@ -333,21 +309,15 @@ async def test_a_turn_goes_on_when_its_client_has_gone_and_whoever_attaches_sees
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        one = await house.client()
-        session = await one.new()
-        one.begin_prompt(session, "a long task")
-        await house.agent.prompted(session)
+        one, session = await house.opened()
+        await house.begun(one, session, "a long task")
         await one.go()
         await house.gone(one)
-        other = await house.client()
-        await other.load(session)
+        other = await house.loaded(session)
         await house.agent.say(session, "done")
         await house.agent.end(session)
         await other.until_text("done")
-        turn = other.begin_prompt(session, "the next")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        assert await turn == {"stopReason": "end_turn"}
+        assert await house.turn(other, session, "the next") == {"stopReason": "end_turn"}
         assert not house.agent.cancelled.is_set()
 
 
@@ -355,8 +325,7 @@ async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         send = house.agent.send
 
         def gone(call: Call) -> None:
@@ -365,10 +334,7 @@ async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
             raise AgentExitedError("it ended", "signal SIGKILL", "")
 
         monkeypatch.setattr(house.agent, "send", gone)
-        turn = client.begin_prompt(session, "hi")
-        await house.agent.prompted("s1")
-        await house.agent.end("s1")
-        assert await turn == {"stopReason": "end_turn"}
+        assert await house.turn(client, session, "hi", own="s1") == {"stopReason": "end_turn"}
         assert client.text("user_message_chunk") == ""
         assert len(prompts(house)) == 1
 
@@ -377,8 +343,7 @@ async def test_a_prompt_that_no_agent_gets_fails_once(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
 
         def gone(call: Call) -> None:
             raise AgentExitedError("it ended", "signal SIGKILL", "")
@@ -387,10 +352,7 @@ async def test_a_prompt_that_no_agent_gets_fails_once(
             patch.setattr(house.agent, "send", gone)
             error = await client.refused("session/prompt", prompt_params(session, "hi"))
             assert "it ended" in error.message
-        turn = client.begin_prompt(session, "again")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        assert await turn == {"stopReason": "end_turn"}
+        assert await house.turn(client, session, "again") == {"stopReason": "end_turn"}
 
 
 async def test_a_session_can_be_closed_while_a_cancelled_start_of_its_agent_takes_its_time(
@@ -408,10 +370,8 @@ async def test_a_session_can_be_closed_while_a_cancelled_start_of_its_agent_take
 
         monkeypatch.setattr(house.agent, "restart", restart)
         house.agent.heeds_cancel = False
-        client = await house.client()
-        session = await client.new()
-        first = client.begin_prompt(session, "first")
-        await house.agent.prompted(session)
+        client, session = await house.opened()
+        first = await house.begun(client, session, "first")
         client.tell("session/cancel", {"sessionId": session})
         await first
         second = client.begin_prompt(session, "second")

@@ -50,14 +50,6 @@ async def offering(journal: Path, **how: Any) -> AsyncIterator[tuple[Shared, Onl
         yield house, await house.client()
 
 
-async def turn(house: Shared, client: Onlooker, session: str, own: str, text: str) -> None:
-    running = client.begin_prompt(session, text)
-    await house.agent.prompted(own)
-    await house.agent.say(own, text.upper())
-    await house.agent.end(own)
-    await running
-
-
 async def listed(client: Onlooker, **asked: Any) -> dict[str, dict[str, Any]]:
     found = await client.sessions(**asked)
     for info in found:
@@ -98,7 +90,7 @@ async def test_a_title_is_set_told_to_all_who_have_the_session_and_listed(journa
     async with offering(journal) as (house, client):
         other = await house.client()
         session = await client.new()
-        await turn(house, client, session, session, "one")
+        await house.turn(client, session, "one", "ONE")
         await other.load(session)
         asked = valid("SetSessionTitleRequest", {"sessionId": session, "title": "  My\nown "})
         answer = await client.call("session/set_title", asked)
@@ -138,8 +130,8 @@ async def test_an_archived_session_is_closed_and_listed_only_by_the_filter(journ
         house.agent.can("list")
         house.agent.lists = [dict(THEIRS)]
         session, kept = await client.new(), await client.new()
-        await turn(house, client, session, session, "one")
-        await turn(house, client, kept, kept, "two")
+        await house.turn(client, session, "one", "ONE")
+        await house.turn(client, kept, "two", "TWO")
         asked = valid("ArchiveSessionRequest", {"sessionId": session})
         assert valid("ArchiveSessionResponse", await client.call("session/archive", asked)) == {}
         assert (await client.refused("session/prompt", {"sessionId": session, "prompt": []})).code
@@ -168,8 +160,7 @@ async def test_an_archived_session_is_closed_and_listed_only_by_the_filter(journ
 async def test_a_running_turn_is_cancelled_by_the_archive(journal: Path) -> None:
     async with offering(journal) as (house, client):
         session = await client.new()
-        running = client.begin_prompt(session, "one")
-        await house.agent.prompted(session)
+        running = await house.begun(client, session, "one")
         await client.call("session/archive", {"sessionId": session})
         assert await running == {"stopReason": "cancelled"}
 
@@ -196,13 +187,13 @@ async def test_a_session_that_does_not_exist_is_refused_as_that(journal: Path, m
 async def test_a_fork_is_open_and_goes_on_by_itself(journal: Path) -> None:
     async with offering(journal) as (house, client):
         session = await client.new()
-        await turn(house, client, session, session, "one")
+        await house.turn(client, session, "one", "ONE")
         asked = valid("ForkSessionRequest", {"sessionId": session, "cwd": "/", "mcpServers": []})
         answer = valid("ForkSessionResponse", await client.call("session/fork", asked))
         made = answer["sessionId"]
         assert made != session
         assert client.text(session_id=made) == ""  # nothing is replayed
-        await turn(house, client, made, "s1", "two")
+        await house.turn(client, made, "two", "TWO", own="s1")
         assert client.text(session_id=made).endswith("TWO")
         [_, context] = [p for m, p in house.agent.asked if m == "session/prompt"][-1]["prompt"]
         assert "User: one" in context["text"]
@@ -215,7 +206,7 @@ async def test_a_fork_goes_to_the_place_that_is_named_and_lives_in_the_folder_th
     async with offering(journal) as (house, client):
         session = await client.new()
         for text in ("one", "two"):
-            await turn(house, client, session, session, text)
+            await house.turn(client, session, text, text.upper())
         params = {"sessionId": session, "cwd": "/tmp", "_meta": {"acphold/at": 3}}
         made = (await client.call("session/fork", params))["sessionId"]
         state = await house.journal.state(made)
@@ -241,7 +232,7 @@ async def test_what_is_no_fork_is_refused_and_leaves_nothing(
 ) -> None:
     async with offering(journal) as (house, client):
         session = await client.new()
-        await turn(house, client, session, session, "one")
+        await house.turn(client, session, "one", "ONE")
         params = {"sessionId": session, "cwd": "/", **changed}
         assert (await client.refused("session/fork", params)).code == -32602
         assert (await listed(client)).keys() == {session}
@@ -260,7 +251,7 @@ async def test_nothing_is_left_of_a_fork_for_which_the_person_has_to_sign_in(
 ) -> None:
     async with offering(journal) as (house, client):
         session = await client.new()
-        await turn(house, client, session, session, "one")
+        await house.turn(client, session, "one", "ONE")
         house.agent.can_fork = True
         house.agent.results["session/fork"] = RemoteError(-32000, "sign in first")
         error = await client.refused("session/fork", {"sessionId": session, "cwd": "/"})
