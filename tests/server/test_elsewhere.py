@@ -413,3 +413,33 @@ async def test_only_this_users_processes_are_let_in(
         assert other.text() == "hello"
         error = await one.refused("session/prompt", {"sessionId": session, "prompt": []})
         assert "another acphold process" in error.message
+
+
+async def test_a_turn_goes_on_at_the_owner_when_the_client_there_that_began_it_leaves(
+    journal: Path, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    async with program(journal) as owner:
+        session = await owner.new()
+        await owner.prompt(session, {"say": "hello "})
+        async with guest(scripted_agent(), journal) as other:
+            await other.initialize()
+            await other.load(session)
+            other.begin_prompt(session, {"say": "half "}, {"until": str(go)}, {"say": "whole"})
+            await other.until_text("half ")
+        go.touch()
+        await owner.until_text("whole")
+
+
+async def test_cancel_request_of_a_prompt_there_ends_its_turn_at_the_owner(journal: Path) -> None:
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await one.prompt(session, {"say": "hello "})
+        await other.load(session)
+        turn = other.begin_prompt(session, {"say": "half"}, {"until": "cancel"})
+        await one.until_text("half")
+        other.tell("$/cancel_request", {"requestId": other.last_id})
+        with pytest.raises(Refused, match="cancelled"):
+            await turn
+        assert (await one.prompt(session, {"say": "next"}))["stopReason"] == "end_turn"
+        await other.until_text("next")

@@ -168,3 +168,16 @@ async def test_two_clients_of_a_dead_owner_have_each_of_their_prompts_run_once(
             assert client.text().count("from ") == 2
         said = [steps({"say": f"from {name} "}) for name in "LR"]
         assert sorted((await prompts(journal, session))[1:]) == said
+
+
+async def test_a_prompt_whose_request_was_cancelled_is_not_sent_again(journal: Path) -> None:
+    async with sharing(journal) as (other, owner, session):
+        os.kill(owner.process.pid, signal.SIGSTOP)
+        turn = other.begin_prompt(session, {"say": "never"})
+        other.tell("$/cancel_request", {"requestId": other.last_id})
+        with pytest.raises(Refused, match="cancelled"):
+            await turn
+        await owner.kill()
+        await other.prompt(session, {"say": "whole"})
+        assert "never" not in other.text()
+        assert steps({"say": "never"}) not in await prompts(journal, session)

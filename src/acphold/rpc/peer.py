@@ -343,7 +343,11 @@ class Peer:
             self._transport.send(self._protocol.error(received.id, error))
             return
         request = Request(received, self._transport.send, self._open)
-        task = self._tasks.begin(self._answer(request), f"{self.name} {request.method}")
+        self.go_on(request, self._receiver.on_request(request))
+
+    def go_on(self, request: Request, work: Awaitable[bytes | None]) -> None:
+        """Have `work` answer a request of the other side, as the receiver's `on_request` does."""
+        task = self._tasks.begin(self._answer(request, work), f"{self.name} {request.method}")
         if task is not None:
             request.task = task
             self._running[task] = request
@@ -353,9 +357,9 @@ class Peer:
         del self._running[task]
         self._cancelled.discard(task)
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: Request, work: Awaitable[bytes | None]) -> None:
         try:
-            result = await self._receiver.on_request(request)
+            result = await work
             if result is not None:
                 request.answer(result)
         except asyncio.CancelledError:

@@ -56,6 +56,7 @@ from acphold.schema import (
     decode,
     encode,
 )
+from acphold.schema.methods import CANCEL_REQUEST
 from acphold.schema.splice import members
 from acphold.server import neighbours
 from acphold.server.checked_params import (
@@ -71,6 +72,7 @@ from acphold.server.initialization import with_ours
 from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import position_in, wants_positions, without_position
+from acphold.server.sent_prompts import SentPrompt
 from acphold.server.unstable import UnstableMethods, archive_filter
 
 log = logging.getLogger(__name__)
@@ -267,13 +269,21 @@ class Connection:
         parts = members(request.params)
         prompt, session_id = checked_prompt(parts), session_id_in(parts)
         cancelled = await self._is_cancelled_meanwhile(request, session_id)
-        while (line := self._elsewhere.line(session_id)) is not None:
-            if cancelled:
-                request.answer(CANCELLED)
-                return
-            if await self._is_prompted_there(line, request, session_id, prompt):
-                return
-            cancelled = await self._is_cancelled_meanwhile(request, session_id)
+        if (line := self._elsewhere.line(session_id)) is None:
+            self._prompt_here(request, session_id, prompt, is_cancelled=cancelled)
+        elif cancelled:
+            request.answer(CANCELLED)
+        else:
+            self._prompt_there(line, request, session_id, prompt)
+
+    async def _is_cancelled_meanwhile(self, request: Request, session_id: str) -> bool:
+        """Wait until a session that is being opened is open; whether the prompt was cancelled."""
+        opening = self._opening.get(session_id)
+        return False if opening is None else await opening.over(request)
+
+    def _prompt_here(
+        self, request: Request, session_id: str, prompt: bytes, *, is_cancelled: bool
+    ) -> None:
         conversation = self._hub.held(session_id)
         author = conversation.session.attachment_of(self)
 
@@ -290,37 +300,52 @@ class Connection:
                 conversation.turns.give_up(turn)
 
         request.on_cancel = give_up
-        conversation.prompt(turn, is_cancelled=cancelled)
+        conversation.prompt(turn, is_cancelled=is_cancelled)
 
-    async def _is_cancelled_meanwhile(self, request: Request, session_id: str) -> bool:
-        """Wait until a session that is being opened is open; whether the prompt was cancelled."""
-        opening = self._opening.get(session_id)
-        return False if opening is None else await opening.over(request)
-
-    async def _is_prompted_there(
+    def _prompt_there(
         self, line: OwnerLine, request: Request, session_id: str, prompt: bytes
-    ) -> bool:
-        """Hand a prompt on; False when its owner has ended without it: then it is to be sent again.
+    ) -> None:
+        """Hand a prompt on, and its answer back whenever it comes."""
+        sent = SentPrompt(session_id, line.opened[session_id].told)
 
-        See acphold.server.sent_prompts.
-        """
-        after = line.opened[session_id].told
-        with line.prompts.one(session_id, after) as sent:
-            try:
-                await line.forward(request, may_ask_anew=lambda: True)
-                return True
-            except OwnerLostError:
-                await line.is_over.wait()
+        def reply(answer: Answer) -> None:
+            line.prompts.remove(sent)
+            if isinstance(answer, bytes):
+                request.answer(answer)
+            elif not isinstance(answer, OwnerLostError):
+                request.refuse(answer)
+            elif not self.peer.is_lost:
+                self.peer.go_on(request, self._prompt_again(line, request, sent, prompt))
+
+        line.prompts.add(sent)
+        try:
+            id_ = line.ask(PROMPT.name, request.params, reply)
+        except OwnerLostError as exc:
+            reply(exc)
+            return
+
+        def give_up() -> None:
+            sent.is_cancelled = True
+            if not self.peer.is_lost:  # of a client that has gone the turn goes on
+                line.peer.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
+
+        request.on_cancel = give_up
+
+    async def _prompt_again(
+        self, line: OwnerLine, request: Request, sent: SentPrompt, prompt: bytes
+    ) -> None:
+        """The owner has ended before it answered; see acphold.server.sent_prompts."""
+        request.on_cancel = None
+        await line.is_over.wait()
+        session_id = sent.session_id
+        if not sent.is_cancelled and not sent.has_arrived:
+            sent.is_cancelled = await self._is_cancelled_meanwhile(request, session_id)
         if sent.is_cancelled:
             request.answer(CANCELLED)
-            return True
-        if not sent.has_arrived:
-            if await self._is_cancelled_meanwhile(request, session_id):
-                request.answer(CANCELLED)
-                return True
-            if not await self._hub.has_prompt(session_id, prompt, after):
-                return False
-        raise InterruptedTurnError
+        elif sent.has_arrived or await self._hub.has_prompt(session_id, prompt, sent.after):
+            raise InterruptedTurnError
+        else:
+            await self._prompt(request)
 
     async def _cancel(self, params: bytes) -> None:
         try:

@@ -15,16 +15,15 @@ owner as if it had not been sent before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class SentPrompt:
     """See the module. `after` is an entry that was in the journal when it was sent."""
 
-    __slots__ = ("after", "has_arrived", "is_cancelled")
+    __slots__ = ("after", "has_arrived", "is_cancelled", "session_id")
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, session_id: str, after: int) -> None:
+        self.session_id = session_id
         self.after = after
         self.has_arrived = False
         self.is_cancelled = False
@@ -36,18 +35,16 @@ class SentPrompts:
     def __init__(self) -> None:
         self._open: dict[str, list[SentPrompt]] = {}
 
-    @contextmanager
-    def one(self, session_id: str, after: int) -> Iterator[SentPrompt]:
-        """A prompt, from when it is sent until it is answered, or its owner has ended."""
-        sent = SentPrompt(after)
-        waiting = self._open.setdefault(session_id, [])
-        waiting.append(sent)
-        try:
-            yield sent
-        finally:
-            waiting.remove(sent)
-            if not waiting:
-                del self._open[session_id]
+    def add(self, sent: SentPrompt) -> None:
+        """It is sent."""
+        self._open.setdefault(sent.session_id, []).append(sent)
+
+    def remove(self, sent: SentPrompt) -> None:
+        """It is answered, or its owner has ended."""
+        waiting = self._open[sent.session_id]
+        waiting.remove(sent)
+        if not waiting:
+            del self._open[sent.session_id]
 
     def arrived(self, session_id: str) -> None:
         """The owner has told the position of a prompt: it takes them in the order of the wire."""
