@@ -47,14 +47,12 @@ from acphold.schema import (
     ClientCapabilities,
     CloseSessionRequest,
     DeleteSessionRequest,
-    Implementation,
     InitializeRequest,
     ListSessionsRequest,
     LoadSessionRequest,
     NewSessionRequest,
     ResumeSessionRequest,
     decode,
-    encode,
 )
 from acphold.schema.methods import CANCEL_REQUEST
 from acphold.schema.splice import members
@@ -68,7 +66,7 @@ from acphold.server.checked_params import (
     session_in,
 )
 from acphold.server.elsewhere import Elsewhere
-from acphold.server.initialization import with_ours
+from acphold.server.initialization import client_info, with_ours
 from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import position_in, wants_positions, without_position
@@ -164,7 +162,7 @@ class Connection:
             raise InvalidRequestError("initialize was answered already; it is sent once")
         introduction = decode(InitializeRequest, params).value
         self.capabilities = introduction.client_capabilities
-        self.info = _info(introduction.client_info)
+        self.info = client_info(introduction.client_info)
         self.wants_positions = wants_positions(self.capabilities)
         try:
             answer = await self._hub.initialize(params)
@@ -495,13 +493,3 @@ OpenSession = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Convers
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
-
-
-NAME_LENGTH = 100
-"""Characters of a client's name, and of its version, that stand with what is said in it."""
-
-
-def _info(client: Implementation | None) -> bytes:
-    if client is None:
-        return b""
-    return encode({"name": client.name[:NAME_LENGTH], "version": client.version[:NAME_LENGTH]})

@@ -1,10 +1,10 @@
-"""What `initialize` answers: the agent's own answer, and what acphold adds to it."""
+"""What `initialize` answers, the agent's own answer and what acphold adds to it; who asks."""
 
 from __future__ import annotations
 
 from acphold.errors import InvalidParamsError
 from acphold.journal.raw_update import BEGUN
-from acphold.schema import PROTOCOL_VERSION
+from acphold.schema import PROTOCOL_VERSION, Implementation, encode
 from acphold.schema.splice import members, splice
 
 ADDED = ("list", "resume", "close", "delete")
@@ -14,6 +14,16 @@ UNSTABLE = ("fork", "title", "archive")
 """Session capabilities that are no part of the protocol yet: ours, with `--unstable`, or nobody's.
 
 An agent's own are not passed on: the journal would not know what they do."""
+
+NAME_LENGTH = 100
+"""Characters of a client's name, and of its version, that stand with what is said in it."""
+
+
+def client_info(client: Implementation | None) -> bytes:
+    """What a client said of itself, as `hub.Client.info`."""
+    if client is None:
+        return b""
+    return encode({"name": client.name[:NAME_LENGTH], "version": client.version[:NAME_LENGTH]})
 
 
 def with_ours(answer: bytes, *, unstable: bool = False, begun: bool = False) -> bytes:

@@ -16,7 +16,6 @@ owner as if it had not been sent before.
 from __future__ import annotations
 
 
-
 class SentPrompt:
     """See the module. `after` is an entry that was in the journal when it was sent."""
 
