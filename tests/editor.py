@@ -130,6 +130,12 @@ class Talker:
         """Run a turn to its end."""
         return await asyncio.wait_for(self.begin_prompt(session_id, *steps), DEADLINE)
 
+    async def talk(self, *steps: Any, cwd: str | Path = "/", **params: Any) -> str:
+        """A new session with a whole turn in it; its id."""
+        session_id = await self.new(cwd, **params)
+        await self.prompt(session_id, *steps)
+        return session_id
+
     async def sessions(self, **params: Any) -> list[dict[str, Any]]:
         """All pages of the list."""
         found: list[dict[str, Any]] = []
@@ -310,7 +316,17 @@ async def wrapped(
     **agent: Any,
 ) -> AsyncIterator[Editor]:
     """An editor with these client capabilities, introduced to a scripted agent behind `wrap`."""
-    async with editor(wrap_command(scripted_agent(**agent), *options), journal=journal) as first:
+    command = wrap_command(scripted_agent(**agent), *options)
+    async with introduced(command, journal=journal, client=client) as first:
+        yield first
+
+
+@asynccontextmanager
+async def introduced(
+    command: Sequence[str], *, client: Mapping[str, Any] | None = None, **how: Any
+) -> AsyncIterator[Editor]:
+    """An editor with these client capabilities, introduced to `command`."""
+    async with editor(command, **how) as first:
         await first.initialize(**(client or {}))
         yield first
 

@@ -16,7 +16,7 @@ from acphold.cli.settings import read_settings
 from acphold.errors import SettingsError
 from acphold.hub.alerts import AlertRules
 from tests.cli.command_line import CommandLine
-from tests.editor import editor, scripted_agent, wrap_command
+from tests.editor import introduced, scripted_agent, wrap_command
 from tests.failures.processes import until
 
 
@@ -118,8 +118,7 @@ async def test_wrap_runs_them_for_a_question_that_waits_and_for_the_end_of_a_tur
     told: tuple[Path, Path], journal: Path, tmp_path: Path
 ) -> None:
     waits, ends = told
-    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
-        await client.initialize()
+    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
         session = await client.new(tmp_path)
 
         async def answered_when_it_is_told(_: object) -> dict[str, object]:
@@ -158,8 +157,7 @@ async def test_run_runs_them_for_an_agent_written_in_python(
     waits, ends = told
     (tmp_path / "agent.py").write_text(AGENT)
     command = [sys.executable, "-m", "acphold", "run", str(tmp_path / "agent.py")]
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         session = await client.new(tmp_path)
 
         async def rejected_when_it_is_told(asked: dict[str, Any]) -> dict[str, object]:

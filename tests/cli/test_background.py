@@ -23,7 +23,7 @@ from acphold.cli import stop
 from acphold.cli.owner import log_to_file
 from acphold.server.neighbours import Process
 from acphold.transports.runtime_folder import lock
-from tests.editor import DEADLINE, Editor, Refused, editor, scripted_agent, wrap_command
+from tests.editor import DEADLINE, Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import lives, until
 
 ASK: dict[str, Any] = {
@@ -51,8 +51,7 @@ class Home:
     @asynccontextmanager
     async def editor(self, *options: str, agent: list[str] | None = None) -> AsyncIterator[Editor]:
         command = wrap_command(agent or scripted_agent(), "--background", *options)
-        async with editor(command, journal=self.journal, env=self.env) as one:
-            await one.initialize()
+        async with introduced(command, journal=self.journal, env=self.env) as one:
             yield one
 
     def owners(self) -> list[int]:
@@ -195,8 +194,7 @@ async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one
         listening.bind(path)
         listening.listen()
         ending = asyncio.create_task(asyncio.to_thread(end_at_once, listening))
-        async with editor(command, journal=home.journal, env=home.env) as one:
-            await one.initialize()
+        async with introduced(command, journal=home.journal, env=home.env):
             await ending
             assert len(home.owners()) == 1
 
@@ -236,8 +234,7 @@ async def test_it_ends_by_itself_when_nobody_needs_it(home: Home, tmp_path: Path
 
 async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> None:
     async with home.editor() as one:
-        session = await one.new()
-        await one.prompt(session, {"say": "kept"})
+        session = await one.talk({"say": "kept"})
         turn = one.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
         await one.until_text("cut")
         stopped = await asyncio.to_thread(home.run, "stop")
@@ -255,8 +252,7 @@ async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> Non
 
 async def test_stop_by_id_ends_the_process_that_has_the_session(home: Home) -> None:
     async with home.editor() as one, home.editor("--name", "another") as other:
-        session = await one.new()
-        await one.prompt(session, {"say": "kept"})
+        session = await one.talk({"say": "kept"})
         await other.prompt(await other.new(), {"say": "kept"})
         several = await asyncio.to_thread(home.run, "stop")
         assert several.returncode == 2
@@ -269,10 +265,8 @@ async def test_stop_by_id_ends_the_process_that_has_the_session(home: Home) -> N
 
 async def test_stop_leaves_what_an_editor_has_in_its_own_process(home: Home) -> None:
     command = wrap_command(scripted_agent())
-    async with editor(command, journal=home.journal, env=home.env) as one:
-        await one.initialize()
-        session = await one.new()
-        await one.prompt(session, {"say": "kept"})
+    async with introduced(command, journal=home.journal, env=home.env) as one:
+        session = await one.talk({"say": "kept"})
         refused = await asyncio.to_thread(home.run, "stop", session)
         assert refused.returncode == 1
         assert "close it there" in refused.stderr
@@ -282,8 +276,7 @@ async def test_an_editor_in_front_of_a_killed_process_is_told_and_the_next_one_g
     home: Home,
 ) -> None:
     async with home.editor() as one:
-        session = await one.new()
-        await one.prompt(session, {"say": "kept"})
+        session = await one.talk({"say": "kept"})
         [owner] = home.owners()
         os.kill(owner, signal.SIGKILL)
         await one.ended()
@@ -366,8 +359,7 @@ async def test_an_agent_with_a_name_may_live_in_the_background(home: Home, tmp_p
     settings.write_text(f"[agents.mine]\ncommand = {words}\nbackground = true\n")
     env = {**home.env, "ACPHOLD_SETTINGS": str(settings)}
     command = [sys.executable, "-m", "acphold", "wrap", "mine"]
-    async with editor(command, journal=home.journal, env=env) as one:
-        await one.initialize()
+    async with introduced(command, journal=home.journal, env=env) as one:
         await one.new()
         assert len(home.owners()) == 1
 

@@ -76,8 +76,7 @@ async def test_a_session_deleted_while_it_is_open_says_so_at_the_next_prompt(
     journal: Path, acphold: CommandLine
 ) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         assert acphold.run_as_process("delete", session, "--yes").code == 0
         with pytest.raises(Refused, match="deleted"):
             await client.prompt(session, {"say": "b"})

@@ -18,7 +18,7 @@ from acphold.journal import NewSession, RowChange, SqliteJournal
 from acphold.schema import encode
 from mcp import Client, StdioServerParameters, stdio_client
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said, update
-from tests.editor import editor, scripted_agent, wrap_command
+from tests.editor import introduced, scripted_agent, wrap_command
 
 TOKENS = 500
 """What the definitions of the tools may cost a model; a token is four bytes of their JSON."""
@@ -199,8 +199,7 @@ async def test_wrap_adds_it_to_each_session(
 ) -> None:
     log = tmp_path / "log"
     command = wrap_command(scripted_agent(log=str(log)), option)
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         await client.new("/")
     received = [json.loads(line) for line in log.read_text().splitlines()]
     (opened,) = [message["params"] for message in received if message["method"] == "session/new"]

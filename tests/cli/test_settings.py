@@ -24,7 +24,7 @@ from acphold.cli.settings import (
 from acphold.cli.wrap import parser, parted_name
 from acphold.errors import SettingsError
 from tests.cli.command_line import CommandLine
-from tests.editor import editor, scripted_agent
+from tests.editor import editor, introduced, scripted_agent
 from tests.failures.processes import folder_contents
 
 Write = Callable[[str], Path]
@@ -220,10 +220,8 @@ async def test_wrap_serves_an_agent_by_its_name_with_its_variables(
         )
     )
     command = [sys.executable, "-m", "acphold", "wrap", *options, "mine"]
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
-        session = await client.new()
-        await client.prompt(session, {"say": "hi"}, {"stderr": "said the agent"})
+    async with introduced(command, journal=journal) as client:
+        session = await client.talk({"say": "hi"}, {"stderr": "said the agent"})
         assert await client.leave() == 0
     assert "said the agent" in log.read_text()
     listed = CommandLine(journal).run_as_process("list", "--json", "--agent", "Mine")
@@ -236,8 +234,7 @@ async def test_an_option_of_the_command_line_goes_over_that_of_the_file(
     write(table("mine", scripted_agent(), f"log_file = {json.dumps(str(tmp_path / 'of-file'))}"))
     ours = tmp_path / "ours"
     command = [sys.executable, "-m", "acphold", "wrap", "mine", "--log-file", str(ours)]
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         assert await client.leave() == 0
     assert {"ours"} <= folder_contents(tmp_path).keys()
     assert "of-file" not in folder_contents(tmp_path)

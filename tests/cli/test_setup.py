@@ -19,7 +19,7 @@ from acphold.cli.editors import EDITORS, FileEditor, adapter_for
 from acphold.cli.jsonc import value_at
 from acphold.cli.setup import own_command
 from tests.cli.command_line import CommandLine, Finished, run_here
-from tests.editor import editor, scripted_agent
+from tests.editor import introduced, scripted_agent
 
 ZED = """\
 // Zed settings
@@ -415,7 +415,6 @@ async def test_what_is_written_starts_the_agent(person: Person, journal: Path) -
     assert done.returncode == 0, done.stderr
     [entry] = json.loads(file.read_text())["agent_servers"].values()
     served = [entry["command"], *entry["args"]]
-    async with editor(served, journal=journal, env={**entry["env"], "PATH": "/bin"}) as client:
-        await client.initialize()
+    async with introduced(served, journal=journal, env={**entry["env"], "PATH": "/bin"}) as client:
         await client.new()
         assert await client.leave() == 0

@@ -20,7 +20,7 @@ from acphold.cli.ssh import a_host, ssh_command
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
 from tests.cli.screen_terminal import terminal
-from tests.editor import DEADLINE, editor, scripted_agent, wrapped
+from tests.editor import DEADLINE, introduced, scripted_agent, wrapped
 
 SSH = """\
 #!/bin/sh
@@ -75,10 +75,8 @@ def test_a_list_of_another_machine_is_made_there(acphold: CommandLine, there: Pa
 
 async def test_an_editor_talks_to_an_agent_on_another_machine(journal: Path, there: Path) -> None:
     words = [sys.executable, "-m", "acphold", "connect", "me@there", "--", *scripted_agent()]
-    async with editor(words, journal=journal) as one:
-        await one.initialize()
-        session = await one.new()
-        await one.prompt(session, {"say": "from there; it's $HOME"})
+    async with introduced(words, journal=journal) as one:
+        await one.talk({"say": "from there; it's $HOME"})
         assert one.text() == "from there; it's $HOME"
     assert journal.name not in os.listdir(journal.parent)
     stop = ssh_command("me@there", ["stop", "--all"], terminal=False)
@@ -117,10 +115,8 @@ async def test_list_attach_tail_chat_and_stop_are_done_on_the_other_machine(
     far = Far(journal)
     agent = scripted_agent()
     words = [sys.executable, "-m", "acphold", "connect", "me@there", "--", *agent]
-    async with editor(words, journal=journal) as one:
-        await one.initialize()
-        session = await one.new()
-        await one.prompt(session, {"say": "said there"})
+    async with introduced(words, journal=journal) as one:
+        session = await one.talk({"say": "said there"})
         assert json.loads(await far.run("list", "--json"))["live"]["background"]
         said = await far.run("attach", session, stdin='[{"say": "to a line of stdin"}]\n')
         assert "said there" in said
@@ -164,8 +160,7 @@ async def test_what_follows_a_session_there_ends_when_nobody_reads_it_any_more(
     words: tuple[str, ...], journal: Path
 ) -> None:
     async with wrapped(journal) as one:
-        session = await one.new()
-        await one.prompt(session, {"say": "said"})
+        session = await one.talk({"say": "said"})
         process = following(journal, *words, session)
         assert process.stdout is not None
         await asyncio.to_thread(until_line, process, "said")

@@ -16,7 +16,7 @@ import pytest
 from acphold.cli.background_import import READERS
 from acphold.imports import NAMES, reader
 from tests.cli.command_line import CommandLine
-from tests.editor import editor, scripted_agent, wrap_command
+from tests.editor import editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import below, folder_contents, gone, until
 from tests.imports.told import write_lines
 
@@ -114,8 +114,7 @@ async def test_sizes_have_units(journal: Path, size: str) -> None:
 async def test_the_journal_option_goes_over_the_environment(journal: Path, tmp_path: Path) -> None:
     other = tmp_path / "deep" / "er" / "other.db"
     command = wrap_command(scripted_agent(), "--journal", f"sqlite:///{other}")
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         await client.new()
         assert await client.leave() == 0
     assert other.exists()
@@ -128,8 +127,7 @@ async def test_the_name_option_is_what_the_sessions_are_kept_under(journal: Path
     ids = []
     for name in ("mine", "mine", "other"):
         command = wrap_command(scripted_agent(), "--name", name)
-        async with editor(command, journal=journal) as client:
-            await client.initialize()
+        async with introduced(command, journal=journal) as client:
             ids.append(await client.new())
             await client.prompt(ids[-1], {"say": "hi"})
             listed = [session["sessionId"] for session in await client.sessions()]
@@ -152,8 +150,7 @@ async def said_outside(
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv("HOME", str(home))
         changed.delenv("GEMINI_CLI_HOME", raising=False)
-        async with editor(command, journal=journal) as client:
-            await client.initialize()
+        async with introduced(command, journal=journal) as client:
             for _ in range(600):
                 found = await client.sessions()
                 if until_said in str(found):
@@ -184,8 +181,7 @@ async def test_the_log_file_gets_our_log_and_the_agents_stderr(
 ) -> None:
     log = tmp_path / "log"
     command = wrap_command(scripted_agent(), "--log-file", str(log), "--log-level", "info")
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         session = await client.new()
         client.send_line(b"garbage from the client")
         await client.prompt(session, {"stderr": "said the agent"})
@@ -202,11 +198,9 @@ async def test_a_log_file_that_cannot_be_written_is_told_and_everything_else_wor
 ) -> None:
     log = tmp_path / "no" / "log"
     command = wrap_command(scripted_agent(), "--log-file", str(log))
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         client.send_line(b"garbage from the client")
-        session = await client.new()
-        await client.prompt(session, {"say": "hi"})
+        await client.talk({"say": "hi"})
         assert await client.leave() == 0
     assert str(log) in client.stderr.decode()
     assert b"from the client: not JSON" in client.stderr
@@ -219,8 +213,7 @@ async def test_environment_values_of_mcp_servers_reach_no_file_and_no_log(
     command = wrap_command(scripted_agent(), "--log-file", str(log), "--log-level", "debug")
     secret = {"name": "TOKEN", "value": "hush-hush"}
     server = {"name": "s", "command": "/bin/true", "args": [], "env": [secret]}
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         session = await client.new(mcpServers=[server])
         await client.prompt(session, {"say": "hi"})
         line = json.dumps({"method": "session/new", "params": {"mcpServers": [server]}})
@@ -267,10 +260,8 @@ async def test_nothing_but_acp_reaches_stdout_whatever_prints(
     # The agent is spared the noise: its stdout is the protocol's.
     agent = [sys.executable, "-I", *scripted_agent()[1:]]
     environment = {"PYTHONPATH": path, "NOISE_OVER": str(over)}
-    async with editor(wrap_command(agent), journal=journal, env=environment) as client:
-        await client.initialize()
-        session = await client.new()
-        await client.prompt(session, {"say": "hi"}, {"spawn loud": "echo from a grandchild"})
+    async with introduced(wrap_command(agent), journal=journal, env=environment) as client:
+        session = await client.talk({"say": "hi"}, {"spawn loud": "echo from a grandchild"})
         await until(over.exists)
         await client.prompt(session, {"say": "hi"})
         assert await client.leave() == 0
@@ -301,10 +292,8 @@ async def test_a_session_through_wrap_imports_nothing_heavy(journal: Path, tmp_p
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     agent = [sys.executable, "-I", *scripted_agent()[1:]]
     environment = {"PYTHONPATH": path, "MODULES": str(found)}
-    async with editor(wrap_command(agent), journal=journal, env=environment) as client:
-        await client.initialize()
-        session = await client.new()
-        await client.prompt(session, {"say": "hi"})
+    async with introduced(wrap_command(agent), journal=journal, env=environment) as client:
+        session = await client.talk({"say": "hi"})
         await client.load(session)
         await client.sessions()
         assert await client.leave() == 0

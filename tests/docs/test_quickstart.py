@@ -21,8 +21,7 @@ COMMANDS = re.findall(r"^\$ acphold (.*)$", PAGE.read_text(encoding="utf-8"), re
 async def kept(journal: Path) -> str:
     """A session in the journal; its id."""
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "hello"})
+        session = await client.talk({"say": "hello"})
         return session
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, editor, scripted_agent, wrap_command
+from tests.editor import Editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import below, gone
 
 SPOKEN = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
@@ -77,16 +77,13 @@ async def killed_somewhere(client: Editor, session: str, after: int, delay: floa
 async def test_the_next_load_shows_all_that_any_client_had_seen(journal: Path, seed: int) -> None:
     chance = random.Random(seed)
     command = wrap_command(scripted_agent())
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
-        session = await client.new()
-        await client.prompt(session, {"say": "first answer"})
+    async with introduced(command, journal=journal) as client:
+        session = await client.talk({"say": "first answer"})
         agents = below(client.process.pid)
         await killed_somewhere(client, session, chance.randrange(1, 1200), chance.random() / 50)
         seen = conversation(client.updates(session))
     await gone(agents, 5)
-    async with editor(command, journal=journal) as again:
-        await again.initialize()
+    async with introduced(command, journal=journal) as again:
         await again.load(session)
         updates = again.updates(session)
         replayed = conversation(updates)
@@ -121,13 +118,10 @@ def _mark(updates: list[dict[str, Any]]) -> Any:
 
 async def test_a_turn_that_was_answered_is_not_marked_interrupted(journal: Path) -> None:
     command = wrap_command(scripted_agent())
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
-        session = await client.new()
-        await client.prompt(session, {"say": "whole"})
+    async with introduced(command, journal=journal) as client:
+        session = await client.talk({"say": "whole"})
         await client.kill()
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         await client.load(session)
         assert client.text() == "whole"
         assert _mark(client.updates()) is None
@@ -138,14 +132,12 @@ async def test_a_prompt_that_was_sent_and_nothing_more_is_in_the_replay(
 ) -> None:
     command = wrap_command(scripted_agent())
     flag = tmp_path / "never"
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         session = await client.new()
         client.begin_prompt(session, {"say": "x"}, {"until": str(flag)})
         await client.until_text("x")
         await client.kill()
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         assert [info["sessionId"] for info in await client.sessions()] == [session]
         await client.load(session)
         assert client.text("user_message_chunk") == json.dumps([{"say": "x"}, {"until": str(flag)}])
@@ -159,8 +151,7 @@ async def test_killed_again_and_again_nothing_is_lost_and_each_turn_is_marked_on
     said = ""
     session = ""
     for round_ in range(4):
-        async with editor(command, journal=journal) as client:
-            await client.initialize()
+        async with introduced(command, journal=journal) as client:
             if session:
                 await client.load(session)
                 assert client.text() == said
@@ -191,14 +182,12 @@ async def test_open_tool_calls_replay_as_failed(journal: Path) -> None:
         {"say": "go"},
         {"until": "cancel"},
     ]
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         session = await client.new()
         client.begin_prompt(session, *steps)
         await client.until_text("go")
         await client.kill()
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         await client.load(session)
         statuses = folded_tools(client.updates())
         assert statuses == {"done": "completed", "open": "failed", "new": "failed"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, Refused, editor, scripted_agent, wrap_command
+from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import below, gone, until
 
 
@@ -115,8 +115,7 @@ async def test_after_the_start_timeout_the_client_may_try_again(
 
 async def test_garbage_on_stdout_has_no_effect(journal: Path) -> None:
     agent = scripted_agent(initialize="garbage")
-    async with editor(wrap_command(agent), journal=journal) as client:
-        await client.initialize()
+    async with introduced(wrap_command(agent), journal=journal) as client:
         session = await client.new()
         lines = [
             "DEBUG: thinking",
@@ -148,14 +147,11 @@ async def test_an_update_nested_as_deep_as_may_be_is_shown_and_replayed(
     params = f'{{"sessionId":"$ID","update":{body}}}'
     text = f'{{"jsonrpc":"2.0","method":"session/update","params":{params}}}'
     command = wrap_command(scripted_agent())
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
-        session = await client.new()
-        await client.prompt(session, {"line": text}, {"say": "b"})
+    async with introduced(command, journal=journal) as client:
+        session = await client.talk({"line": text}, {"say": "b"})
         assert json.loads(body) in client.updates()
         assert await client.leave() == 0  # settled, too
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         await client.load(session)
         assert json.loads(body) in client.updates()
         assert await client.prompt(session, "and now?") == {"stopReason": "end_turn"}
@@ -163,8 +159,7 @@ async def test_an_update_nested_as_deep_as_may_be_is_shown_and_replayed(
 
 async def test_megabytes_on_stderr_before_the_first_answer_have_no_effect(journal: Path) -> None:
     agent = scripted_agent(initialize="flood")
-    async with editor(wrap_command(agent), journal=journal) as client:
-        await client.initialize()
+    async with introduced(wrap_command(agent), journal=journal) as client:
         await serves(client)
 
 
@@ -174,8 +169,7 @@ async def test_megabytes_on_a_stderr_that_nobody_reads_have_no_effect(
     # The editor reads neither the agent's words nor our own log.
     agent = scripted_agent(initialize="flood")
     command = wrap_command(agent, "--log-level", "debug")
-    async with editor(command, journal=journal, read_stderr=False) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal, read_stderr=False) as client:
         for _ in range(5000):
             client.send_line(b"garbage" * 20)
         await serves(client)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from acphold.journal import SqliteJournal
-from tests.editor import Editor, editor, scripted_agent, wrap_command
+from tests.editor import Editor, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import agent_pid, below, gone, methods, until, written_pid
 
 Leave = Callable[[Editor], Awaitable[None]]
@@ -72,8 +72,7 @@ async def test_when_the_editor_leaves_the_turn_is_cancelled_and_the_journal_clos
 ) -> None:
     log = tmp_path / "log"
     command = wrap_command(scripted_agent(log=str(log)))
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         session = await client.new()
         client.begin_prompt(session, {"say": "working"}, {"until": "cancel"}, {"say": "stopped"})
         await client.until_text("working")
@@ -89,8 +88,7 @@ async def test_when_the_editor_leaves_the_turn_is_cancelled_and_the_journal_clos
     entries = await journalled(journal, session)
     assert any("stopped" in raw for _, raw in entries)
     assert entries[-1] == ("turn_end", '{"stopReason":"cancelled"}')
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         await client.load(session)
         assert client.text() == "workingstopped"
 
@@ -108,8 +106,7 @@ async def test_when_the_editor_leaves_a_deaf_agent_and_all_its_children_are_gone
 
 async def leave_a_deaf_agent(folder: Path, leave: Leave) -> None:
     command = wrap_command(scripted_agent(deaf=True))
-    async with editor(command, journal=folder / "journal.db") as client:
-        await client.initialize()
+    async with introduced(command, journal=folder / "journal.db") as client:
         session = await client.new()
         ignoring = "trap '' TERM HUP INT; echo $$ > {}; while :; do sleep 1; done"
         files = [folder / name for name in ("child", "loud", "daemon")]
@@ -146,8 +143,7 @@ async def test_when_the_editor_leaves_an_agent_that_does_not_heed_it_is_not_wait
     journal: Path, steps: list[Any]
 ) -> None:
     command = wrap_command(scripted_agent(), "--cancel-grace", "60")
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         sessions = [await client.new() for _ in range(3)]
         for session in sessions:
             client.begin_prompt(session, {"say": "working"}, *steps)
@@ -193,8 +189,7 @@ async def test_an_agent_that_does_not_stop_is_answered_for_after_the_cancel_grac
     journal: Path,
 ) -> None:
     command = wrap_command(scripted_agent(), "--cancel-grace", "0.3")
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         session = await client.new()
         turn = client.begin_prompt(session, {"say": "deaf"}, {"until": "cancel ignored"})
         await client.until_text("deaf")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, Refused, editor, scripted_agent, wrap_command
+from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import below, folder_contents, gone, methods, until
 
 COMMAND = wrap_command(scripted_agent())
@@ -22,8 +22,7 @@ COMMAND = wrap_command(scripted_agent())
 
 async def conversation(journal: Path, *texts: str) -> str:
     """A journal with one session in it, closed in good order; the session's id."""
-    async with editor(COMMAND, journal=journal) as client:
-        await client.initialize()
+    async with introduced(COMMAND, journal=journal) as client:
         session = await client.new()
         for text in texts:
             await client.prompt(session, {"say": text})
@@ -33,8 +32,7 @@ async def conversation(journal: Path, *texts: str) -> str:
 
 async def shown(journal: Path, session: str) -> str:
     """What the agent said in it, as a client gets it that loads it."""
-    async with editor(COMMAND, journal=journal) as client:
-        await client.initialize()
+    async with introduced(COMMAND, journal=journal) as client:
         await client.load(session)
         return client.text()
 
@@ -164,10 +162,8 @@ async def test_a_torn_journal_is_told_when_the_tear_is_met_and_is_not_made_worse
 
 
 async def test_a_write_ahead_log_that_was_torn_loses_only_what_was_torn(journal: Path) -> None:
-    async with editor(COMMAND, journal=journal) as client:
-        await client.initialize()
-        session = await client.new()
-        await client.prompt(session, {"say": "first"})
+    async with introduced(COMMAND, journal=journal) as client:
+        session = await client.talk({"say": "first"})
         whole = len(folder_contents(journal.parent)["journal.db-wal"])
         await client.prompt(session, {"say": "second"})
         await client.kill()
@@ -257,8 +253,7 @@ async def test_a_lock_in_mid_turn_fails_that_turn_and_the_session_goes_on_when_i
     flag, log = tmp_path / "flag", tmp_path / "log"
     command = wrap_command(scripted_agent(log=str(log)))
     tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T", "status": "pending"}
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         session = await client.new()
         turn = client.begin_prompt(
             session, {"say": "a"}, {"update": tool}, {"until": str(flag)}, {"say": "b"}
@@ -297,8 +292,7 @@ async def test_a_disk_that_fills_up_in_mid_turn_fails_the_turn_and_keeps_all_tha
     journal: Path,
 ) -> None:
     session = await conversation(journal, "kept")
-    async with editor(COMMAND, journal=journal, before=file_limit(400_000)) as client:
-        await client.initialize()
+    async with introduced(COMMAND, journal=journal, before=file_limit(400_000)) as client:
         await client.load(session)
         place = len(client.updates())
         with pytest.raises(Refused) as caught:
@@ -333,8 +327,7 @@ async def test_when_there_is_room_again_the_session_goes_on(journal: Path) -> No
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
 
     tool: dict[str, Any] = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"}
-    async with editor(COMMAND, journal=journal, before=soft_limit) as client:
-        await client.initialize()
+    async with introduced(COMMAND, journal=journal, before=soft_limit) as client:
         await client.load(session)
         with pytest.raises(Refused, match="disk"):
             await client.prompt(session, {"update": tool}, {"flood": [1000, 1000]})
@@ -355,8 +348,7 @@ async def test_a_journal_that_is_deleted_under_us_is_told_and_costs_no_other_fil
     keep = journal.parent / "keep"
     session = await conversation(journal, "kept")
     shutil.copy(journal, keep)
-    async with editor(COMMAND, journal=journal) as client:
-        await client.initialize()
+    async with introduced(COMMAND, journal=journal) as client:
         await client.load(session)
         for path in journal.parent.glob("journal.db*"):
             path.unlink()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.editor import editor
+from tests.editor import editor, introduced
 
 ECHO = """
 import acphold
@@ -64,8 +64,7 @@ async def hears_itself(command: list[str], journal: Path) -> None:
     async with editor(command, journal=journal) as client:
         hello = await client.initialize()
         assert hello["agentInfo"] == {"name": "echo", "version": "1.0"}
-        session_id = await client.new()
-        await client.prompt(session_id, "hello")
+        await client.talk("hello")
         assert client.text() == "hello"
         assert await client.leave() == 0
         assert b"printed in a turn" in client.stderr
@@ -98,8 +97,7 @@ async def test_a_task_of_the_authors_that_exits_ends_its_turn_and_not_the_proces
 ) -> None:
     file = tmp_path / "exits.py"
     file.write_text(EXITS.format(error=error))
-    async with editor(acphold("run", str(file)), journal=journal) as client:
-        await client.initialize()
+    async with introduced(acphold("run", str(file)), journal=journal) as client:
         session_id = await client.new()
         params = {"sessionId": session_id, "prompt": [{"type": "text", "text": "leave"}]}
         refused = await client.refused("session/prompt", params)
@@ -223,20 +221,16 @@ async def test_an_agent_behind_wrap_is_listed_once_and_goes_on_after_a_restart(
     file: Path, journal: Path
 ) -> None:
     command = acphold("wrap", "--", *acphold("run", str(file)))
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
-        session_id = await client.new()
-        await client.prompt(session_id, "hello")
+    async with introduced(command, journal=journal) as client:
+        session_id = await client.talk("hello")
         assert [line["sessionId"] for line in await client.sessions()] == [session_id]
-    async with editor(command, journal=journal) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal) as client:
         await client.load(session_id)
         await client.prompt(session_id, "again")
         assert client.text().endswith("again")
         assert [line["sessionId"] for line in await client.sessions()] == [session_id]
         assert "hello" not in str(client.updates()[-1]), "the agent itself remembers"
-    async with editor(acphold("run", str(file)), journal=journal) as client:
-        await client.initialize()
+    async with introduced(acphold("run", str(file)), journal=journal) as client:
         [line] = await client.sessions()
         await client.load(line["sessionId"])
         assert client.text() == "helloagain"

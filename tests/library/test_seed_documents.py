@@ -159,8 +159,7 @@ async def test_load_replays_the_entire_conversation(journal: Path) -> None:
 
 async def test_load_is_answered_behind_the_whole_replay(journal: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new()
-        await client.prompt(session_id, "work")
+        session_id = await client.talk("work")
     async with talking(journal) as client:
         await client.load(session_id)
         replayed = len(client.updates(session_id))
@@ -174,8 +173,7 @@ async def test_load_is_answered_behind_the_whole_replay(journal: Path) -> None:
 
 async def test_a_loaded_session_goes_on(journal: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new()
-        await client.prompt(session_id, "set colour red")
+        session_id = await client.talk("set colour red")
         await client.kill()
     async with talking(journal) as client:
         await client.load(session_id)
@@ -184,8 +182,7 @@ async def test_a_loaded_session_goes_on(journal: Path) -> None:
 
 async def test_load_answers_with_the_modes_as_they_stand(journal: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new()
-        await client.prompt(session_id, "work")
+        session_id = await client.talk("work")
         await client.call("session/set_mode", {"sessionId": session_id, "modeId": "code"})
     async with talking(journal) as client:
         assert (await client.load(session_id))["modes"]["currentModeId"] == "code"
@@ -201,8 +198,7 @@ async def test_load_of_an_unknown_session_is_refused(journal: Path) -> None:
 
 async def test_resume_replays_nothing(journal: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new()
-        await client.prompt(session_id, "set colour red")
+        session_id = await client.talk("set colour red")
     async with talking(journal) as client:
         await client.resume(session_id)
         assert await said(client, session_id, "get colour") == "red ask 1"
@@ -311,8 +307,9 @@ async def test_all_servers_are_connected_and_a_broken_one_is_told(journal: Path)
 
 async def test_load_takes_the_session_its_folder_and_its_servers(journal: Path, work: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new(work, mcpServers=servers(mcp_server(TOKEN="first")))
-        await client.prompt(session_id, "work")
+        session_id = await client.talk(
+            "work", cwd=work, mcpServers=servers(mcp_server(TOKEN="first"))
+        )
     async with talking(journal) as client:
         given = servers(mcp_server(TOKEN="second"))
         elsewhere = {"sessionId": session_id, "cwd": str(work.parent), "mcpServers": given}
@@ -338,8 +335,7 @@ async def test_a_client_sets_the_mode(journal: Path) -> None:
 
 async def test_an_agent_tells_when_it_changes_the_mode_itself(journal: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new()
-        await client.prompt(session_id, "mode code")
+        session_id = await client.talk("mode code")
         [update] = [
             update
             for update in client.updates(session_id)
@@ -359,8 +355,7 @@ async def test_no_sessions_is_an_empty_list(journal: Path) -> None:
 
 async def test_a_first_turn_gives_a_title(journal: Path, work: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new(work)
-        await client.prompt(session_id, "set colour red")
+        session_id = await client.talk("set colour red", cwd=work)
         [info] = await client.sessions()
         assert (info["sessionId"], info["cwd"], info["title"]) == (
             session_id,
@@ -412,8 +407,7 @@ async def test_list_needs_no_params(journal: Path) -> None:
 
 async def test_a_title_is_told_and_listed_and_null_clears_it(journal: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new()
-        await client.prompt(session_id, "title A better name")
+        session_id = await client.talk("title A better name")
         titles = [
             update["title"]
             for update in client.updates(session_id)
@@ -428,8 +422,7 @@ async def test_a_title_is_told_and_listed_and_null_clears_it(journal: Path) -> N
 
 async def test_listing_changes_nothing(journal: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new()
-        await client.prompt(session_id, "work")
+        session_id = await client.talk("work")
         before = await client.sessions()
     async with talking(journal) as client:
         assert await client.sessions() == before
@@ -440,7 +433,6 @@ async def test_listing_changes_nothing(journal: Path) -> None:
 
 async def test_a_deleted_session_is_gone(journal: Path) -> None:
     async with talking(journal) as client:
-        session_id = await client.new()
-        await client.prompt(session_id, "work")
+        session_id = await client.talk("work")
         await client.call("session/delete", {"sessionId": session_id})
         assert await client.sessions() == []

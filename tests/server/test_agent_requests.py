@@ -96,8 +96,7 @@ async def test_what_the_client_did_not_advertise_is_answered_without_bothering_i
     journal: Path, method: str, params: dict[str, Any]
 ) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"ask": [method, params]})
+        await client.talk({"ask": [method, params]})
         assert answer_to(client)["error"]["code"] == -32601
         assert method not in [message.get("method") for message in client.messages]
 
@@ -117,8 +116,7 @@ async def test_half_a_capability_is_not_the_other_half(
 ) -> None:
     async with wrapped(journal, client=can) as client:
         client.answers[method] = lambda _: {}
-        session = await client.new()
-        await client.prompt(session, {"ask": [method, params]})
+        await client.talk({"ask": [method, params]})
         assert answer_to(client)["error"]["code"] == -32601
 
 
@@ -135,8 +133,7 @@ async def test_requests_of_the_agents_own_making_pass_outside_of_any_session(
     async with wrapped(journal, log=str(log)) as client:
         client.answers["_vendor/ask"] = lambda params: {"got": params}
         client.answers["vendor.ask"] = lambda params: 5
-        session = await client.new()
-        await client.prompt(session, *[{"line": text} for text in lines])
+        session = await client.talk(*[{"line": text} for text in lines])
 
         def replies() -> dict[Any, Any]:
             return {m["id"]: m for m in received(log) if "method" not in m}
@@ -188,8 +185,7 @@ async def test_an_agent_that_takes_its_question_back_takes_it_back_from_the_clie
 
 async def test_an_elicitation_is_completed_under_the_clients_session(journal: Path) -> None:
     async with wrapped(journal, client=ALL) as client:
-        session = await client.new()
-        await client.prompt(session, {"tell": ["elicitation/complete", {"elicitationId": "e"}]})
+        await client.talk({"tell": ["elicitation/complete", {"elicitationId": "e"}]})
         [told] = [m for m in client.messages if m.get("method") == "elicitation/complete"]
         assert told["params"]["elicitationId"] == "e"
 

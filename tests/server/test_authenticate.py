@@ -57,8 +57,7 @@ async def test_auth_required_at_load_reaches_the_client_unchanged_and_loading_la
     journal: Path, tmp_path: Path, method: str
 ) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "before"})
+        session = await client.talk({"say": "before"})
     replies: dict[str, Any] = {
         "session/new": [{"error": AUTH_REQUIRED}, {"error": AUTH_REQUIRED}, {"sessionId": "n"}]
     }

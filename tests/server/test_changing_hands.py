@@ -15,7 +15,7 @@ from acphold.server import owner_line
 from acphold.server.owner_line import OwnerLine
 from tests.editor import Editor, Refused, scripted_agent
 from tests.editor import wrapped as program
-from tests.served import Guest, guest
+from tests.served import Guest, guest, wrapped
 
 
 @contextmanager
@@ -33,8 +33,7 @@ async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_t
         await left.initialize()
         await right.initialize()
         async with program(journal) as one:
-            session = await one.new()
-            await one.prompt(session, {"say": "hello "})
+            session = await one.talk({"say": "hello "})
             await left.load(session)
             with stopped(one), monkeypatch.context() as patch:
                 patch.setattr(owner_line, "REACH_SECONDS", 0.5)
@@ -48,24 +47,20 @@ async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_t
 async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_an_open_line(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with guest(scripted_agent(), journal) as other:
-        await other.initialize()
-        async with program(journal) as one:
-            session = await one.new()
-            await one.prompt(session, {"say": "hello"})
+    async with wrapped(journal) as other, program(journal) as one:
+        session = await one.talk({"say": "hello"})
+        await other.load(session)
+        with stopped(one), monkeypatch.context() as patch:
+            patch.setattr(owner_line, "REACH_SECONDS", 0.5)
             await other.load(session)
-            with stopped(one), monkeypatch.context() as patch:
-                patch.setattr(owner_line, "REACH_SECONDS", 0.5)
-                await other.load(session)
-                await other.prompt(session, {"say": "mine"})
+            await other.prompt(session, {"say": "mine"})
 
 
 @pytest.mark.parametrize("way", ["load", "resume", "resume behind a position"])
 async def test_what_a_client_that_has_just_come_had_not_been_told_when_the_owner_died_reaches_it(
     journal: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    async with guest(scripted_agent(), journal) as other:
-        await other.initialize()
+    async with wrapped(journal) as other:
         async with program(journal) as one:
             session = await one.new()
             if way != "load":
@@ -101,8 +96,7 @@ async def test_a_client_that_cannot_be_shown_what_it_missed_is_told_so_and_what_
     async with guest(scripted_agent(), journal) as other:
         await other.initialize(session={"notices": {}})
         async with program(journal) as one:
-            session = await one.new()
-            await one.prompt(session, {"say": "hello"})
+            session = await one.talk({"say": "hello"})
             await other.load(session)
             # As if somebody else had gone on with the session and settled it up to here.
             exact = iter([False])
@@ -121,8 +115,7 @@ async def test_a_prompt_that_its_owner_died_with_is_not_shown_to_who_sent_it(
     async with guest(scripted_agent(), journal) as other:
         await other.initialize(_meta={"acphold/positions": True})
         async with program(journal) as one:
-            session = await one.new()
-            await one.prompt(session, {"say": "hello"})
+            session = await one.talk({"say": "hello"})
             await other.load(session)
             before = other.text("user_message_chunk")
             turn = other.begin_prompt(session, {"until": "cancel"})

@@ -41,8 +41,7 @@ async def test_close_does_not_wait_for_an_agent_that_does_not_stop(journal: Path
 
 async def test_a_closed_session_is_not_open_until_it_is_loaded(journal: Path) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         await client.call("session/close", {"sessionId": session})
         error = await client.refused("session/prompt", prompt_params(session, "x"))
         assert error.code == -32002

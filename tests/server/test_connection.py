@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.editor import editor, scripted_agent, wrap_command
+from tests.editor import editor, introduced, scripted_agent, wrap_command
 
 
 async def test_a_session_survives_its_processes_and_goes_on(journal: Path) -> None:
     command = wrap_command(scripted_agent())
-    async with editor(command, journal=journal) as first:
-        await first.initialize()
-        session = await first.new()
-        await first.prompt(session, {"think": "hm"}, {"say": "one "}, {"say": "two"})
+    async with introduced(command, journal=journal) as first:
+        session = await first.talk({"think": "hm"}, {"say": "one "}, {"say": "two"})
         await first.kill()
     async with editor(command, journal=journal) as second:
         answer = await second.initialize()

@@ -75,11 +75,9 @@ async def test_deleting_a_session_whose_id_the_agent_gave_to_another_leaves_that
     log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": OWN, "ids": "counter", "store": str(tmp_path / "s")}
     async with wrapped(journal, **agent) as client:
-        old = await client.new()
-        await client.prompt(old, {"say": "a"})
+        old = await client.talk({"say": "a"})
     async with wrapped(journal, log=str(log), **agent) as client:
-        new = await client.new()
-        await client.prompt(new, {"say": "b"})
+        new = await client.talk({"say": "b"})
         await client.call("session/delete", {"sessionId": old})
         assert received(log, "session/delete") == []
         assert [info["sessionId"] for info in await client.sessions()] == [new]
@@ -99,8 +97,7 @@ async def test_a_deleted_session_does_not_come_back_through_the_agents_own_list(
     if not obeys:
         agent["replies"] = {"session/delete": [{"error": {"code": -32603, "message": "no"}}]}
     async with wrapped(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         assert len(await client.sessions()) == 2
         await client.call("session/delete", {"sessionId": session})
         await client.call("session/delete", {"sessionId": "theirs"})

@@ -21,7 +21,7 @@ from acphold.transports import unix
 from acphold.transports.runtime_folder import runtime_folder
 from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
 from tests.editor import wrapped as program
-from tests.served import Guest, guest
+from tests.served import Guest, guest, wrapped
 
 ASK: dict[str, Any] = {
     "toolCall": {"toolCallId": "t1", "title": "Run it"},
@@ -47,8 +47,7 @@ async def test_loading_a_session_in_the_middle_of_a_turn_shows_the_past_and_then
 ) -> None:
     go = tmp_path / "go"
     async with two(journal) as (one, other):
-        session = await one.new()
-        await one.prompt(session, {"say": "before"})
+        session = await one.talk({"say": "before"})
         turn = one.begin_prompt(session, {"say": "half "}, {"until": str(go)}, {"say": "whole"})
         await one.until_text("half ")
         await other.load(session)
@@ -74,8 +73,7 @@ async def test_resuming_it_shows_only_what_comes(journal: Path, tmp_path: Path) 
 
 async def test_both_may_prompt_and_each_is_shown_what_the_other_said(journal: Path) -> None:
     async with two(journal) as (one, other):
-        session = await one.new()
-        await one.prompt(session, {"say": "to one"})
+        session = await one.talk({"say": "to one"})
         await other.load(session)
         await other.prompt(session, {"say": "to other"})
         await one.until_text("to other")
@@ -92,10 +90,8 @@ async def test_both_may_prompt_and_each_is_shown_what_the_other_said(journal: Pa
 
 async def test_an_agent_of_the_second_process_is_never_asked(journal: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    async with guest(scripted_agent(), journal) as one:
-        await one.initialize()
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+    async with wrapped(journal) as one:
+        session = await one.talk({"say": "hello"})
         async with guest(scripted_agent(log=str(log)), journal) as other:
             await other.initialize()
             await other.load(session)
@@ -117,8 +113,7 @@ async def test_a_cancel_there_ends_the_turn_for_all(journal: Path) -> None:
 
 async def test_a_question_goes_to_both_and_the_first_answer_counts(journal: Path) -> None:
     async with two(journal) as (one, other):
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         await other.load(session)
         asked = asyncio.Event()
 
@@ -143,8 +138,7 @@ async def test_a_question_goes_to_both_and_the_first_answer_counts(journal: Path
 
 async def test_modes_and_titles_reach_all(journal: Path) -> None:
     async with two(journal) as (one, other):
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         await other.load(session)
         await other.call("session/set_mode", {"sessionId": session, "modeId": "plan"})
         await one.until(lambda: "plan" in [it.get("currentModeId") for it in one.updates()])
@@ -155,8 +149,7 @@ async def test_modes_and_titles_reach_all(journal: Path) -> None:
 
 async def test_closing_it_there_and_loading_it_again_goes_on_as_before(journal: Path) -> None:
     async with two(journal) as (one, other):
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         await other.load(session)
         await other.call("session/close", {"sessionId": session})
         error = await other.refused("session/prompt", {"sessionId": session, "prompt": []})
@@ -168,8 +161,7 @@ async def test_closing_it_there_and_loading_it_again_goes_on_as_before(journal: 
 
 async def test_a_session_deleted_there_is_gone_for_all(journal: Path) -> None:
     async with two(journal) as (one, other):
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         await other.load(session)
         await other.call("session/delete", {"sessionId": session})
         assert await one.sessions() == []
@@ -178,8 +170,7 @@ async def test_a_session_deleted_there_is_gone_for_all(journal: Path) -> None:
 
 async def test_requests_right_behind_the_one_that_opens_it_find_it_there(journal: Path) -> None:
     async with two(journal) as (one, other):
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         loading = other.begin("session/load", open_params(session, "/"))
         mode = other.begin("session/set_mode", {"sessionId": session, "modeId": "x"})
         turn = other.begin_prompt(session, {"say": "at once"}, {"until": "cancel"})
@@ -194,8 +185,7 @@ async def test_a_prompt_that_is_cancelled_before_the_session_is_open_there_is_ne
     journal: Path,
 ) -> None:
     async with two(journal) as (one, other):
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         loading = other.begin("session/load", open_params(session, "/"))
         turn = other.begin_prompt(session, {"say": "never"})
         other.tell("session/cancel", {"sessionId": session})
@@ -207,12 +197,9 @@ async def test_a_prompt_that_is_cancelled_before_the_session_is_open_there_is_ne
 async def test_when_the_owner_leaves_the_client_there_goes_on_and_opens_nothing(
     journal: Path,
 ) -> None:
-    async with guest(scripted_agent(), journal) as other:
-        await other.initialize()
-        async with guest(scripted_agent(), journal) as one:
-            await one.initialize()
-            session = await one.new()
-            await one.prompt(session, {"say": "hello"})
+    async with wrapped(journal) as other:
+        async with wrapped(journal) as one:
+            session = await one.talk({"say": "hello"})
             await other.load(session)
         await other.prompt(session, {"say": "goodbye"})
         assert other.text().startswith("hello")
@@ -222,11 +209,9 @@ async def test_when_the_owner_leaves_the_client_there_goes_on_and_opens_nothing(
 async def test_when_the_owner_is_killed_the_turn_there_is_answered_and_the_next_one_runs(
     journal: Path,
 ) -> None:
-    async with guest(scripted_agent(), journal) as other:
-        await other.initialize()
+    async with wrapped(journal) as other:
         async with program(journal) as one:
-            session = await one.new()
-            await one.prompt(session, {"say": "hello"})
+            session = await one.talk({"say": "hello"})
             await other.load(session)
             turn = other.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
             await other.until_text("cut")
@@ -240,11 +225,9 @@ async def test_when_the_owner_is_killed_the_turn_there_is_answered_and_the_next_
 async def test_what_the_owner_had_kept_and_not_told_reaches_the_client_there_once(
     journal: Path,
 ) -> None:
-    async with guest(scripted_agent(), journal) as other:
-        await other.initialize()
+    async with wrapped(journal) as other:
         async with program(journal) as one:
-            session = await one.new()
-            await one.prompt(session, {"say": "hello "})
+            session = await one.talk({"say": "hello "})
             await other.load(session)
             with stopped_reading(other):
                 turn = one.begin_prompt(session, {"flood": [500, 5000]}, {"until": "cancel"})
@@ -269,8 +252,7 @@ def stopped_reading(client: Guest) -> Iterator[None]:
 async def test_two_clients_of_a_dead_owner_meet_again_at_one_of_them(journal: Path) -> None:
     async with two(journal) as (left, right):
         async with program(journal) as one:
-            session = await one.new()
-            await one.prompt(session, {"say": "hello"})
+            session = await one.talk({"say": "hello"})
             await asyncio.gather(left.load(session), right.load(session))
             await one.kill()
         await asyncio.gather(
@@ -285,11 +267,9 @@ async def test_two_clients_of_a_dead_owner_meet_again_at_one_of_them(journal: Pa
 async def test_a_dead_owner_is_found_out_by_connecting_to_where_its_lease_says_and_not_by_waiting(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with guest(scripted_agent(), journal) as other:
-        await other.initialize()
+    async with wrapped(journal) as other:
         async with program(journal) as one:
-            session = await one.new()
-            await one.prompt(session, {"say": "hello"})
+            session = await one.talk({"say": "hello"})
             left = await holder(journal, session)
             assert left.owner.endswith(f":{one.process.pid}:{parsed(left.owner).path}")
             asked: list[str] = []
@@ -322,8 +302,7 @@ async def test_two_that_take_over_a_session_at_once_are_one_owner_and_one_client
     journal: Path,
 ) -> None:
     async with program(journal) as one:
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         await one.kill()
     async with two(journal) as (left, right):
         await asyncio.gather(left.load(session), right.load(session))
@@ -338,13 +317,11 @@ async def test_an_owner_that_was_stopped_loses_the_session_and_cannot_write_when
     monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.3)
     go = tmp_path / "go"
     async with program(journal) as one:
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         turn = one.begin_prompt(session, {"until": str(go)}, {"say": "too late"})
         await until_running(journal, session, 4)
         os.kill(one.process.pid, signal.SIGSTOP)
-        async with guest(scripted_agent(), journal) as other:
-            await other.initialize()
+        async with wrapped(journal) as other:
             await other.load(session)
             os.kill(one.process.pid, signal.SIGCONT)
             go.touch()
@@ -380,8 +357,7 @@ async def test_a_client_of_another_process_that_reads_nothing_slows_nobody_down(
     journal: Path,
 ) -> None:
     async with program(journal) as one, program(journal) as slow:
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         await slow.load(session)
         with reading_nothing(slow):
             await one.prompt(session, {"flood": [3000, 4000]})
@@ -403,8 +379,7 @@ async def test_only_this_users_processes_are_let_in(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with two(journal) as (one, other):
-        session = await one.new()
-        await one.prompt(session, {"say": "hello"})
+        session = await one.talk({"say": "hello"})
         kernel = unix.credentials
         monkeypatch.setattr(
             unix, "credentials", lambda socket: kernel(socket)._replace(uid=os.getuid() + 1)

@@ -75,8 +75,7 @@ async def test_the_agent_has_the_session_open_before_an_extension_method_of_it_c
         "log": str(log),
     }
     async with wrapped(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         with pytest.raises(Exception, match="exit status 3"):
             await client.prompt(session, {"exit": 3})
         await client.call("_x", {"sessionId": session})

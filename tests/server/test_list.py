@@ -210,8 +210,7 @@ async def test_the_agents_own_sessions_stand_in_the_same_list_each_once(
         undated={},
     )
     async with wrapped(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "known to both"})
+        session = await client.talk({"say": "known to both"})
         listed = await client.sessions()
         assert ids(listed) == ["newer", session, *made[::-1], "older", "undated"]
         newer = listed[0]

@@ -69,8 +69,7 @@ def without_ours(client: Talker, session: str) -> list[dict[str, Any]]:
 
 async def test_load_replays_the_entire_conversation(journal: Path) -> None:
     async with program(journal) as client:
-        session = await client.new()
-        await client.prompt(session, *steps(CONVERSATION))
+        session = await client.talk(*steps(CONVERSATION))
         assert without_ours(client, session) == CONVERSATION
     async with wrapped(journal) as client:
         await client.load(session)
@@ -81,8 +80,7 @@ async def test_load_replays_the_entire_conversation(journal: Path) -> None:
 
 async def test_a_replay_of_a_settled_session_folds_to_the_same_tool_call(journal: Path) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, *steps(CONVERSATION))
+        session = await client.talk(*steps(CONVERSATION))
         await client.leave()  # which compacts
     async with wrapped(journal) as client:
         await client.load(session)
@@ -135,8 +133,7 @@ async def test_a_session_that_is_open_here_can_be_loaded_again(
 ) -> None:
     log = tmp_path / "agent.jsonl"
     async with wrapped(journal, log=str(log), capabilities={"loadSession": True}) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "once"})
+        session = await client.talk({"say": "once"})
         await client.load(session)
         assert client.text() == "onceonce"
         await client.prompt(session, {"say": "more"})
@@ -171,8 +168,7 @@ async def test_load_answers_an_object_when_there_are_no_modes_and_options(journa
 async def test_null_from_the_agent_is_accepted(journal: Path, answer: Any) -> None:
     can = {"loadSession": True}
     async with wrapped(journal, capabilities=can, replies={"session/load": [answer]}) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
     async with wrapped(journal, capabilities=can, replies={"session/load": [answer]}) as client:
         result = await client.load(session)
         assert isinstance(result, dict)
@@ -190,8 +186,7 @@ async def test_load_answers_with_fields_of_the_agents_answer_that_are_not_known_
         "opened": opened,
     }
     async with wrapped(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         assert await client.load(session) == opened
     async with wrapped(journal, **agent) as client:
         assert await client.load(session) == opened
@@ -223,8 +218,7 @@ async def test_another_cwd_than_the_sessions_is_refused(
     here.mkdir()
     there.mkdir()
     async with wrapped(journal) as client:
-        session = await client.new(here)
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"}, cwd=here)
     for _ in range(2):
         async with wrapped(journal) as client:
             error = await client.refused(method, open_params(session, there))
@@ -241,8 +235,7 @@ async def test_the_same_cwd_by_another_way_is_accepted(journal: Path, tmp_path: 
     here.mkdir()
     link.symlink_to(here)
     async with wrapped(journal) as client:
-        session = await client.new(here)
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"}, cwd=here)
     async with wrapped(journal) as client:
         await client.load(session, link)
         await client.load(session, f"{here}/")
@@ -275,8 +268,7 @@ async def test_a_lone_surrogate_is_relayed_journalled_and_replayed_as_it_came(
     ]
     said = '{"type":"text","text":"half \\ud83d of it"}'
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, *[{"line": line} for line in lines])
+        session = await client.talk(*[{"line": line} for line in lines])
         assert sum(update.encode() in line for line in client.lines) == 2
         params = f'{{"sessionId":"{session}","prompt":[{said}]}}'
         client.send_line(
@@ -303,8 +295,7 @@ async def test_every_byte_of_an_update_survives_live_and_on_load(journal: Path) 
         f'{head}{{"_meta":{{"trace":"t1"}},"update":{beside},"sessionId":"$ID","extra":0.10}}}}',
     ]
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, *[{"line": line} for line in lines])
+        session = await client.talk(*[{"line": line} for line in lines])
         live = [line for line in client.lines if b"x-new" in line or b"x-unknown" in line]
         assert odd.encode() in live[0]
         assert beside.encode() in live[1]

@@ -102,8 +102,7 @@ async def test_a_mode_is_set_again_in_a_restored_session_whatever_the_agent_says
     log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": {"loadSession": True}}
     async with wrapped(journal, opened={"modes": modes()}, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         await client.call("session/set_mode", set_mode(session, "code"))
     agent["replies"] = {"session/load": [answers]}
     async with wrapped(journal, log=str(log), **agent) as client:
@@ -118,8 +117,7 @@ async def test_a_mode_the_agent_restored_itself_is_not_set_again(
     log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": {"loadSession": True}}
     async with wrapped(journal, opened={"modes": modes()}, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         await client.call("session/set_mode", set_mode(session, "code"))
     agent["replies"] = {"session/load": [{"modes": modes("code")}]}
     async with wrapped(journal, log=str(log), **agent) as client:
@@ -166,8 +164,7 @@ async def test_set_config_option_is_relayed_and_the_answer_carries_the_complete_
 async def test_options_are_set_again_in_a_restored_session(journal: Path, tmp_path: Path) -> None:
     log = tmp_path / "agent.jsonl"
     async with wrapped(journal, opened={"configOptions": options()}) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         await client.call("session/set_config_option", set_option(session, "model", "large"))
     replies = {"session/set_config_option": [{"configOptions": options(model="large")}]}
     async with wrapped(
@@ -182,8 +179,7 @@ async def test_options_are_set_again_in_a_restored_session(journal: Path, tmp_pa
 
 async def test_an_option_the_agent_no_longer_takes_shows_the_agents_value(journal: Path) -> None:
     async with wrapped(journal, opened={"configOptions": options()}) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         await client.call("session/set_config_option", set_option(session, "model", "large"))
     refusal = {"error": {"code": -32602, "message": "no such model"}}
     replies = {"session/set_config_option": [refusal]}
@@ -221,8 +217,7 @@ async def test_they_are_in_step_also_when_the_agent_changes_only_one_of_them(
 ) -> None:
     both = {"modes": modes(), "configOptions": options()}
     async with wrapped(journal, opened=both) as client:
-        session = await client.new()
-        await client.prompt(session, {"update": update})
+        session = await client.talk({"update": update})
         result = await client.load(session)
         assert result["modes"]["currentModeId"] == "code"
         assert current(result)["mode"] == "code"
@@ -268,8 +263,7 @@ async def test_a_boolean_option_is_set_and_set_again_as_one(journal: Path, tmp_p
     log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"opened": {"configOptions": [BRAVE]}, "log": str(log)}
     async with wrapped(journal, client=BOOLEANS, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         params = {**set_option(session, "brave", True), "type": "boolean"}
         result = await client.call("session/set_config_option", params)
         assert result["configOptions"] == [{**BRAVE, "currentValue": True}]

@@ -170,8 +170,7 @@ async def test_ids_are_unique_when_the_agent_counts_from_0_in_every_process(
     seen: list[str] = []
     for number in range(3):
         async with wrapped(journal, ids="counter") as client:
-            session = await client.new()
-            await client.prompt(session, {"say": f"in process {number}"})
+            session = await client.talk({"say": f"in process {number}"})
             seen.append(session)
     assert len(set(seen)) == 3
     async with wrapped(journal, ids="counter") as client:

@@ -47,8 +47,7 @@ async def test_a_prompt_that_is_no_array_is_refused_by_name(journal: Path, promp
 
 async def test_a_prompt_for_a_session_that_is_not_open_is_not_found(journal: Path) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         error = await client.refused("session/prompt", prompt_params("no-such", "x"))
         assert error.code == -32002
         assert error.data["sessionId"] == "no-such"
@@ -169,8 +168,7 @@ async def test_a_prompt_right_behind_a_load_waits_for_it(journal: Path, tmp_path
         "store": str(tmp_path / "store"),
     }
     async with wrapped(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
     async with wrapped(journal, log=str(log), **agent) as client:
         params = {"sessionId": session, "cwd": "/", "mcpServers": []}
         loading = client.begin("session/load", params)
@@ -187,8 +185,7 @@ async def test_updates_after_the_prompts_answer_are_delivered_and_journalled(
 ) -> None:
     update = {"sessionUpdate": "x-late", "n": 1}
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"later": update}, {"say": "a"})
+        session = await client.talk({"later": update}, {"say": "a"})
         await client.until(lambda: update in client.updates())
     async with wrapped(journal) as client:
         await client.load(session)
@@ -217,8 +214,7 @@ async def test_a_prompt_that_the_agent_sends_back_is_shown_once_on_load(journal:
 async def test_a_user_message_that_repeats_no_prompt_is_kept(journal: Path) -> None:
     update = {**say("steered"), "sessionUpdate": "user_message_chunk"}
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"update": update})
+        session = await client.talk({"update": update})
     async with wrapped(journal) as client:
         await client.load(session)
         assert update in client.updates()

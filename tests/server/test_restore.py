@@ -130,8 +130,7 @@ async def test_a_mode_in_the_agents_replay_does_not_undo_what_the_person_chose(
     }
     log = tmp_path / "agent.jsonl"
     async with wrapped(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         await client.call("session/set_mode", {"sessionId": session, "modeId": "code"})
     async with wrapped(journal, log=str(log), **agent) as client:
         result = await client.load(session)
@@ -151,8 +150,7 @@ async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_pr
 ) -> None:
     log = tmp_path / "agent.jsonl"
     async with wrapped(journal, capabilities=can) as client:
-        session = await client.new()
-        await client.prompt(session, "my first question")
+        session = await client.talk("my first question")
         tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Look", "kind": "read"}
         await client.prompt(session, {"update": tool}, {"think": "secretly"}, {"say": "I looked"})
     async with wrapped(journal, capabilities=can, log=str(log)) as client:
@@ -361,8 +359,7 @@ async def test_an_agent_that_restored_itself_is_told_of_the_turn_that_was_cut_of
     log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": RESUME, "store": str(tmp_path / "store")}
     async with program(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a whole turn"})
+        session = await client.talk({"say": "a whole turn"})
         client.begin_prompt(session, {"say": "half a turn"}, {"until": "cancel ignored"})
         await client.until_text("half a turn")
         await client.kill()

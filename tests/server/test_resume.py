@@ -24,8 +24,7 @@ async def test_resume_sends_not_one_replayed_update(
 ) -> None:
     agent: dict[str, Any] = {"capabilities": can, "store": str(tmp_path / "store")}
     async with wrapped(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"think": "x"}, {"say": "a"})
+        session = await client.talk({"think": "x"}, {"say": "a"})
     async with wrapped(journal, **agent) as client:
         assert await client.resume(session) == {}
         assert len(client.messages) == 2
@@ -38,8 +37,7 @@ async def test_resume_sends_not_one_replayed_update(
 async def test_resume_may_leave_out_mcp_servers(journal: Path, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
     async with wrapped(journal, log=str(log)) as client:
         params = {"sessionId": session, "cwd": "/"}
         assert await client.call("session/resume", params) == {}
@@ -55,8 +53,7 @@ async def test_resume_answers_with_current_modes_and_options(journal: Path) -> N
         "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}],
     }
     async with wrapped(journal, opened={"modes": modes}) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
         await client.call("session/set_mode", {"sessionId": session, "modeId": "code"})
     async with wrapped(journal, opened={"modes": modes}) as client:
         result = await client.resume(session)
@@ -76,8 +73,7 @@ async def test_an_agents_replay_on_resume_is_kept_away(journal: Path, tmp_path: 
         "before": {"session/resume": [line]},
     }
     async with wrapped(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
     async with wrapped(journal, **agent) as client:
         await client.resume(session)
         await client.prompt(session, {"say": "b"})
@@ -96,8 +92,7 @@ async def test_what_is_new_while_a_session_is_resumed_follows_the_answer(
         "before": {"session/resume": [line]},
     }
     async with wrapped(journal, **agent) as client:
-        session = await client.new()
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"})
     async with wrapped(journal, **agent) as client:
         await client.resume(session)
         await client.until(lambda: client.updates() == [update])

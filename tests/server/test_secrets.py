@@ -44,8 +44,7 @@ async def test_values_of_env_and_headers_are_in_no_journal_log_or_error(
     agent: dict[str, Any] = {"capabilities": CAN, "log": str(agents_log)}
     servers = [STDIO, HTTP]
     async with wrapped(journal, *options, **agent) as client:
-        session = await client.new("/", mcpServers=servers)
-        await client.prompt(session, {"say": "a"})
+        session = await client.talk({"say": "a"}, cwd="/", mcpServers=servers)
         with pytest.raises(Exception, match="exit status 3"):
             await client.prompt(session, {"exit": 3})
         await client.prompt(session, {"say": "b"})  # restored with the same servers

@@ -27,8 +27,7 @@ async def sharing(
     async with guest(scripted_agent(), journal) as other:
         await other.initialize(_meta={asks_for: True})
         async with program(journal) as owner:
-            session = await owner.new()
-            await owner.prompt(session, {"say": "hello "})
+            session = await owner.talk({"say": "hello "})
             await other.load(session)
             yield other, owner, session
 

@@ -48,8 +48,7 @@ async def test_the_title_is_the_first_line_of_the_first_message_after_the_first_
 
 async def test_a_long_first_line_is_cut(journal: Path) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, "word " * 100)
+        await client.talk("word " * 100)
         found = await title(client)
         assert len(found) <= 80
         assert found.endswith("…")
@@ -57,8 +56,7 @@ async def test_a_long_first_line_is_cut(journal: Path) -> None:
 
 async def test_a_title_of_the_agent_is_kept(journal: Path) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, info(title="Its own", _meta={"tags": ["a"]}))
+        session = await client.talk(info(title="Its own", _meta={"tags": ["a"]}))
         assert [update["title"] for update in told(client)] == ["Its own"]
         assert await title(client) == "Its own"
         await client.prompt(session, "second")
@@ -69,8 +67,7 @@ async def test_a_title_of_the_agent_is_kept(journal: Path) -> None:
 
 async def test_a_title_that_the_agent_sends_later_replaces_ours(journal: Path) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, "first")
+        session = await client.talk("first")
         assert await title(client) == "first"
         await client.prompt(session, {"say": "a"}, info(title="Better"))
         assert await title(client) == "Better"
@@ -78,8 +75,7 @@ async def test_a_title_that_the_agent_sends_later_replaces_ours(journal: Path) -
 
 async def test_a_partial_update_leaves_the_title_and_null_clears_it(journal: Path) -> None:
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, info(title="One"))
+        session = await client.talk(info(title="One"))
         await client.prompt(session, info(updatedAt="2020-01-01T00:00:00Z"), info(_meta={"x": 1}))
         assert await title(client) == "One"
         await client.prompt(session, info(title=None))
@@ -96,8 +92,7 @@ async def test_a_title_beside_other_params_counts_too(journal: Path) -> None:
         '"_meta":{"x":1},"update":{"sessionUpdate":"session_info_update","title":"Beside"}}}'
     )
     async with wrapped(journal) as client:
-        session = await client.new()
-        await client.prompt(session, {"line": line})
+        await client.talk({"line": line})
         assert await title(client) == "Beside"
 
 

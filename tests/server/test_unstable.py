@@ -74,8 +74,7 @@ async def test_only_with_the_option_the_methods_are_offered(
         told = valid("InitializeResponse", answer)["agentCapabilities"]["sessionCapabilities"]
         unstable = {"fork", "archive", "title"}
         assert told.keys() & unstable == (unstable if options else set())
-        session = await client.new()
-        await client.prompt(session, "Hello")
+        session = await client.talk("Hello")
         [info] = await client.sessions()
         assert ("archived" in info) == bool(options)
         if not options:

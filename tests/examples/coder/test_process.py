@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, editor
+from tests.editor import Editor, editor, introduced
 from tests.examples.coder.conftest import finders
 from tests.examples.coder.service import Service, answering, calling, saying
 from tests.interop.model_endpoint import ModelEndpoint
@@ -69,8 +69,7 @@ async def test_after_kill_9_the_model_gets_its_own_messages_again(
     (tmp_path / "a.txt").write_text("the text of the file\n")
     async with started(journal, model.url, name="openai:stand-in") as first:
         await first.initialize()
-        session_id = await first.new(tmp_path)
-        await first.prompt(session_id, "USE_TOOL:read FILE=a.txt")
+        session_id = await first.talk("USE_TOOL:read FILE=a.txt", cwd=tmp_path)
         await first.until_text("DONE: the tool said: the text of the file")
         await first.kill()
     before = len(model.requests)
@@ -136,8 +135,7 @@ async def test_it_is_served_by_acphold_run_too(
         "OPENAI_API_KEY": KEY,
         "CODER_MODEL": "openai-chat:stand-in openai:other",
     }
-    async with editor(command, journal=journal, env=env) as client:
-        await client.initialize()
+    async with introduced(command, journal=journal, env=env) as client:
         made = await client.call("session/new", {"cwd": str(tmp_path), "mcpServers": []})
         chosen = next(it for it in made["configOptions"] if it["id"] == "model")
         assert [it["value"] for it in chosen["options"]] == ["openai-chat:stand-in", "openai:other"]
