@@ -19,6 +19,7 @@ from acphold.cli.ask_output import Text
 from acphold.cli.ask_turn import Asking, Question
 from acphold.cli.command_line import Exit
 from acphold.rpc import MAX_MESSAGE
+from acphold.server import neighbours
 from acphold.sync import connect
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
 from tests.editor import scripted_agent
@@ -354,28 +355,29 @@ def test_a_session_that_is_live_elsewhere_needs_no_command(acphold: CommandLine)
     assert session.id in acphold.run("list", "--json").out
 
 
+@pytest.mark.parametrize("agent", [(), ("--", *scripted_agent())], ids=["alone", "with an agent"])
 def test_the_question_of_another_client_is_left_to_it(
-    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch, agent: tuple[str, ...]
 ) -> None:
-    looked, look = threading.Event(), Asking._others_are_there
+    looked, look = threading.Event(), neighbours.has_other_clients
 
-    async def looks(asking: Asking, session_id: str) -> bool:
-        found = await look(asking, session_id)
+    async def looks(session_id: str) -> bool:
+        found = await look(session_id)
         looked.set()
         return found
 
     async def decide(_: object) -> bool:
         return await asyncio.to_thread(looked.wait, SECONDS)
 
-    monkeypatch.setattr(Asking, "_others_are_there", looks)
+    monkeypatch.setattr(neighbours, "has_other_clients", looks)
     command = scripted_agent()
-    with connect(*command, durable=True, journal=acphold.journal, on_permission=decide) as agent:
-        session = agent.new_session()
+    with connect(*command, durable=True, journal=acphold.journal, on_permission=decide) as owner:
+        session = owner.new_session()
         session.prompt(steps({"say": "first"})).wait()
         theirs = session.prompt(steps({"say": "asks"}, {"ask": PERMISSION}))
         next(iter(theirs))
         own = steps({"say": "me too"})
-        done = acphold.run("ask", own, "--session", session.id, "--permission", "reject")
+        done = acphold.run("ask", own, "--session", session.id, "--permission", "reject", *agent)
         assert looked.is_set()
         assert (done.code, done.out, done.err) == (0, "me too\n", "")
         assert '"y"' in theirs.wait().text

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import acphold
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
+from acphold.hub.client_request import WATCHES
 from acphold.journal.timeline import Message
-from acphold.schema import AgentMessageChunk, TextContent
+from acphold.schema import AgentMessageChunk, ClientCapabilities, TextContent
 from acphold.schema.updates import UserMessageChunk
+from acphold.server.neighbours import has_other_clients
 from tests.editor import scripted_agent
 
 DEADLINE = 30.0
@@ -102,16 +105,27 @@ async def test_a_turn_has_its_own_updates_and_not_those_of_another_client(
             assert (await theirs).text == "half whole"
 
 
-async def test_who_attaches_without_a_policy_leaves_the_questions_of_others_to_them(
-    journal: Path, tmp_path: Path
-) -> None:
-    asked, may = asyncio.Event(), asyncio.Event()
-    options = [
-        {"optionId": "go", "name": "Go on", "kind": "allow_once"},
-        {"optionId": "stop", "name": "Stop it", "kind": "reject_once"},
+OPTIONS = [
+    {"optionId": "go", "name": "Go on", "kind": "allow_once"},
+    {"optionId": "stop", "name": "Stop it", "kind": "reject_once"},
+]
+ASKING = json.dumps(
+    [
+        {
+            "ask": [
+                "session/request_permission",
+                {"toolCall": {"toolCallId": "t1", "title": "Run it"}, "options": OPTIONS},
+            ]
+        }
     ]
-    call = {"toolCall": {"toolCallId": "t1", "title": "Run it"}, "options": options}
-    asking = json.dumps([{"ask": ["session/request_permission", call]}])
+)
+
+
+@pytest.mark.parametrize("has_agent", [False, True], ids=["attached", "with an agent of its own"])
+async def test_who_attaches_without_a_policy_leaves_the_questions_of_others_to_them(
+    journal: Path, tmp_path: Path, has_agent: bool
+) -> None:
+    asked, may, command = asyncio.Event(), asyncio.Event(), scripted_agent()
 
     async def decide(_: object) -> bool:
         asked.set()
@@ -121,21 +135,69 @@ async def test_who_attaches_without_a_policy_leaves_the_questions_of_others_to_t
     async with (
         asyncio.timeout(DEADLINE),
         acphold.connect(
-            *scripted_agent(), durable=True, journal=journal, cwd=tmp_path, on_permission=decide
+            *command, durable=True, journal=journal, cwd=tmp_path, on_permission=decide
         ) as owner,
     ):
         session = await owner.new_session()
         await session.prompt('[{"say": "x"}]')
-        async with acphold.connect(session=session.id, journal=journal) as guest:
+        joined = (
+            acphold.connect(*command, durable=True, journal=journal, cwd=tmp_path)
+            if has_agent
+            else acphold.connect(session=session.id, journal=journal)
+        )
+        async with joined as guest:
             same = await guest.load_session(session.id)
-            theirs = session.prompt(asking)
+            theirs = session.prompt(ASKING)
             await anext(same.updates())  # their prompt
             await asked.wait()
-            assert [info.session_id async for info in guest.sessions()]  # behind the question
+            await same.set_mode("plan")  # behind the question
             may.set()
             assert '"go"' in (await theirs).text
             may.clear()
-            assert '"stop"' in (await same.prompt(asking)).text
+            assert '"stop"' in (await same.prompt(ASKING)).text
+
+
+async def test_nothing_is_left_to_whoever_only_watches(journal: Path) -> None:
+    watching = ClientCapabilities(meta={WATCHES: True})
+    async with (
+        asyncio.timeout(DEADLINE),
+        acphold.connect(*scripted_agent(), durable=True, journal=journal) as owner,
+    ):
+        session = await owner.new_session()
+        await session.prompt('[{"say": "x"}]')
+        join = partial(acphold.connect, session=session.id, journal=journal)
+        async with join(capabilities=watching) as watcher:
+            await watcher.load_session(session.id)
+            assert not await has_other_clients(session.id)
+            async with join() as guest:
+                await guest.load_session(session.id)
+                assert await has_other_clients(session.id)
+
+
+async def test_what_is_left_to_a_client_that_leaves_is_rejected(
+    journal: Path, tmp_path: Path
+) -> None:
+    async def decide(_: object) -> bool:
+        asked.set()
+        await asyncio.get_running_loop().create_future()
+        return True
+
+    asked = asyncio.Event()
+    async with (
+        asyncio.timeout(DEADLINE),
+        acphold.connect(*scripted_agent(), durable=True, journal=journal, cwd=tmp_path) as owner,
+    ):
+        session = await owner.new_session()
+        await session.prompt('[{"say": "x"}]')
+        seen = session.updates()
+        async with acphold.connect(
+            session=session.id, journal=journal, on_permission=decide
+        ) as guest:
+            (await guest.load_session(session.id)).prompt(ASKING)
+            await asked.wait()
+        async for update in seen:
+            if isinstance(update, AgentMessageChunk) and "stop" in str(update.content):
+                break
 
 
 async def test_a_prompt_that_is_cancelled_behind_the_turn_of_another_has_no_updates(

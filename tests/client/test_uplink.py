@@ -33,7 +33,6 @@ class Lives:
     name = "far"
     cwd: str | None = "/tmp"
     is_repeatable = True
-    is_shared = False
     is_acphold = False
 
     def __init__(self, *agents: FarAgent | None) -> None:

@@ -20,13 +20,13 @@ from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.journals import opened
 from acphold.cli.settings import NamedAgent, wrap_arguments
 from acphold.client import RemoteAgent, RemoteSession, connected_to
+from acphold.client.duties import left_to_others
 from acphold.client.endpoints import ProgramStart
 from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
 from acphold.client.policy import rule_for
 from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import Implementation
-from acphold.server.neighbours import PRESENCE, Process
 
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion, RemoteTurn
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from acphold.journal import SessionRow
     from acphold.processes.program import Program
     from acphold.schema import PermissionOption
-
-LOOK_SECONDS: Final = 1.0
-"""How often it is asked whether there is still another client to answer for its own turn."""
 
 CANCEL_GRACE: Final = 5.0
 """Seconds that the agent gets to end a turn that was cancelled: somebody waits for our end."""
@@ -157,7 +154,6 @@ class Asking:
         self._question = question
         self._launched = launched
         self._output = output
-        self._agent: RemoteAgent | None = None
         self._session: RemoteSession | None = None
         self._turn: RemoteTurn | None = None
         self._stopped: Exit | None = None  # why we have cancelled it
@@ -193,7 +189,6 @@ class Asking:
 
     async def _talk(self) -> None:
         async with self._connected() as (agent, row, key):
-            self._agent = agent
             session = self._session = await self._opened(agent, row)
             self._output.begins(key, session)
             turn = self._turn = session.prompt(*self._question.content)
@@ -257,29 +252,14 @@ class Asking:
             )
         return await agent.new_session(question.cwd)
 
-    async def _leave_to_others(self, session_id: str) -> None:
-        """Wait while another client can answer; it ends us when one of them has."""
-        while True:
-            if not await self._others_are_there(session_id):
-                return
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def _others_are_there(self, session_id: str) -> bool:
-        """Whether this is asked by the turn of another client, which somebody can answer."""
-        if self._turn is not None and self._turn.has_begun:
-            return False
-        if self._question.agent or self._agent is None:
-            return False
-        here = convert(await self._agent.call(PRESENCE, {}), Process).sessions
-        return any(it.session_id == session_id and it.clients > 1 for it in here)
-
     async def _decide(self, asked: PermissionQuestion) -> PermissionAnswer:
         person = self._question.person
         rule = rule_for(self._question.permission, asked.tool_call.kind)
         if rule == "ask" and person is not None:
             answer: PermissionOption | bool = await person.decide(asked)
         else:
-            await self._leave_to_others(asked.session_id)
+            if self._turn is None or not self._turn.has_begun:
+                await left_to_others(asked.session_id)
             answer = rule == "allow"
         self._output.decided(asked, answer, by_person=rule == "ask")
         return answer

@@ -84,13 +84,13 @@ async def connect(
 
     What the agent asks: `permission` is "allow", "reject" or "ask", or one of these by kind of
     tool (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`. Without a policy
-    everything is asked, or rejected if there is no `on_permission`; with `session`, what the turns
-    of other clients ask is then left to those. `on_form` and `on_page` show
-    forms and pages; without them no such are offered. `files` and `terminals` serve files and
-    commands inside the folders of a session, and in further folders with `files=[…]`. `handlers`
-    answer other methods, or these in another way. `on_update` hears every update as it comes, with
-    the id of its session and as JSON; `on_notification` hears what is no update. `capabilities`
-    says instead what is offered.
+    everything is asked, or rejected if there is no `on_permission`; in a session that other clients
+    have open too, what their turns ask is then left to them while they are there. `on_form` and
+    `on_page` show forms and pages; without them no such are offered. `files` and `terminals` serve
+    files and commands inside the folders of a session, and in further folders with `files=[…]`.
+    `handlers` answer other methods, or these in another way. `on_update` hears every update as it
+    comes, with the id of its session and as JSON; `on_notification` hears what is no update.
+    `capabilities` says instead what is offered.
 
     With `reconnect` an agent that is lost is started again by the next request, and its sessions
     are loaded. `start_timeout` is the time for `initialize`, `silence` the time without any word

@@ -83,7 +83,7 @@ class Asking(Protocol):
 
     @property
     def is_at_others(self) -> bool:
-        """Whether what is asked now is for the other clients: no turn of ours runs."""
+        """Whether what is asked now may be for other clients: no turn of ours runs."""
 
     def tool(self, tool_call_id: str) -> ToolCall | None:
         """A tool call as it stands."""
@@ -123,9 +123,19 @@ class Answers(Struct, frozen=True, kw_only=True):
         )
 
 
-async def _left_to_others(_: object) -> None:
-    """Wait until the question is withdrawn, because another client has answered it."""
-    await asyncio.get_running_loop().create_future()
+LOOK_SECONDS = 1.0
+"""How often it is asked whether there is still another client to answer for its own turn."""
+
+
+async def left_to_others(session_id: str) -> None:
+    """Return when no other client has the session open; who answers there withdraws the question.
+
+    For what the turn of another client asks: it is not ours to decide while that one is there.
+    """
+    from acphold.server.neighbours import has_other_clients  # brings the server
+
+    while await has_other_clients(session_id):  # noqa: ASYNC110 - they are in other processes
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 class Duties:
@@ -180,8 +190,7 @@ class Duties:
         replace_fields(fields, "tool_call_update", members(members(params)["toolCall"]))
         tool = ToolCall(asked.tool_call.tool_call_id, fields)
         rule = rule_for(self._policy, tool.kind)
-        if self._is_mute and session is not None and session.is_at_others:
-            await self._ask(_left_to_others, None, asked.session_id, None)
+        if self._is_mute and await self._is_cancelled_at_others(session):
             return CancelledPermissionOutcome()
         if rule != "ask":
             return outcome(rule == "allow", asked.options)
@@ -189,6 +198,12 @@ class Duties:
         question = PermissionQuestion(asked.session_id, tool, asked.options, asked)
         answer = await self._ask(self._answers.on_permission, question, asked.session_id, None)
         return outcome(answer, asked.options)
+
+    async def _is_cancelled_at_others(self, session: Asking | None) -> bool:
+        """Leave a question to other clients while they are there; whether it was cancelled."""
+        if session is None or not session.is_at_others:
+            return False
+        return await self._ask(left_to_others, session.id, session.id, True) is True
 
     async def _elicit(self, params: bytes, session: Asking | None) -> object:
         asked = decode(CREATE_ELICITATION.params, params).value

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,9 +16,6 @@ from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.processes.program import launch
 from acphold.rpc import Transport
 from acphold.transports.child import ChildProcess
-
-if TYPE_CHECKING:
-    pass
 
 
 class ProgramStart(Struct, frozen=True, kw_only=True):
@@ -50,7 +46,6 @@ class ProgramEndpoint:
     """
 
     is_repeatable = True
-    is_shared = False
 
     def __init__(
         self, program: ProgramStart, *, called: str | None = None, is_acphold: bool = False
@@ -96,7 +91,6 @@ class TransportEndpoint:
     """A transport that is open already."""
 
     is_repeatable = False
-    is_shared = False
     is_acphold = False
 
     def __init__(self, transport: Transport) -> None:

@@ -45,7 +45,6 @@ class DurableEndpoint:
 
     is_acphold = True
     is_repeatable = False  # the hub starts the agent again by itself
-    is_shared = False
 
     def __init__(
         self,
@@ -142,7 +141,6 @@ class OwnerEndpoint:
 
     is_acphold = True
     is_repeatable = True  # another process may own it then
-    is_shared = True
 
     def __init__(self, session_id: str, journal: str | os.PathLike[str] | None) -> None:
         self.name = "the process that has the session"

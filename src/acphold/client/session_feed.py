@@ -67,7 +67,7 @@ class SessionFeed:
     @property
     def is_at_others(self) -> bool:
         """See `acphold.client.duties.Asking`."""
-        return self._uplink.is_shared and (self.turn is None or not self.turn.has_begun)
+        return self._uplink.tells_begun and (self.turn is None or not self.turn.has_begun)
 
     def begin(self, prompt: bytes) -> TurnFeed:
         """A turn with these content blocks; AgentBusyError while there is another."""

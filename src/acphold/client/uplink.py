@@ -110,9 +110,6 @@ class Endpoint(Protocol):
     is_acphold: bool
     """Whether acphold answers there, for an agent: its errors say what is to be said."""
 
-    is_shared: bool
-    """Whether it is another process, which has clients of its own."""
-
     is_repeatable: bool
     """Whether it can be opened again once it is lost."""
 
@@ -165,11 +162,6 @@ class Uplink:
     def name(self) -> str:
         """What the agent is called in messages."""
         return self._endpoint.name
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether sessions of another process are attached to, with clients of their own."""
-        return self._endpoint.is_shared and self.tells_begun
 
     @property
     def tells_begun(self) -> bool:

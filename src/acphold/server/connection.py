@@ -23,6 +23,7 @@ from acphold.errors import (
 )
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
+from acphold.hub.client_request import watches
 from acphold.hub.frames import wants_begun
 from acphold.hub.prompt_turn import Turn
 from acphold.hub.turns import CANCELLED
@@ -183,6 +184,7 @@ class Connection:
                 len(conversation.session.attachments),
                 conversation.turns.running is not None,
                 conversation.questions.are_open,
+                sum(watches(it.client) for it in conversation.session.attachments),
             )
             for conversation in self._hub.conversations
         ]

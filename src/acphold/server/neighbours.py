@@ -38,14 +38,15 @@ for."""
 class LiveSession(Struct, frozen=True, rename="camel"):
     """A session in the memory of a process.
 
-    `clients` have it open; `running` while a turn runs, `waiting` while the agent waits for a
-    person's answer.
+    `clients` have it open, of which `watching` only look on; `running` while a turn runs,
+    `waiting` while the agent waits for a person's answer.
     """
 
     session_id: str
     clients: int = 0
     running: bool = False
     waiting: bool = False
+    watching: int = 0
 
     @property
     def state(self) -> str:
@@ -82,6 +83,15 @@ async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
         asyncio.create_task(presence_of(path, seconds), name="ask presence") for path in paths
     ]
     return [process for process in await asyncio.gather(*asking) if process is not None]
+
+
+async def has_other_clients(session_id: str) -> bool:
+    """Whether somebody beside us has a session open that we have open, here or elsewhere.
+
+    Whoever only watches does not count.
+    """
+    live = [it for process in await processes() for it in process.sessions]
+    return any(it.session_id == session_id and it.clients - it.watching > 1 for it in live)
 
 
 class Silent(Struct, frozen=True):
