@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.agents import Updates
+from acphold.errors import JournalError
 from acphold.hub import rest
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_positions import (
@@ -74,6 +75,12 @@ async def rested(house: Shared) -> None:
         await asyncio.sleep(0.001)
 
 
+async def until_merged(house: Shared, session: str) -> None:
+    """Wait until the session is settled."""
+    while not await is_merged(house, session):  # noqa: ASYNC110 (a journal tells nobody)
+        await asyncio.sleep(0.005)
+
+
 async def test_after_a_dead_owner_one_gets_the_rest_of_the_turn_and_how_it_ended(
     journal: Path,
 ) -> None:
@@ -103,6 +110,70 @@ async def test_after_a_dead_owner_nothing_is_put_together_while_its_clients_may_
         await back.resume(session, **after(place))
         await back.until_text("e")
         assert back.text() == "cde"
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_after_a_dead_owner_who_has_just_come_keeps_its_place(journal: Path) -> None:
+    async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await dead.client()
+        session = await in_a_turn(dead, one, "a", "b", "c")
+        await one.until_text("c")
+        follower = await dead.client(**POSITIONS)
+        await follower.load(session)  # and nothing is told behind that
+        other = await house.client()
+        await other.load(session)
+        await house.turn(other, "s0", "go on", "d", "e")
+        await rested(house)
+        assert not await is_merged(house, session)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_after_a_dead_owner_a_session_that_nobody_followed_is_settled_as_any(
+    journal: Path,
+) -> None:
+    async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await dead.client()
+        session = await in_a_turn(dead, one, "a", "b", "c")
+        await one.until_text("c")
+        other = await house.client()
+        await other.load(session)
+        await house.turn(other, "s0", "go on", "d", "e")
+        await until_merged(house, session)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_once_it_was_settled_without_followers_nobody_followed_it(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, follower = await house.client(), await house.client(**POSITIONS)
+        session = await one.new()
+        await follower.load(session)
+        await house.turn(one, session, "say it", "a", "b")
+        assert await house.journal.is_followed(session)
+        await follower.call("session/close", {"sessionId": session})
+        await one.load(session)
+        await house.turn(one, session, "say it", "a", "b")
+        while await house.journal.is_followed(session):  # noqa: ASYNC110 (a journal tells nobody)
+            await asyncio.sleep(0.005)
+        await house.begun(one, session, "again")
+        await house.agent.say(session, "c")
+        assert not await house.journal.is_followed(session)
+
+
+async def test_a_client_is_let_in_though_its_place_cannot_be_noted(
+    journal: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, follower = await house.client(), await house.client(**POSITIONS)
+        session = await one.new()
+        await house.turn(one, session, "say it", "a")
+
+        async def full(*_: object) -> None:
+            raise JournalError("the disk is full")
+
+        monkeypatch.setattr(house.hub._journal, "touch", full)
+        await follower.load(session)
+        assert follower.text() == "a"
+        assert "places are not kept" in caplog.text
 
 
 @pytest.mark.usefixtures("at_once")
@@ -154,8 +225,7 @@ async def test_once_others_go_on_the_history_is_put_together_and_who_comes_then_
         await says_and_ends(house, session, "b", "c")
         pass_by(house, session, later)
         await house.turn(other, session, "say it", "d", "e")
-        while not await is_merged(house, session):  # noqa: ASYNC110 (a journal tells nobody)
-            await asyncio.sleep(0.005)
+        await until_merged(house, session)
         back = await house.client(**POSITIONS)
         refusal = await back.refused("session/resume", {**opened(session), **after(place)})
         assert refusal.code == -32602

@@ -316,6 +316,7 @@ class Hub:
         restoring = self._readiness.begin(conversation)
         attachment = session.attach(client, after=0, news_after=end)
         try:
+            await session.be_followed(attachment)
             await conversation.questions.tell_missed()
             if self._readiness.may_want_sign_in:
                 await self._readiness.wait(restoring)
@@ -350,6 +351,7 @@ class Hub:
         attachment = session.attach(client, start, start, positions=after is not None)
         restoring = self._readiness.begin(conversation)
         try:
+            await session.be_followed(attachment)
             if after is not None:
                 await session.require_exact(after)
             await conversation.questions.tell_missed()

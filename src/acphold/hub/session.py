@@ -105,6 +105,7 @@ class Session:
         self._active = 0
         self._last_active = row.updated_at
         self._touched = 0
+        self._is_followed = False
         self._untold: list[tuple[str, bytes]] = []
         self._has_terminals = False
         self._terminal_owners: set[Client] = set()
@@ -420,9 +421,27 @@ class Session:
         if attachment.positions:
             self._rest.leave_bookmark(in_turn=in_turn)
 
+    async def be_followed(self, attachment: Attachment) -> None:
+        """Note that this client may come back, so that a later owner keeps its place, too.
+
+        If that cannot be written, the client may have to load the session then. Raises
+        LeaseLostError.
+        """
+        if self._is_followed or not attachment.positions:
+            return
+        self._is_followed = True
+        try:
+            await self._journal.touch(self._lease, RowChange(followed=True))
+        except LeaseLostError as exc:
+            self._lose(exc)
+            raise
+        except JournalError:
+            log.warning("session %s: places are not kept", self.id, exc_info=True)
+
     async def keep_places(self, *, in_turn: bool) -> None:
         """It has a new owner: whoever the last one had cut off may come back."""
-        if not await self._journal.is_settled(self.id):
+        if await self._journal.is_followed(self.id):
+            self._is_followed = True
             self._rest.leave_bookmark(in_turn=in_turn, ago=(now() - self._last_active) / 1000)
 
     async def require_exact(self, position: int) -> None:
@@ -443,7 +462,11 @@ class Session:
 
     def rest(self) -> None:
         """Compact and index what has come, unless a turn begins at once."""
-        self._rest.begin(positions=any(known.positions for known in self.attachments))
+        self._rest.begin(positions=self._has_followers)
+
+    @property
+    def _has_followers(self) -> bool:
+        return any(known.positions for known in self.attachments)
 
     def wake(self) -> None:
         """A turn begins: what waits to settle waits on."""
@@ -457,6 +480,9 @@ class Session:
                 self._touched = self._active
                 await self._journal.touch(self._lease, RowChange(updated_at=self._active))
             await self._journal.settle(self._lease, self.last_seq)
+            if self._is_followed and not self._has_followers:
+                self._is_followed = False
+                await self._journal.touch(self._lease, RowChange(followed=False))
         except JournalError:
             log.warning("session %s could not be compacted", self.id, exc_info=True)
 

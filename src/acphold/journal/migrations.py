@@ -153,6 +153,11 @@ _UNREAD: Final = (
     "ALTER TABLE sessions ADD COLUMN unread BLOB",
 )
 
+_FOLLOWED: Final = (
+    # Whether a client may come back to a position: see `Journal.is_followed`.
+    "ALTER TABLE sessions ADD COLUMN followed INTEGER NOT NULL DEFAULT 0",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -160,6 +165,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE,
     _PACKED,
     _UNREAD,
+    _FOLLOWED,
 )
 
 VERSION: Final = len(MIGRATIONS)

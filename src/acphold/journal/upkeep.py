@@ -97,10 +97,13 @@ def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
     return segments.size(connection, *_settled_through(connection, session_id))
 
 
-def is_settled(connection: sqlite3.Connection, session_id: str) -> bool:
-    """Whether nothing came since it was settled last; raises UnknownSessionError."""
+def is_followed(connection: sqlite3.Connection, session_id: str) -> bool:
+    """As `Journal.is_followed`."""
     number, through = _settled_through(connection, session_id)
-    return not segments.read(connection, number, through, 1)
+    (followed,) = connection.execute(
+        "SELECT followed FROM sessions WHERE number = ?", (number,)
+    ).fetchone()
+    return bool(followed and segments.read(connection, number, through, 1))
 
 
 def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> bool:

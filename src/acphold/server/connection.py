@@ -196,6 +196,7 @@ class Connection:
         setup = self._setup(NewSessionRequest, request.params)
         conversation, result = await self._hub.new(setup)
         attachment = conversation.session.attach(self, after=0, news_after=0)
+        await conversation.session.be_followed(attachment)
         request.answer(self._shown(result))
         conversation.open_to(attachment)
 
