@@ -73,10 +73,11 @@ OnAnswer = Callable[[Answer], Awaitable[None]]
 class Receiver(Interface):
     """Who answers what the other side asks and hears what it tells."""
 
-    async def on_request(self, request: Request) -> bytes | None:
+    def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
         """The result as JSON bytes; None when `request` is answered, or kept to be answered.
 
-        An AcpholdError becomes the error with its code.
+        No coroutine where there is nothing to wait for: that spares a task. An AcpholdError becomes
+        the error with its code.
         """
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
@@ -103,7 +104,7 @@ class Peer:
         # An agent that prints by accident is not helped by error lines on its stdin (a request
         # that cannot be read is refused in any case), and it is read whatever it reads itself.
         self._is_agent = is_agent
-        self._deaf = max(UNREAD, DEAF * limit)
+        self._full = max(UNREAD, DEAF * limit) if is_agent else UNREAD
         self._calls: dict[int, OnAnswer] = {}
         self._open = OpenRequests()
         self._running: dict[asyncio.Task[None], Request] = {}
@@ -205,11 +206,11 @@ class Peer:
         try:
             while chunk := await self._transport.receive():
                 await self._lane_is_free()
-                if self._is_deaf:
+                if self._is_agent and self._is_full:
                     log.error("the %s does not read what it is sent; it is given up", self.name)
                     break
                 await self._take(self._protocol.feed(chunk))
-                if self._is_unread:
+                if self._is_full and not self._is_agent:
                     await self._transport.drain()
             await self._lane_is_free()
         except ConnectionLostError:
@@ -222,7 +223,7 @@ class Peer:
 
     def _take_at_once(self, chunk: bytes) -> bool:
         """Handle a read in the step that made it; False when what was read before still waits."""
-        if self._lane is not None or self._is_unread or self._is_deaf:
+        if self._lane is not None or self._is_full:
             return False
         events = self._protocol.feed(chunk)
         event = events[0] if len(events) == 1 else None
@@ -258,14 +259,10 @@ class Peer:
             await asyncio.wait([lane])
 
     @property
-    def _is_unread(self) -> bool:
-        """Whether nothing more is read from this peer before it has read what it was sent."""
-        return not self._is_agent and self._transport.buffered > UNREAD
-
-    @property
-    def _is_deaf(self) -> bool:
-        """Whether so much waits for this agent that it is given up."""
-        return self._is_agent and self._transport.buffered > self._deaf
+    def _is_full(self) -> bool:
+        """Whether so much waits for this client that it is not read on, or for this agent that it
+        is given up."""
+        return self._transport.buffered > self._full
 
     async def _take(self, events: list[Event]) -> None:
         batch: list[NotificationReceived] = []
@@ -343,7 +340,13 @@ class Peer:
             self._transport.send(self._protocol.error(received.id, error))
             return
         request = Request(received, self._transport.send, self._open)
-        self.go_on(request, self._receiver.on_request(request))
+        try:
+            work = self._receiver.on_request(request)
+        except Exception as exc:
+            request.refuse(exc)
+            return
+        if work is not None:
+            self.go_on(request, work)
 
     def go_on(self, request: Request, work: Awaitable[bytes | None]) -> None:
         """Have `work` answer a request of the other side, as the receiver's `on_request` does."""
@@ -370,7 +373,7 @@ class Peer:
                 raise
             # As it was asked for; or something that the handler waited for was cancelled.
             request.refuse(RequestCancelledError("cancelled"))
-        except Exception as exc:  # the one place where a handler's failure becomes an answer
+        except Exception as exc:  # here and in `_start` a handler's failure becomes an answer
             request.refuse(exc)
 
     def _cancel(self, event: NotificationReceived) -> None:

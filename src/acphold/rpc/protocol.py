@@ -98,34 +98,34 @@ class Protocol:
         ]
 
     def _event(self, frame: bytes | Oversize) -> Event:
+        """What a frame says; most are written as nearly every program writes them."""
+        if isinstance(frame, Oversize) or not frame.startswith(USUAL):
+            return self._other(frame)
+        try:
+            usual = _decode_usual(frame)
+        except (msgspec.MsgspecError, RecursionError):
+            return self._other(frame)
+        id_, method, params, result = usual.id, usual.method, bytes(usual.params), usual.result
+        if not isinstance(id_, int):
+            if method and params[:1] == b"{" and not bytes(result):
+                return NotificationReceived(method, params)
+        elif method:
+            # Of a zero it is not known how it was written.
+            if id_ > 0 and params[:1] == b"{" and not bytes(result):
+                return RequestReceived(b"%d" % id_, method, params)
+        elif not params and id_ in self._unanswered and (found := bytes(result)):
+            self._unanswered.discard(id_)
+            return ResponseReceived(id_, found)
+        return self._other(frame)
+
+    def _other(self, frame: bytes | Oversize) -> Event:
         if isinstance(frame, Oversize):
             return self._refused(frame, INVALID_REQUEST)
-        if frame.startswith(USUAL) and (usual := self._usual(frame)) is not None:
-            return usual
         try:
             envelope = _decode_envelope(frame)
         except (msgspec.MsgspecError, RecursionError):
             return self._unusual(frame)
         return self._classify(envelope, frame)
-
-    def _usual(self, frame: bytes) -> Event | None:
-        """A message written as nearly every program writes one; None for anything else."""
-        try:
-            usual = _decode_usual(frame)
-        except (msgspec.MsgspecError, RecursionError):
-            return None
-        id_, method, params, result = usual.id, usual.method, bytes(usual.params), usual.result
-        if method and params[:1] == b"{" and not bytes(result):
-            if isinstance(id_, UnsetType):
-                return NotificationReceived(method, params)
-            # Of a zero it is not known how it was written.
-            return RequestReceived(b"%d" % id_, method, params) if id_ > 0 else None
-        if method or params or isinstance(id_, UnsetType) or id_ not in self._unanswered:
-            return None
-        found = bytes(result)
-        if found:
-            self._unanswered.discard(id_)
-        return ResponseReceived(id_, found) if found else None
 
     def _classify(self, envelope: _Envelope, frame: bytes) -> Event:
         id_, method = bytes(envelope.id), bytes(envelope.method)

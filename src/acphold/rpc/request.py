@@ -49,6 +49,13 @@ class Request:
         if self._open.remove(self):
             self._send(Protocol.error(self.id, to_wire(error)))
 
+    def reply(self, answer: bytes | Exception) -> None:
+        """Answer with a result, or refuse with an error."""
+        if isinstance(answer, bytes):
+            self.answer(answer)
+        else:
+            self.refuse(answer)
+
     def abandon(self) -> None:
         """Nobody waits for the answer, which is not sent."""
         if self._open.remove(self) and self.on_cancel is not None:

@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 
 import msgspec
+from msgspec import Raw, Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.hub import Setup
@@ -89,8 +90,31 @@ def _checked_server(raw: bytes, place: int, can: AgentCapabilities) -> bytes:
     return entry
 
 
-def checked_prompt(parts: dict[str, bytes]) -> bytes:
-    """The content blocks of a prompt; InvalidParamsError when they are none."""
+class _PromptParams(Struct, gc=False):
+    sessionId: str
+    prompt: Raw
+
+
+class _Block(Struct, gc=False):
+    """Any object."""
+
+
+_prompt_params = msgspec.json.Decoder(_PromptParams).decode
+_blocks = msgspec.json.Decoder(list[_Block]).decode
+
+
+def prompt_in(params: bytes) -> tuple[str, bytes]:
+    """The session and the content blocks in the params of a prompt; raises InvalidParamsError."""
+    try:
+        found = _prompt_params(params)
+        _blocks(found.prompt)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _unusual_prompt(members(params))
+    return found.sessionId, bytes(found.prompt)
+
+
+def _unusual_prompt(parts: dict[str, bytes]) -> tuple[str, bytes]:
+    """The same of params that msgspec refuses: some of them are right."""
     prompt = parts.get("prompt", b"")
     if not prompt.startswith(b"["):
         raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
@@ -98,7 +122,7 @@ def checked_prompt(parts: dict[str, bytes]) -> bytes:
         if not block.startswith(b"{"):
             field = f"prompt[{place}]"
             raise InvalidParamsError(f"{field}: a content block is an object", field)
-    return prompt
+    return _session_id_in(parts), prompt
 
 
 def session_in(params: bytes) -> str | None:
@@ -110,10 +134,10 @@ def session_in(params: bytes) -> str | None:
 
 def session_id_of(params: bytes) -> str:
     """The session that params are about; InvalidParamsError when they name none."""
-    return session_id_in(members(params or b"{}"))
+    return _session_id_in(members(params or b"{}"))
 
 
-def session_id_in(parts: dict[str, bytes]) -> str:
+def _session_id_in(parts: dict[str, bytes]) -> str:
     """The same, from the members of params."""
     try:
         return msgspec.json.decode(parts.get("sessionId", b"null"), type=str)

@@ -60,9 +60,8 @@ from acphold.schema.splice import members
 from acphold.server import neighbours
 from acphold.server.checked_params import (
     OpenRequest,
-    checked_prompt,
     checked_setup,
-    session_id_in,
+    prompt_in,
     session_id_of,
     session_in,
 )
@@ -95,7 +94,10 @@ class Connection:
         self._initialized = False
         self._opening: dict[str, Opening] = {}
         self._elsewhere = Elsewhere(self, limit, self._reopen, hub.last_seq)
-        self._handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
+        self._handlers: dict[str, Callable[[Request], Awaitable[bytes | None] | None]] = {
+            INITIALIZE.name: self._initialize,
+            PRESENCE: self._presence,
+            CHANGED: self._look_at,
             NEW_SESSION.name: self._new,
             LOAD_SESSION.name: self._load,
             RESUME_SESSION.name: self._resume,
@@ -132,22 +134,14 @@ class Connection:
 
     # -- as the client sees it ------------------------------------------------------------
 
-    async def on_request(self, request: Request) -> bytes | None:
-        if request.method == INITIALIZE.name:
-            return await self._initialize(request.params)
-        if request.method == PRESENCE:
-            return self._presence()
-        if request.method == CHANGED:
-            await self._hub.look_at(session_id_of(request.params))
-            return b"{}"
-        if not self._initialized:
+    def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
+        if not self._initialized and request.method not in BEFORE_INITIALIZE:
             raise InvalidRequestError(f"{request.method} before initialize; initialize first")
         handler = self._handlers.get(request.method)
         if handler is None:
-            await self._relay(request)
-            return None
+            return self._relay(request)
         request.params = request.params or b"{}"
-        return await handler(request)
+        return handler(request)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
@@ -158,7 +152,8 @@ class Connection:
             else:
                 await self._tell(notification.method, notification.params)
 
-    async def _initialize(self, params: bytes) -> bytes:
+    async def _initialize(self, request: Request) -> bytes:
+        params = request.params
         if self._initialized:
             raise InvalidRequestError("initialize was answered already; it is sent once")
         introduction = decode(InitializeRequest, params).value
@@ -177,7 +172,7 @@ class Connection:
         begun = wants_begun(self.capabilities)
         return with_ours(answer, unstable=self._unstable, begun=begun)
 
-    def _presence(self) -> bytes:
+    async def _presence(self, _: Request) -> bytes:
         live = [
             LiveSession(
                 conversation.id,
@@ -189,6 +184,10 @@ class Connection:
             for conversation in self._hub.conversations
         ]
         return neighbours.answer(self._hub.agent.key, live)
+
+    async def _look_at(self, request: Request) -> bytes:
+        await self._hub.look_at(session_id_of(request.params))
+        return b"{}"
 
     # -- opening --------------------------------------------------------------------------
 
@@ -266,13 +265,24 @@ class Connection:
 
     # -- in a session ---------------------------------------------------------------------
 
-    async def _prompt(self, request: Request) -> None:
-        parts = members(request.params)
-        prompt, session_id = checked_prompt(parts), session_id_in(parts)
+    def _prompt(self, request: Request) -> Awaitable[None] | None:
+        session_id, prompt = prompt_in(request.params)
+        if session_id in self._opening:
+            return self._prompt_when_open(request, session_id, prompt)
+        self._prompt_open(request, session_id, prompt)
+        return None
+
+    async def _prompt_when_open(self, request: Request, session_id: str, prompt: bytes) -> None:
         cancelled = await self._is_cancelled_meanwhile(request, session_id)
+        self._prompt_open(request, session_id, prompt, is_cancelled=cancelled)
+
+    def _prompt_open(
+        self, request: Request, session_id: str, prompt: bytes, *, is_cancelled: bool = False
+    ) -> None:
+        """A prompt in a session that is open, here or in another process."""
         if (line := self._elsewhere.line(session_id)) is None:
-            self._prompt_here(request, session_id, prompt, is_cancelled=cancelled)
-        elif cancelled:
+            self._prompt_here(request, session_id, prompt, is_cancelled=is_cancelled)
+        elif is_cancelled:
             request.answer(CANCELLED)
         else:
             self._prompt_there(line, request, session_id, prompt)
@@ -287,14 +297,7 @@ class Connection:
     ) -> None:
         conversation = self._hub.held(session_id)
         author = conversation.session.attachment_of(self)
-
-        def reply(answer: Answer) -> None:
-            if isinstance(answer, bytes):
-                request.answer(answer)
-            else:
-                request.refuse(answer)
-
-        turn = Turn(request.params, prompt, author, reply)
+        turn = Turn(request.params, prompt, author, request.reply)
 
         def give_up() -> None:
             if not self.peer.is_lost:  # of a client that has gone the turn goes on
@@ -311,10 +314,8 @@ class Connection:
 
         def reply(answer: Answer) -> None:
             line.prompts.remove(sent)
-            if isinstance(answer, bytes):
-                request.answer(answer)
-            elif not isinstance(answer, OwnerLostError):
-                request.refuse(answer)
+            if not isinstance(answer, OwnerLostError):
+                request.reply(answer)
             elif not self.peer.is_lost:
                 self.peer.go_on(request, self._prompt_again(line, request, sent, prompt))
 
@@ -346,7 +347,7 @@ class Connection:
         elif sent.has_arrived or await self._hub.has_prompt(session_id, prompt, sent.after):
             raise InterruptedTurnError
         else:
-            await self._prompt(request)
+            await self._prompt_when_open(request, session_id, prompt)
 
     async def _cancel(self, params: bytes) -> None:
         try:
@@ -493,6 +494,10 @@ class Opening:
 
 OpenSession = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
 """`Hub.load` or `Hub.resume`."""
+
+BEFORE_INITIALIZE = frozenset({INITIALIZE.name, PRESENCE, CHANGED})
+"""What is answered to whoever has not introduced itself; the last two, to another process of ours.
+"""
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
