@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -36,12 +37,20 @@ if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession
     from acphold.client.remote_session import ConfigOption
 
+log = logging.getLogger(__name__)
+
 LOOK_SECONDS = 1.0
 """How often the hub is asked whether a turn of another client still runs."""
 
 HINT_SECONDS = 5.0
 """How long a hint stands, and a key that leaves at the second time waits for it: later it is a
 first time again."""
+
+MARKS = "123456789abcdef"
+"""The keys of a page of a menu: with its title, it fits on a terminal of 24 lines."""
+
+NEXT_PAGE = "more"
+"""The answer to a menu that asks for its next page."""
 
 IDLE_LOOK_SECONDS = 5.0
 """How often it is asked who else is there, while nothing happens."""
@@ -139,6 +148,10 @@ class Sitting:
             await doing
         except AcpholdError as error:
             self.flow.tell(str(error))
+        except Exception as error:  # the top of a task: nobody awaits it
+            log.exception("what the screen was doing has failed")
+            self.flow.turn_over()
+            self.flow.tell(f"this has failed, which is a bug in acphold: {error!r}")
         self.face.changed()
 
     # -- what is heard --------------------------------------------------------------------
@@ -275,15 +288,25 @@ class Sitting:
             self._say("this agent has no options")
             return
         names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
-        picked = await self.face.choose(_menu("Options", names))
+        picked = await self._picked("Options", names)
         option = next((option for option in known if option.id == picked), None)
         if option is None:
             return
-        if not isinstance(option, SessionConfigSelect):
-            await self._session.set_option(option.id, not option.current_value)
-        elif value := await self.face.choose(_menu(option.name, _values(option))):
+        value = (
+            await self._picked(option.name, _values(option))
+            if isinstance(option, SessionConfigSelect)
+            else not option.current_value
+        )
+        if value is not None:
             await self._session.set_option(option.id, value)
         self.flow.standing_changed = True
+
+    async def _picked(self, title: str, items: Sequence[tuple[str, str]]) -> str | None:
+        """The one of these, told with its words, that the person picks; None for none."""
+        first = 0
+        while (pressed := await self.face.choose(_menu(title, items, first))) == NEXT_PAGE:
+            first = first + len(MARKS) if first + len(MARKS) < len(items) else 0
+        return items[int(pressed)][0] if pressed else None
 
     # -- what the status line says ----------------------------------------------------------
 
@@ -343,7 +366,8 @@ def _modes(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None:
     """The mode that is set, and all of them with their names; None where there are none."""
     for option in session.options:
         if option.category == "mode" and isinstance(option, SessionConfigSelect):
-            return option.current_value, _values(option)
+            values = _values(option)
+            return (option.current_value, values) if values else None
     if (modes := session.modes) is None or not modes.available_modes:
         return None
     return modes.current_mode_id, [(mode.id, mode.name) for mode in modes.available_modes]
@@ -364,11 +388,14 @@ def _value_name(option: ConfigOption) -> str:
     return on_one_line(names.get(option.current_value, option.current_value))
 
 
-def _menu(title: str, items: Sequence[tuple[str, str]]) -> Choice:
-    """A menu by number and, behind the ninth, by letter."""
-    marks = "123456789abcdefghijklmnopqrstuvwxyz"
+def _menu(title: str, items: Sequence[tuple[str, str]], first: int) -> Choice:
+    """A page of a menu, by number and, behind the ninth, by letter; what is picked is told by its
+    place in all of it."""
+    page = items[first : first + len(MARKS)]
     keys = [
-        Key(mark, on_one_line(words), value)
-        for mark, (value, words) in zip(marks, items, strict=False)
+        Key(mark, on_one_line(words), str(place))
+        for mark, (place, (_, words)) in zip(MARKS, enumerate(page, first), strict=False)
     ]
+    if len(items) > len(MARKS):
+        keys.append(Key("m", f"more; there are {len(items)}", NEXT_PAGE))
     return Choice(on_one_line(title), (*keys, Key("escape", "leave it", "")), is_menu=True)

@@ -1,0 +1,131 @@
+"""A person at a session: what their keys do, and what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from acphold.client import RemoteSession
+from acphold.screen.flow import Flow
+from acphold.screen.panels import Choice, Field
+from acphold.screen.sitting import Sitting
+from tests.client.far_agent import DEADLINE, FarAgent, talking
+
+
+class Keys:
+    """A face on which these keys are pressed, one for each choice; `menus` are those shown."""
+
+    asks = False
+
+    def __init__(self, *keys: str) -> None:
+        self.menus: list[Choice] = []
+        self._keys = list(keys)
+        self._news = asyncio.Event()
+
+    def changed(self) -> None:
+        self._news.set()
+
+    async def choose(self, choice: Choice) -> str | None:
+        self.menus.append(choice)
+        return choice.answer(self._keys.pop(0))
+
+    async def enter(self, field: Field, wrong: str = "") -> str | None:
+        raise AssertionError("nothing is asked here")
+
+    def close(self) -> None:
+        """Nothing is left to be closed."""
+
+    async def next_change(self) -> None:
+        """Wait until something else is to be shown."""
+        async with asyncio.timeout(DEADLINE):
+            await self._news.wait()
+        self._news.clear()
+
+
+def select(option_id: str, *values: str, **fields: Any) -> dict[str, Any]:
+    options = [{"value": value, "name": value.title()} for value in values]
+    current = {"currentValue": values[0] if values else "none", "options": options}
+    return {"id": option_id, "name": option_id.title(), "type": "select", **current, **fields}
+
+
+@asynccontextmanager
+async def sitting(keys: Keys, *options: dict[str, Any]) -> AsyncIterator[tuple[Sitting, FarAgent]]:
+    """Somebody at a session of an agent with these options."""
+    far = FarAgent()
+
+    @far.on("session/new")
+    async def new(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
+        return {"sessionId": "s1", "configOptions": options}
+
+    @far.on("session/set_config_option")
+    async def set_option(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
+        return {"configOptions": options}
+
+    async with talking(far) as agent:
+        at = Sitting(Flow())
+        at.face = keys
+        at.begin(agent, await agent.new_session("/tmp"))
+        try:
+            yield at, far
+        finally:
+            await at.aclose()
+
+
+MODELS = [f"model-{number}" for number in range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    ("pressed", "value"),
+    [
+        ("2", "model-2"),
+        ("f", "model-15"),
+        ("m1", "model-16"),
+        ("mma", "model-40"),
+        ("mmm1", "model-1"),
+    ],
+)
+async def test_each_value_of_an_option_can_be_picked_however_many_there_are(
+    pressed: str, value: str
+) -> None:
+    keys = Keys("1", *pressed)
+    async with sitting(keys, select("model", *MODELS)) as (at, far):
+        at.set_options()
+        await far.until("session/set_config_option")
+        assert far.params("session/set_config_option")["value"] == value
+        assert "there are 40" in keys.menus[1].keys[-2].words
+
+
+async def test_a_menu_that_is_left_changes_nothing() -> None:
+    keys = Keys("1", "escape", "escape")
+    async with sitting(keys, select("model", "a", "b")) as (at, far):
+        for menus in (2, 3):
+            at.set_options()
+            await keys.next_change()
+            assert len(keys.menus) == menus
+        assert "session/set_config_option" not in far.methods()
+
+
+async def test_a_mode_option_without_any_value_is_no_mode() -> None:
+    keys = Keys()
+    async with sitting(keys, select("mode", category="mode")) as (at, _):
+        at.next_mode()
+        await keys.next_change()
+        assert at.status() == ("this agent has no modes",)
+
+
+async def test_what_fails_unforeseen_is_told_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("nobody thought of it")
+
+    keys = Keys()
+    monkeypatch.setattr(RemoteSession, "prompt", fails)
+    async with sitting(keys) as (at, _):
+        at.submit("hello")
+        while at.in_turn:
+            await keys.next_change()
+        [_, told] = at.flow.take()
+        assert "nobody thought of it" in told.lines[0].plain
