@@ -12,7 +12,7 @@ from acphold.conformance.exemplar_turns import Memory
 from acphold.conformance.record import Record, Side
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 from acphold.conformance.watcher import Watcher, judged
-from acphold.transports import MemoryTransport
+from acphold.transports.memory import MemoryTransport
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 

@@ -11,7 +11,7 @@ from acphold.conformance.catalogue import Check
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
 from acphold.conformance.faulty_agent import FAULTS
-from acphold.transports import MemoryTransport
+from acphold.transports.memory import MemoryTransport
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 

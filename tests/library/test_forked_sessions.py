@@ -9,7 +9,7 @@ import acphold
 from acphold.hub.forks import fork
 from acphold.journal import Message, NewSession, RowChange, SqliteJournal
 from acphold.testing import connect
-from acphold.transports import memory_pair
+from acphold.transports.memory import memory_pair
 from tests.library.test_turn import agent_that
 from tests.served import Guest
 

@@ -32,7 +32,7 @@ from acphold.schema import (
     SetSessionModeRequest,
     decode_blocks,
 )
-from acphold.transports import MemoryTransport, memory_pair
+from acphold.transports.memory import MemoryTransport, memory_pair
 
 DEADLINE = 10.0
 

@@ -10,7 +10,7 @@ from acphold.rpc.peer import UNREAD
 from acphold.rpc.request import Request
 from acphold.schema import ClientCapabilities
 from acphold.server.owner_line import OwnerLine
-from acphold.transports import memory_pair
+from acphold.transports.memory import memory_pair
 
 DEADLINE = 30.0
 

@@ -16,7 +16,7 @@ import pytest
 
 from acphold.processes import exit_status as exits
 from acphold.processes.program import launch
-from acphold.transports import ChildProcess
+from acphold.transports.child import ChildProcess
 
 Until = Callable[..., None]
 Runs = Callable[[int], bool]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from acphold.errors import ConnectionLostError
 from acphold.rpc.transport import Transport
-from acphold.transports import PipeTransport, memory_pair
+from acphold.transports.memory import memory_pair
+from acphold.transports.pipes import PipeTransport
 
 Pair = tuple[Transport, Transport]
 MEBIBYTE = 1024 * 1024

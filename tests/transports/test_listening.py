@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.transports import PipeTransport
+from acphold.transports.pipes import PipeTransport
 from acphold.transports.unix import Listener
 
 

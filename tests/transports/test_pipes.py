@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.transports import PipeTransport
+from acphold.transports.pipes import PipeTransport
 
 
 def devnull() -> int:

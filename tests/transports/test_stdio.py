@@ -12,13 +12,14 @@ import pytest
 
 CLAIM = """
 import os, sys
-from acphold.transports import claim_stdio
+from acphold.transports.stdio import claim_stdio
 reading, writing = claim_stdio()
 """
 
 ECHO = """
 import asyncio
-from acphold.transports import PipeTransport, claim_stdio
+from acphold.transports.pipes import PipeTransport
+from acphold.transports.stdio import claim_stdio
 
 fds = claim_stdio()
 
@@ -52,7 +53,7 @@ def test_bytes_go_through_untouched() -> None:
 def test_the_transport_over_stdio_can_be_had_in_one_call() -> None:
     code = """
 import asyncio
-from acphold.transports import stdio_transport
+from acphold.transports.stdio import stdio_transport
 
 async def answer():
     transport = stdio_transport()
@@ -122,7 +123,7 @@ def test_closed_standard_streams_read_as_the_end_and_swallow_output(closed: str)
 
 WAIT = (
     CLAIM
-    + "from acphold.transports import PipeTransport\n"
+    + "from acphold.transports.pipes import PipeTransport\n"
     + """
 import asyncio
 

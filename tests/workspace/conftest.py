@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.workspace import Roots, Workspace
+from acphold.workspace.roots import Roots
+from acphold.workspace.workspace import Workspace
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 Runs = Callable[[int], bool]

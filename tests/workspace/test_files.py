@@ -26,8 +26,9 @@ from acphold.errors import (
     NotTextError,
     OutsideRootsError,
 )
-from acphold.workspace import Files, Roots, files, replacement
-from acphold.workspace.files import LineWindow, decoded, has_crlf, refuse_binary, with_crlf
+from acphold.workspace import files, replacement
+from acphold.workspace.files import Files, LineWindow, decoded, has_crlf, refuse_binary, with_crlf
+from acphold.workspace.roots import Roots
 from tests.workspace.conftest import Until
 
 NOBODY = 65534
@@ -289,7 +290,8 @@ async def test_a_disk_that_is_full_leaves_a_file_as_it_was_also_in_place(
 ) -> None:
     code = """
 import asyncio, os, resource, signal, sys
-from acphold.workspace import Files, Roots
+from acphold.workspace.files import Files
+from acphold.workspace.roots import Roots
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 if os.geteuid() == 0:
@@ -349,7 +351,8 @@ async def test_a_file_that_must_not_be_written_is_not_replaced(open_folder: Path
 async def test_a_file_too_large_for_the_system_leaves_all_as_it_was(project: Path) -> None:
     code = """
 import asyncio, resource, signal, sys
-from acphold.workspace import Files, Roots
+from acphold.workspace.files import Files
+from acphold.workspace.roots import Roots
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 asyncio.run(Files(Roots(sys.argv[1])).write("f", "x" * 5000))
@@ -384,7 +387,8 @@ async def test_a_kill_in_the_middle_of_a_write_leaves_nothing_behind(
 ) -> None:
     code = """
 import asyncio, sys
-from acphold.workspace import Files, Roots
+from acphold.workspace.files import Files
+from acphold.workspace.roots import Roots
 async def main():
     files = Files(Roots(sys.argv[1]))
     while True:

@@ -24,7 +24,8 @@ from acphold.errors import (
     NotTextError,
     OutsideRootsError,
 )
-from acphold.workspace import Files, Roots
+from acphold.workspace.files import Files
+from acphold.workspace.roots import Roots
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 

@@ -21,9 +21,10 @@ from acphold.errors import (
     UnknownTerminalError,
 )
 from acphold.schema import TerminalExitStatus
-from acphold.workspace import Roots, Terminal, Terminals, Workspace
 from acphold.workspace import terminals as terminals_module
-from acphold.workspace.terminals import OutputTail
+from acphold.workspace.roots import Roots
+from acphold.workspace.terminals import OutputTail, Terminal, Terminals
+from acphold.workspace.workspace import Workspace
 from tests.workspace.conftest import Runs, Until
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
@@ -508,7 +509,8 @@ async def test_nothing_is_left_when_acphold_is_killed(
     command = family(pid_file, ignore_term=True, setsid=setsid)
     code = f"""
 import asyncio, sys
-from acphold.workspace import Roots, Terminals
+from acphold.workspace.roots import Roots
+from acphold.workspace.terminals import Terminals
 async def main():
     terminals = Terminals(Roots({str(project)!r}))
     for _ in range(2):

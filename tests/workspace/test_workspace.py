@@ -18,7 +18,7 @@ from acphold.errors import (
     UnknownTerminalError,
 )
 from acphold.schema import CLIENT_METHODS
-from acphold.workspace import Workspace
+from acphold.workspace.workspace import Workspace
 from tests.workspace.conftest import Until
 
 

@@ -61,7 +61,7 @@ from acphold.schema.initialize import ElicitationUrlCapabilities
 from acphold.schema.splice import members
 
 if TYPE_CHECKING:
-    from acphold.workspace import Workspace
+    from acphold.workspace.workspace import Workspace
 
 Handler: TypeAlias = Callable[[dict[str, Any]], "object | Awaitable[object]"]
 """Answers one method of an agent: JSON in, JSON out. What it raises is answered as an error."""
@@ -248,7 +248,8 @@ class Duties:
 
     def _workspace(self, session: Asking) -> Workspace:
         if session.id not in self._workspaces:
-            from acphold.workspace import Roots, Workspace  # most programs serve neither
+            from acphold.workspace.roots import Roots
+            from acphold.workspace.workspace import Workspace  # most programs serve neither
 
             cwd, *additional = session.roots
             files = self._answers.files

@@ -21,7 +21,8 @@ from acphold.errors import (
     AcpholdError,
 )
 from acphold.schema import TerminalExitStatus, TerminalOutputResponse, encode
-from acphold.workspace import Roots, Terminals
+from acphold.workspace.roots import Roots
+from acphold.workspace.terminals import Terminals
 
 BARE: Json = {}
 """Client capabilities of an editor that offers nothing."""

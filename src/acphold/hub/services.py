@@ -31,7 +31,7 @@ from acphold.schema import (
 )
 
 if TYPE_CHECKING:
-    from acphold.workspace import Workspace
+    from acphold.workspace.workspace import Workspace
 
 SERVED = frozenset(
     method.name
@@ -162,7 +162,8 @@ class StandIn:
         return await workspace.answer(asked.method, asked.params)
 
     async def _workspace(self) -> Workspace:
-        from acphold.workspace import Roots, Workspace
+        from acphold.workspace.roots import Roots
+        from acphold.workspace.workspace import Workspace
 
         folders = self._session.folders
         if folders not in self._workspaces:

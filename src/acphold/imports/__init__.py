@@ -16,7 +16,7 @@ from acphold.imports.intake import (
 from acphold.imports.readers import NAMES, WAVES, Reader, reader
 from acphold.imports.retention import deletions
 from acphold.imports.session_writer import IMPORTED
-from acphold.imports.sources import Facts, Home, Source, noting_unreadable
+from acphold.imports.sources import Home, Source, noting_unreadable
 
 __all__ = [
     "ALL",
@@ -24,7 +24,6 @@ __all__ = [
     "NAMES",
     "WAVES",
     "WORTH_LISTING",
-    "Facts",
     "Home",
     "Intake",
     "Outcome",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acphold.journal.entries import KINDS, Entry, PastEntry, Segment
-from acphold.journal.fold import SessionState, Summary
+from acphold.journal.fold import SessionState
 from acphold.journal.journal import (
     LEASE_SECONDS,
     Archived,
@@ -26,9 +26,7 @@ from acphold.journal.journal import (
     history,
 )
 from acphold.journal.location import default_location
-from acphold.journal.replay import Replayed
 from acphold.journal.sqlite import SqliteJournal
-from acphold.journal.standing import Standing
 from acphold.journal.timeline import Message, ToolCall
 
 __all__ = [
@@ -47,7 +45,6 @@ __all__ = [
     "Origin",
     "Part",
     "PastEntry",
-    "Replayed",
     "RowChange",
     "SearchHit",
     "Segment",
@@ -56,8 +53,6 @@ __all__ = [
     "SessionUsage",
     "Sought",
     "SqliteJournal",
-    "Standing",
-    "Summary",
     "Tokens",
     "ToolCall",
     "UsageReport",

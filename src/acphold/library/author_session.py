@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from acphold.library.slash_commands import SlashCommands
     from acphold.library.store import History
     from acphold.schema import ClientCapabilities, Implementation
-    from acphold.workspace import Terminals
+    from acphold.workspace.terminals import Terminals
 
 NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
 """How a notice begins that a client without notices is shown as a message."""
@@ -70,7 +70,7 @@ class OpenSession:
     def terminals(self) -> Terminals:
         """The commands that run here and not in the client."""
         if self._terminals is None:
-            from acphold.workspace import Terminals
+            from acphold.workspace.terminals import Terminals
 
             self._terminals = Terminals(self.folders.roots)
         return self._terminals

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from acphold.library.client_side import ClientSide
     from acphold.library.session_files import Folders
     from acphold.schema import TerminalExitStatus
-    from acphold.workspace import Terminal, Terminals
+    from acphold.workspace.terminals import Terminal, Terminals
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,8 @@ from acphold.schema import (
 
 if TYPE_CHECKING:
     from acphold.library.client_side import ClientSide
-    from acphold.workspace import Files, Roots
+    from acphold.workspace.files import Files
+    from acphold.workspace.roots import Roots
     from acphold.workspace.threads import Threads
 
 
@@ -40,14 +41,14 @@ class Folders:
     @cached_property
     def roots(self) -> Roots:
         """What a path means in them; its methods block."""
-        from acphold.workspace import Roots
+        from acphold.workspace.roots import Roots
 
         return Roots(self.cwd, self._additional)
 
     @cached_property
     def files(self) -> Files:
         """The files inside them."""
-        from acphold.workspace import Files
+        from acphold.workspace.files import Files
 
         return Files(self.roots)
 

@@ -84,7 +84,7 @@ def run_bridge(env: Mapping[str, str]) -> int:
 
     server = bridged_server(env)
     from acphold.mcp.bridge_traffic import bridge
-    from acphold.transports import stdio_transport
+    from acphold.transports.stdio import stdio_transport
 
     async def serve() -> int:
         serving = asyncio.ensure_future(bridge(server, stdio_transport()))

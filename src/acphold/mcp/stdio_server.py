@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from acphold.schema import McpServerStdio
-    from acphold.transports import ChildProcess
+    from acphold.transports.child import ChildProcess
 
 EXIT_SECONDS = 0.5
 """How long the end of a program may come after the end of its stdout."""
@@ -53,7 +53,7 @@ class StdioServer:
     def start(self) -> None:
         """Start it, in a process group of its own and guarded; raises FaultError."""
         from acphold.processes.program import launch
-        from acphold.transports import ChildProcess
+        from acphold.transports.child import ChildProcess
 
         server = self._server
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
