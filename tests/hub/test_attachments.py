@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from acphold.agents import Notified
 from acphold.errors import JournalError, RemoteError
-from acphold.hub import Attachment, Session
+from acphold.hub import Attachment, Session, router
+from acphold.hub import attachment as attachment_room
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import DUE_BYTES, LAG, PAGE, State
 from acphold.journal import Segment
@@ -516,3 +517,51 @@ async def test_a_client_that_has_caught_up_gets_each_update_in_a_read_of_its_own
         await house.agent.say(session, "1 ", "2 ", "3 ")
         await until([client], "3 ")
         assert [line.count(b"\n") for line in sent] == [1, 1, 1]
+
+
+async def test_a_load_by_a_client_that_lags_replays_what_it_said_itself(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachment_room, "LAG", 1000)
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        client.begin_prompt(session, "first")
+        await house.agent.prompted(session)
+        client.reads.clear()
+        await house.agent.say(session, *["x" * 1000] * 200)
+        await house.agent.end(session)
+        client.begin_prompt(session, "second")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        held = house.hub.held(session).session
+        before = [*held.attachments]
+        opening = client.begin("session/load", open_params(session, "/"))
+        async with asyncio.timeout(20):
+            while held.attachments == before:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        client.reads.set()
+        await opening
+        told = [u for u in client.updates() if u["sessionUpdate"] == "user_message_chunk"]
+        assert [update["content"]["text"] for update in told] == ["first", "second"]
+
+
+async def test_a_client_that_reads_nothing_holds_the_agent_up_only_once(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "ROOM_SECONDS", 0.05)
+    async with shared(journal) as house:
+        deaf, other = await house.client(), await house.client()
+        session, others = await deaf.new(), await other.new()
+        deaf.reads.clear()
+        await house.agent.say(session, "x" * (LAG + 100_000))
+        params = json.dumps({"sessionId": session}).encode()
+        async with asyncio.timeout(20):
+            await house.agent.listener.hear(Notified("_vendor/note", params))
+            monkeypatch.setattr(router, "ROOM_SECONDS", 3600.0)
+            await house.agent.listener.hear(Notified("_vendor/note", params))
+            await house.agent.say(others, "goes on")
+        await other.until_text("goes on")
+        deaf.reads.set()
+        await house.agent.say(session, "read again")
+        await deaf.until_text("read again")

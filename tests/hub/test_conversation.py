@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from acphold.agents import Asked, Updates
+import pytest
+
+from acphold.agents import Asked, Notified, Updates
 from acphold.hub.annotations import milliseconds
 from acphold.rpc.peer import UNANSWERED
 from tests.hub.shared import Shared, said, shared
@@ -157,3 +159,24 @@ async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(journa
         await two.until_text("heard")
         for client in (one, two):
             assert client.text("user_message_chunk") == "my words"
+
+
+async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.hub.session.DUE_BYTES", 8000)
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await client.go()
+        await house.gone(client)
+        params = json.dumps({"sessionId": session, "filler": "x" * 1000}).encode()
+        for _ in range(100):
+            await house.agent.listener.hear(Notified("_vendor/note", params))
+        await house.agent.listener.hear(Notified("_vendor/last", params))
+        other = await house.client()
+        await other.load(session)
+        await house.agent.say(session, "behind")
+        await other.until_text("behind")
+        told = [m["method"] for m in other.messages if "_vendor" in m.get("method", "")]
+        assert told == ["_vendor/note"] * 7

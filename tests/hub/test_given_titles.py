@@ -127,6 +127,25 @@ async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_
             await house.journal.set_archived(session, True)
 
 
+async def test_a_prompt_right_behind_another_brings_back_what_was_archived_between_them(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.hub.session.now", lambda: 1_800_000_000_000)  # all in a second
+    async with shared(journal) as house:
+        house.unstable = True
+        one, two = await house.client(), await house.client()
+        session = await one.new()
+        for archived in (False, True):
+            if archived:
+                await two.call("session/archive", {"sessionId": session})
+                assert (await house.journal.session(session)).archived
+            turn = one.begin_prompt(session, "and on")
+            await house.agent.prompted(session)
+            await house.agent.end(session)
+            await turn
+            assert not (await house.journal.session(session)).archived
+
+
 async def test_the_next_prompt_brings_an_archived_session_back(journal: Path) -> None:
     async with shared(journal) as house:
         client, session = await house.opened()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from tests.editor import open_params, prompt_params
+from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import shared
 
 
@@ -134,3 +134,49 @@ async def test_what_a_closed_session_still_wants_to_say_does_not_end_the_one_tha
         assert late.exception() is not None
         await asyncio.wait_for(loading, 5)
         assert await house.turn(client, session, "hi", own="s1") == {"stopReason": "end_turn"}
+
+
+async def test_a_session_is_closed_to_the_end_though_nobody_waits_for_it(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.heeds_cancel = False  # so that closing takes a while
+        client = await house.client()
+        session = await client.new()
+        turn = client.begin_prompt(session, "hi")
+        await house.agent.prompted(session)
+        closing = client.begin("session/close", {"sessionId": session})
+        await asyncio.wait_for(house.agent.cancelled.wait(), 20)
+        client.tell("$/cancel_request", {"requestId": client.last_id})
+        with pytest.raises(Refused, match="cancelled"):
+            await closing
+        assert await turn == {"stopReason": "cancelled"}
+        async with asyncio.timeout(20):
+            while not (await house.journal.holder(session)).is_released:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await client.load(session)
+
+
+async def test_an_agent_that_hangs_while_it_starts_again_does_not_hold_up_the_end(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+    starting = asyncio.Lock()
+
+    async def hangs() -> None:
+        async with starting:
+            begun.set()
+            await asyncio.Event().wait()
+
+    async def ends() -> None:
+        async with starting:  # as a program is ended: not while it starts
+            ended.set()
+
+    async with asyncio.timeout(40):
+        async with shared(journal) as house:
+            client = await house.client()
+            session = await client.new()
+            monkeypatch.setattr(house.agent, "ensure", hangs)
+            monkeypatch.setattr(house.agent, "aclose", ends)
+            house.agent.generation += 1  # it has crashed
+            client.begin_prompt(session, "hi")
+            await begun.wait()
+    assert ended.is_set()

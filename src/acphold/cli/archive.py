@@ -7,6 +7,7 @@ import asyncio
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import counted
+from acphold.server.neighbours import tell_owner
 
 
 def parser() -> Parser:
@@ -56,4 +57,6 @@ async def _put(location: str | None, session_ids: list[str], *, archived: bool) 
         found = {(await journal.resolve(given)).session_id for given in session_ids}
         for session_id in found:
             await journal.set_archived(session_id, archived)
+        # Where one is live, the next prompt has to bring it back, however soon it comes.
+        await asyncio.gather(*(tell_owner(journal, session_id) for session_id in found))
     return len(found)

@@ -323,10 +323,13 @@ class Attachment:
     # -- the end --------------------------------------------------------------------------
 
     def replaced_by(self, other: Attachment) -> None:
-        """Its client attaches anew: what is due here is due there."""
+        """Its client attaches anew: what is due here is due there.
+
+        What it is sent as history is sent whole, its own words, too.
+        """
         self.state, self._heir = State.CLOSED, other
         other._due.extend(self._due)
-        other.untold |= self.untold
+        other.untold |= {seq for seq in self.untold if seq > other._news_after}
         self._due.clear()
         self._stop_reading()
 

@@ -92,6 +92,7 @@ class Hub:
         self.listed = ListedSessions(journal, owner, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
         self._undoing: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._waking = asyncio.Lock()
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
@@ -113,12 +114,17 @@ class Hub:
             adopting.cancel()
         if self._adopting:
             await asyncio.wait(self._adopting.values())
+        if self._closing:
+            await asyncio.wait(self._closing)
         conversations = tuple(self._live.values())
         # The agent ends right behind its turns: it is not to run on while we put things in order.
         await asyncio.gather(
             *(conversation.turns.aclose() for conversation in conversations),
             return_exceptions=True,
         )
+        for conversation in conversations:
+            # One that has the agent start would have its end wait until it has started.
+            conversation.restoration.stop()
         await self.agent.aclose()
         results = await asyncio.gather(
             *(conversation.aclose() for conversation in conversations), return_exceptions=True
@@ -157,6 +163,7 @@ class Hub:
         """Somebody says that the row of a session has changed; raises JournalError."""
         conversation = self._live.get(session_id)
         if conversation is not None:
+            conversation.session.row_changed()
             await conversation.title.look()
 
     async def last_seq(self, session_id: str) -> int:
@@ -478,6 +485,13 @@ class Hub:
             log.warning("session %s: not closed at the agent: %s", session_id, exc)
 
     async def _leave(self, conversation: Conversation) -> None:
+        """Close it, to the end: also if whoever asked for that does not wait any more."""
+        closing = asyncio.create_task(self._close_here(conversation), name="close session")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        await asyncio.shield(closing)
+
+    async def _close_here(self, conversation: Conversation) -> None:
         """No request finds it from now on; who loads it again waits until it is closed."""
         async with self._waking:
             if self._live.get(conversation.id) is conversation:

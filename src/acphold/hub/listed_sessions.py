@@ -51,6 +51,7 @@ class ListedSessions:
         await self._keep(session_id)
         await self._close(session_id, client)
         await self._journal.set_archived(session_id, True)
+        await self._look_at(session_id)  # others may have it open still, and prompt it back
 
     async def unarchive(self, session_id: str) -> None:
         """Put it back into the lists."""

@@ -6,10 +6,11 @@ session is known here is kept until it is (`hub.routes`).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import assert_never
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +27,10 @@ from acphold.schema.splice import members
 
 log = logging.getLogger(__name__)
 
+ROOM_SECONDS = 5.0
+"""How long the agent, and every session with it, is held up for a client that is slow. One that
+has not caught up by then is stuck, and not waited for again before it has."""
+
 
 class Router:
     """The hub's ear at the agent (agents.Listener).
@@ -37,6 +42,7 @@ class Router:
     def __init__(self, routes: Routes, conversations: Mapping[str, Conversation]) -> None:
         self.clients: list[Client] = []
         self.providers: dict[str, Client] = {}
+        self._stuck: WeakSet[Client] = WeakSet()
         self._routes = routes
         self._conversations = conversations
 
@@ -63,17 +69,33 @@ class Router:
         agent_session = _session_id(event.params)
         conversation = self._find(agent_session)
         if conversation is not None:
-            await _make_room([item.client for item in conversation.session.attachments])
+            await self._make_room([item.client for item in conversation.session.attachments])
             conversation.session.tell(event.method, conversation.side.under_our_id(event.params))
         elif self._routes.is_closed(agent_session):
             log.info("%s for a session that is closed was dropped", event.method)
         else:
-            await _make_room(self.clients)
+            await self._make_room(self.clients)
             for client in self.clients:
                 if client.buffered > LAG:
                     log.warning("%s dropped: a client lags", event.method)
                 else:
                     client.tell(event.method, event.params)
+
+    async def _make_room(self, clients: Sequence[Client]) -> None:
+        """A client that alone is slow slows the agent, but not for long; one of several lags."""
+        if len(clients) != 1:
+            return
+        [client] = clients
+        if client.buffered <= LAG:
+            self._stuck.discard(client)
+        elif client not in self._stuck:
+            try:
+                async with asyncio.timeout(ROOM_SECONDS):
+                    await client.drain()
+            except TimeoutError:
+                self._stuck.add(client)
+            except ConnectionLostError:
+                pass  # it has gone, and is told nothing
 
     async def answer(self, asked: Asked) -> bytes:
         """The answer of a client to what the agent asks."""
@@ -142,10 +164,3 @@ def _odd_session_id(params: bytes) -> str | None:
         return None if raw is None else msgspec.json.decode(raw, type=str)
     except (InvalidParamsError, msgspec.MsgspecError):
         return None
-
-
-async def _make_room(clients: Sequence[Client]) -> None:
-    """A client that alone is too slow slows the agent; one of several only lags."""
-    if len(clients) == 1 and clients[0].buffered > LAG:
-        with suppress(ConnectionLostError):
-            await clients[0].drain()

@@ -26,7 +26,7 @@ from acphold.errors import (
 )
 from acphold.hub.agent_session import update_in
 from acphold.hub.annotations import milliseconds
-from acphold.hub.attachment import DUE, Attachment, Client
+from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
 from acphold.hub.rest import Rest
 from acphold.journal import (
     Journal,
@@ -231,8 +231,8 @@ class Session:
     def prompt_change(self, title: str | None) -> RowChange:
         """What a prompt changes in the list: the session is worth listing, and first in it.
 
-        Not written at every prompt: within a second of the last one `rest` does it. `title` stands
-        in the list until a turn is over.
+        Not written at every prompt: within a second of the last one `rest` does it, unless the row
+        was changed meanwhile. `title` stands in the list until a turn is over.
         """
         self._active = now()
         if self._touched <= self._active <= self._touched + TOUCH_MS:
@@ -240,6 +240,10 @@ class Session:
         self._touched = self._active
         shown = UNSET if title is None or not self.untitled else title
         return RowChange(title=shown, updated_at=self._active, prompted=True, archived=False)
+
+    def row_changed(self) -> None:
+        """Somebody else has changed its row: the next prompt writes to it whatever it changes."""
+        self._touched = 0
 
     def turn_over(self) -> None:
         """The last turn of the queue has ended."""
@@ -368,9 +372,16 @@ class Session:
         """Pass a notification that is no update to all clients; not kept in the journal."""
         for attachment in self.attachments:
             attachment.tell(method, params)
-        if not self.attachments and len(self._untold) < DUE:
-            # Right behind the agent's answer to session/new nobody is attached yet.
+        if not self.attachments:
+            self._keep_untold(method, params)
+
+    def _keep_untold(self, method: str, params: bytes) -> None:
+        """Right behind the agent's answer to session/new nobody is attached yet."""
+        size = len(params) + sum(len(kept) for _, kept in self._untold)
+        if len(self._untold) < DUE and size < DUE_BYTES:
             self._untold.append((method, params))
+        else:
+            log.warning("session %s: %s dropped: nobody is attached", self.id, method)
 
     def made_terminal(self, owner: Client | None) -> None:
         """A terminal was made at this client, None for here: nobody else can show it."""

@@ -94,14 +94,19 @@ class UnstableMethods:
     async def _set_title(self, request: Request) -> bytes:
         asked = decode(SetSessionTitleRequest, request.params).value
         title = await self._hub.listed.rename(asked.session_id, asked.title)
-        if path := await self._hub.listed.owner_elsewhere(asked.session_id):
-            await tell_process(path, asked.session_id)
+        await self._tell_owner(asked.session_id)
         return encode({"title": title})
+
+    async def _tell_owner(self, session_id: str) -> None:
+        """Tell the process that has a session live, if another one has, that its row changed."""
+        if path := await self._hub.listed.owner_elsewhere(session_id):
+            await tell_process(path, session_id)
 
     async def _archive(self, request: Request) -> bytes:
         session_id = decode(ArchiveSessionRequest, request.params).value.session_id
         await self._leave_elsewhere(session_id)
         await self._hub.listed.archive(session_id, self._client)
+        await self._tell_owner(session_id)
         return b"{}"
 
     async def _leave_elsewhere(self, session_id: str) -> None:
