@@ -40,6 +40,7 @@ from acphold.hub.turns import CANCEL_GRACE
 from acphold.journal import Journal, NewSession
 from acphold.journal.entries import PROMPT
 from acphold.journal.fold import Summary
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import (
     CLOSE_SESSION,
     DELETE_SESSION,
@@ -92,6 +93,7 @@ class Hub:
         self.listed = ListedSessions(journal, owner, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
         self._undoing: set[asyncio.Task[None]] = set()
+        self._tasks = EagerTasks()
         self._closing: set[asyncio.Task[None]] = set()
         self._waking = asyncio.Lock()
         self._introduced: bytes | None = None
@@ -133,6 +135,7 @@ class Hub:
             if isinstance(result, Exception):
                 log.error("session %s was not closed well", conversation.id, exc_info=result)
         await self._ownership.aclose()
+        self._tasks.close()
         if self._undoing:
             await asyncio.wait(self._undoing, timeout=CLOSE_SECONDS)
 
@@ -486,10 +489,12 @@ class Hub:
 
     async def _leave(self, conversation: Conversation) -> None:
         """Close it, to the end: also if whoever asked for that does not wait any more."""
-        closing = asyncio.create_task(self._close_here(conversation), name="close session")
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-        await asyncio.shield(closing)
+        # At once: a load right behind it waits for it.
+        closing = self._tasks.begin(self._close_here(conversation), "close session")
+        if closing is not None:
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            await asyncio.shield(closing)
 
     async def _close_here(self, conversation: Conversation) -> None:
         """No request finds it from now on; who loads it again waits until it is closed."""
