@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from acphold.agents.identity import agent_key
+from acphold.agents.identity import agent_key, spoken_name
 
 SAME = [
     ("gemini", ["gemini --acp", "/usr/local/bin/gemini --experimental-acp --debug", "gemini.exe"]),
@@ -107,6 +107,21 @@ def test_a_script_is_known_by_its_file_wherever_it_is_started_from(
     assert agent_key(["bash", "run.sh"]) == "sh /usr/run.sh"
     assert agent_key(["uv", "run", "--with", "x", "agent.py"]) == "uv /usr/agent.py"
     assert os.getcwd() == "/usr"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["acphold", "demo-agent"], "acphold demo-agent"),
+        (["/opt/bin/acphold", "run", "--unstable", "agent.py"], "/opt/bin/acphold run"),
+        (["npx", "-y", "@zed/claude-acp@1.2"], "npx @zed/claude-acp"),
+        (["/opt/bin/gemini", "--acp"], "/opt/bin/gemini"),
+        (["python3", "agent.py"], "python3"),
+        (["acphold"], "acphold"),
+    ],
+)
+def test_errors_tell_agents_of_one_program_apart(command: list[str], name: str) -> None:
+    assert spoken_name(command) == name
 
 
 def test_different_agents_have_different_names() -> None:

@@ -93,9 +93,10 @@ def test_what_could_not_be_understood_is_said_in_one_line(
     folder = home(tmp_path)
     (path,) = Path(folder).rglob(f"{SESSION}.jsonl")
     with path.open("a") as file:
-        file.write('{"type":"new-thing"}\n{"type":"new-thing"}\n')
+        file.write('{"type":"new-thing"}\n{"type":"new-thing"}\nno JSON\n')
     done = acphold.run("import", "--from", folder, "--agent", "claude")
-    assert done.err == "claude: passed over 2 records of type 'new-thing'\n"
+    unknown, broken = "records of type 'new-thing' (2)", "lines that are no JSON objects (1)"
+    assert done.err == f"claude: passed over {unknown}, {broken}\n"
     assert done.code == 0
 
 

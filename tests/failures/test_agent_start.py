@@ -64,7 +64,8 @@ async def test_a_program_that_exits_at_once_is_told_with_its_last_words(journal:
         for _ in range(2):
             error = await refused(client)
             assert "exit status 7" in error.message
-            assert "no licence found" in error.message
+            assert error.message.endswith("(exit status 7): no licence found")
+            assert error.message.count("ended") == error.message.count("no licence") == 1
         assert await client.leave() == 0
 
 
@@ -94,7 +95,7 @@ async def test_an_agent_that_never_answers_initialize_is_given_up_after_the_star
         begun = time.monotonic()
         error = await refused(client)
         assert "did not answer `initialize` within 0.5 s" in error.message
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30  # of 60 without the option
         await gone(agents)
 
 

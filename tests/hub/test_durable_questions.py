@@ -426,6 +426,24 @@ async def test_a_watcher_is_asked_nothing_and_a_question_waits_though_it_is_ther
         asked.cancel()
 
 
+async def test_a_notice_names_the_tool_call_of_which_the_question_has_only_the_id(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await house.client()
+        watcher = await house.client(session={"notices": {}}, **WATCHES)
+        session = await begun(house, one)
+        await watcher.load(session)
+        call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit main.py\nand more"}
+        await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
+        params = permission(session, *ALL_KINDS) | {"toolCall": {"toolCallId": "t"}}
+        question = asyncio.create_task(house.agent.ask_client(PERMISSION, **params))
+        await watcher.until(lambda: notices(watcher))
+        [told] = [u for u in watcher.updates() if u["sessionUpdate"] == "notice"]
+        assert "It asks: Edit main.py." in json.dumps(told)
+        question.cancel()
+
+
 async def test_with_reject_a_watcher_is_nobody(journal: Path) -> None:
     rules = QuestionRules(when_detached="reject")
     async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):

@@ -55,11 +55,13 @@ def test_claude_code_deletes_after_a_month_unless_it_is_told_not_to(
 @pytest.mark.parametrize(
     ("retention", "said"),
     [
-        ({}, ["deletes conversations after 30d"]),
+        ({}, ["deletes conversations after 30 days"]),
         (
             {"maxAge": "7d", "maxCount": 50},
-            ["deletes conversations after 7d, and beyond 50 of them"],
+            ["deletes conversations after 7 days, and beyond 50 of them"],
         ),
+        ({"maxAge": "1w"}, ["deletes conversations after 1 week"]),
+        ({"maxAge": "soon"}, ["deletes conversations after soon"]),
         ({"enabled": False}, []),
     ],
 )

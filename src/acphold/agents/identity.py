@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -117,6 +118,18 @@ def agent_key(command: Sequence[str]) -> str:
     if (interpreter := INTERPRETERS.get(plain)) is None:
         return program
     return _script_key(plain, interpreter, arguments)
+
+
+def spoken_name(command: Sequence[str]) -> str:
+    """What an error calls the agent: its program, with what tells it from others of that program.
+
+    `npx some-agent`, `acphold demo-agent`; a path stays whole, as it may be what is wrong.
+    """
+    key = agent_key(command)
+    if key == "acphold":
+        words = (word for word in command[1:] if not word.startswith("-"))
+        return " ".join([command[0], *islice(words, 1)])
+    return command[0] if os.path.basename(command[0]) not in RUNNERS else key
 
 
 def _behind(launcher: Runner, arguments: list[str]) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from acphold.agents.added_servers import AddedServer, AddedServers
-from acphold.agents.identity import agent_key
+from acphold.agents.identity import agent_key, spoken_name
 from acphold.agents.interface import Answered, Asked, Call, Listener
 from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
 from acphold.agents.runs import runs
@@ -77,7 +77,8 @@ class ProcessAgent:
     ) -> None:
         self.command = tuple(command)
         self.key = name or agent_key(command)
-        self.called = called or self.command[0]
+        self.called = called or spoken_name(command)
+        self._in_settings = called is not None
         self.capabilities = AgentCapabilities()
         self._name = name
         self._listener = listener
@@ -150,8 +151,8 @@ class ProcessAgent:
         try:
             return self._launch()
         except AgentStartError as error:
-            if self.called == self.command[0]:
-                raise
+            if not self._in_settings:
+                raise  # it names the program
             raise AgentStartError(f"{self.called}: {error}") from error
 
     async def _introduce(self, peer: Peer) -> bytes:
@@ -168,9 +169,10 @@ class ProcessAgent:
             ) from None
         except ConnectionLostError:
             end = await ended(self.called, self._process)
+            said = last_line(self._process)
             await self._stop()
             raise AgentStartError(
-                f"{self.called} ended before it answered `initialize`: {end}"
+                f"{self.called} ended before it answered `initialize` ({end.status}){said}"
             ) from None
         except BaseException:
             await self._stop()

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from acphold.agents.identity import agent_key
+from acphold.agents.identity import agent_key, spoken_name
 from acphold.cli.attach import join
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import exists, opened, path_of
@@ -124,7 +124,7 @@ async def _chat(
         print(f"Starting {on_one_line(agent or agent_key(program))} …", file=sys.stderr)
     wrap = ProgramEndpoint(
         ProgramStart(command=tuple(command), cwd=wanted.cwd),
-        called=agent or program[0],
+        called=agent or spoken_name(program),
         is_acphold=True,
     )
     async with connected_to(wrap, **seat.options) as there:

@@ -90,7 +90,7 @@ class Tally:
         """Lines for what could not be read, what was not understood, and what was taken out."""
         messages = [f"cannot read {failure}" for failure in self._failures]
         if self.missed:
-            most = [f"{count:,} {what}" for what, count in self.missed.most_common(5)]
+            most = [f"{what} ({count:,})" for what, count in self.missed.most_common(5)]
             more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""
             messages.append(f"passed over {on_one_line(', '.join(most))}{more}")
         if self.removed:

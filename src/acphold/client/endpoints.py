@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from acphold.agents.identity import spoken_name
 from acphold.agents.last_words import ended, hang_up_behind
 from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.processes.program import launch
@@ -50,7 +51,7 @@ class ProgramEndpoint:
     def __init__(
         self, program: ProgramStart, *, called: str | None = None, is_acphold: bool = False
     ) -> None:
-        self.name = called or program.command[0]
+        self.name = called or spoken_name(program.command)
         self.is_acphold = is_acphold
         self.cwd = program.cwd
         self._program = program

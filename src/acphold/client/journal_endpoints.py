@@ -10,6 +10,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
 from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.hub import CANCEL_GRACE
@@ -58,7 +59,8 @@ class DurableEndpoint:
         cancel_grace: float = CANCEL_GRACE,
         limit: int = MAX_MESSAGE,
     ) -> None:
-        self.name = called or program.command[0]
+        self.name = called or spoken_name(program.command)
+        self._called = called
         self.cwd = program.cwd
         self._program = program
         self._location = os.fspath(journal or default_location())
@@ -96,7 +98,7 @@ class DurableEndpoint:
             program.command,
             listener,
             name=self._kept_under,
-            called=self.name,
+            called=self._called,
             launched=launched,
             start_timeout=self._start_timeout,
             limit=self._limit,

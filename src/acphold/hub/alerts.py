@@ -142,18 +142,19 @@ class SessionAlerts:
             "waiting", began, question=question.title, options=tuple(question.option_names)
         )
         look_up = None
-        if (tool_call_id := question.untitled_call) is not None:
-            look_up = partial(self._title_of, tool_call_id, question.title)
+        if question.untitled_call is not None:
+            look_up = partial(self.words_of, question)
         self._alerts.tell(rules.on_waiting, alert, look_up)
 
-    async def _title_of(self, tool_call_id: str, otherwise: str) -> str:
-        """What the agent called the tool call before it asked about it."""
+    async def words_of(self, question: AskedQuestion) -> str:
+        """What it asks; where it has but the id of a tool call, what the agent called that."""
+        if (tool_call_id := question.untitled_call) is None:
+            return question.title
         try:
-            calls = await self._session.open_tools(self._before_turn)
+            told = (await self._session.tools(self._before_turn)).get(tool_call_id)
         except JournalError:
-            return otherwise  # that it waits is what the person needs to know
-        titles = [call.title for call in calls if call.tool_call_id == tool_call_id]
-        return next(filter(None, titles), otherwise)
+            return question.title  # that it waits is what the person needs to know
+        return (told and told.title) or question.title
 
     # -- turns ----------------------------------------------------------------------------
 

@@ -77,11 +77,6 @@ class Question(ClientRequest):
         self.entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
         self.informed: set[Client] = set()
 
-    @property
-    def title(self) -> str:
-        """What it asks, on one line."""
-        return first_line_of(self.entry.title) or self.entry.method
-
     def withdraw(self, client: Client) -> None:
         self.informed.discard(client)
         super().withdraw(client)
@@ -180,7 +175,8 @@ class Questions:
             client = attachment.client
             if client not in question.informed and (watches(client) or not is_shown):
                 question.informed.add(client)
-                how = (WATCHES_HOW if watches(client) else CANNOT_SHOW_HOW).format(question.title)
+                how = WATCHES_HOW if watches(client) else CANNOT_SHOW_HOW
+                how = how.format(await self._words_of(question.entry))
                 told = notice(CANNOT_SHOW, how, "warning")
                 await self._session.publish("update", [told], audience=attachment)
 
@@ -197,7 +193,7 @@ class Questions:
             )
             await self._session.publish(ANSWER, [entry])
             if reply.outcome == "interrupted" and not self._session.attachments:
-                self._missed.append(question.title)
+                self._missed.append(await self._words_of(question.entry))
         finally:
             self._open.remove(question)
             self._alerts.closed(question.entry.id)
@@ -256,7 +252,11 @@ class Questions:
         for id_ in ids:
             await self._session.publish(ANSWER, [answer_entry(id_, "interrupted", message=why)])
             if id_ in entries:
-                self._missed.append(first_line_of(entries[id_].title) or entries[id_].method)
+                self._missed.append(await self._words_of(entries[id_]))
+
+    async def _words_of(self, question: AskedQuestion) -> str:
+        """What it asks, on one line."""
+        return first_line_of(await self._alerts.words_of(question)) or question.method
 
     async def _as_asked(self, ids: Iterable[str]) -> list[AskedQuestion]:
         """The questions with these ids, as they were asked; reads the whole session."""

@@ -269,20 +269,24 @@ class Session:
     async def open_tools(self, since: int = 0) -> list[ToolCall]:
         """The tool calls that are neither completed nor failed, as far as told behind `since`."""
         found = (await self._journal.summary(self.id)).open_tools
+        told = await self.tools(since) if found else {}
+        return [told.get(tool_call_id, ToolCall(tool_call_id, {})) for tool_call_id in found]
+
+    async def tools(self, since: int) -> dict[str, ToolCall]:
+        """The tool calls by their ids, as far as told behind `since`."""
         folding = Fold()
-        while found and since < self.last_seq:
+        while since < self.last_seq:
             page = await self.read(since, TOOLS_PAGE)
             for segment in page:
                 if b'"toolCallId"' in segment.raw:
                     for entry in segment.entries():
                         folding.add(entry)
             since = page[-1].last_seq
-        told = {
+        return {
             item.tool_call_id: item
             for item in folding.state().timeline
             if isinstance(item, ToolCall)
         }
-        return [told.get(tool_call_id, ToolCall(tool_call_id, {})) for tool_call_id in found]
 
     async def link(self, agent: str, downstream_id: str) -> None:
         """Note that the agent knows this session as `downstream_id`."""

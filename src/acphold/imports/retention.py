@@ -7,6 +7,7 @@ and beyond `maxCount`. The others delete nothing by themselves.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,15 +55,29 @@ def _claude(settings: Object) -> tuple[str, str] | None:
         return "keeps no conversations at all", setting
     if (days := 30 if days is None else days) >= FOR_GOOD_DAYS:
         return None
-    return f"deletes conversations after {days} days", setting
+    return f"deletes conversations after {_counted(days, 'day')}", setting
 
 
 def _gemini(settings: Object) -> tuple[str, str] | None:
     retention = looked_up(settings, "general", "sessionRetention")
     if looked_up(retention, "enabled") is False:
         return None
-    age = text(retention, "maxAge") or "30d"
+    age = _in_words(text(retention, "maxAge") or "30d")
     most = number(retention, "maxCount")
     many = f", and beyond {most:,} of them" if most is not None else ""
     setting = '"general": {"sessionRetention": {"enabled": false}}'
     return f"deletes conversations after {age}{many}", setting
+
+
+_UNITS: Final = {"h": "hour", "d": "day", "w": "week", "m": "month"}
+"""How Gemini CLI writes an age; source: the documentation of its `maxAge`."""
+
+
+def _in_words(age: str) -> str:
+    """`30 days` for `30d`; what is written in another way stays as it is."""
+    written = re.fullmatch(r"(\d{1,9})([hdwm])", age)
+    return age if written is None else _counted(int(written[1]), _UNITS[written[2]])
+
+
+def _counted(count: float, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

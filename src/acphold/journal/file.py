@@ -24,6 +24,7 @@ from acphold.errors import (
     NotAJournalError,
 )
 from acphold.journal import raw_bytes
+from acphold.journal.location import NAMED_BY
 from acphold.journal.migrations import migrate, refuse_newer
 
 APPLICATION_ID: Final = 0x61637068
@@ -161,26 +162,26 @@ def _inspect(path: str, *, create: bool) -> bool:
         if create:
             _make(path)
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
-            raise NotAJournalError(f"{path} is no file; name another with --journal")
+            raise NotAJournalError(f"{path} is no file; name another ({NAMED_BY})")
         logged = _has_log(path)
         header = raw_bytes.read(path, _HEADER_BYTES)
         size = os.stat(path).st_size
     except FileNotFoundError as error:
         missing = "it is made with the first session, or by `acphold import`"
         if create:
-            missing = "its folder cannot be made; name another with --journal"
+            missing = f"its folder cannot be made; name another ({NAMED_BY})"
         raise JournalUnavailableError(f"there is no journal at {path}; {missing}") from error
     except IsADirectoryError as error:
-        raise NotAJournalError(f"{path} is a folder; name a file in it with --journal") from error
+        raise NotAJournalError(f"{path} is a folder; name a file in it ({NAMED_BY})") from error
     except OSError as error:
         raise JournalUnavailableError(
             f"cannot open the journal {path}: {error.strerror}; "
-            "make it readable and writable, or name another with --journal"
+            f"make it readable and writable, or name another ({NAMED_BY})"
         ) from error
     if not header:
         if not create:
             raise JournalUnavailableError(
-                f"the journal {path} is empty; delete the file, or name another with --journal"
+                f"the journal {path} is empty; delete the file, or name another ({NAMED_BY})"
             )
         return True
     _refuse_foreign(header, path)
@@ -225,12 +226,12 @@ def _refuse_foreign(header: bytes, path: str) -> None:
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
         raise NotAJournalError(
             f"{path} is not an acphold journal; it was left as it is. "
-            "Name another file with --journal"
+            f"Name another file ({NAMED_BY})"
         )
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise NotAJournalError(
             f"{path} is a database of another program; it was left as it is. "
-            "Name another file with --journal"
+            f"Name another file ({NAMED_BY})"
         )
     refuse_newer(int.from_bytes(header[60:64], "big"), path)
 
@@ -264,7 +265,7 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
     if mode != "wal":
         raise JournalUnavailableError(
             f"the folder of {path} does not support write-ahead logging, as some network "
-            "folders do not; name a local file with --journal"
+            f"folders do not; name a local file ({NAMED_BY})"
         )
 
 
@@ -320,7 +321,7 @@ def failure(error: sqlite3.Error | UnicodeEncodeError, path: str) -> JournalErro
     code = _code(error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, str(error))
-    advice = _ADVICE.get(code, "name another journal with --journal")
+    advice = _ADVICE.get(code, f"name another journal ({NAMED_BY})")
     kind = JournalBusyError if is_busy(error) else JournalUnavailableError
     return kind(f"the journal {path} cannot be used: {error}; {advice}")
 
@@ -333,7 +334,7 @@ def is_busy(error: sqlite3.Error | UnicodeEncodeError) -> bool:
 def _damaged(path: str, how: str) -> NotAJournalError:
     return NotAJournalError(
         f"the journal {path} is damaged ({how}); it was left as it is. Keep a copy, then save "
-        f"what can be read with `sqlite3 {path} .recover`, or name another journal with --journal"
+        f"what can be read with `sqlite3 {path} .recover`, or name another journal ({NAMED_BY})"
     )
 
 

@@ -11,6 +11,9 @@ from acphold.errors import JournalUnavailableError
 VARIABLE: Final = "ACPHOLD_JOURNAL"
 """The environment variable that names the journal."""
 
+NAMED_BY: Final = f"--journal, {VARIABLE}; in Python journal="
+"""How whoever reads an error names another one: errors reach users of commands, and authors."""
+
 
 def default_location() -> str:
     """What `ACPHOLD_JOURNAL` says, or else `journal.db` in the user's folder for data."""
@@ -39,7 +42,7 @@ def journal_path(location: str | os.PathLike[str]) -> str:
     if separator and scheme.isalnum():
         text = _path_of_url(scheme.lower(), rest, text)
     if not text:
-        raise JournalUnavailableError(f"the journal has no path; set {VARIABLE} or --journal")
+        raise JournalUnavailableError(f"the journal has no path; name one ({NAMED_BY})")
     return os.path.abspath(os.path.expanduser(text))
 
 

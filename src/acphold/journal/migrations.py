@@ -10,6 +10,7 @@ import sqlite3
 from typing import Final
 
 from acphold.errors import NewerJournalError
+from acphold.journal.location import NAMED_BY
 
 SEQ_BITS: Final = 32
 """Bits of a segment's key that hold `last_seq`; the session's number stands above them."""
@@ -199,7 +200,7 @@ def refuse_newer(version: int, path: str) -> None:
     if version > VERSION:
         raise NewerJournalError(
             f"the journal {path} has version {version}, this release of acphold knows up to "
-            f"{VERSION}; update acphold, or name another journal with --journal"
+            f"{VERSION}; update acphold, or name another journal ({NAMED_BY})"
         )
 
 
