@@ -321,11 +321,12 @@ async def test_a_turn_goes_on_when_its_client_has_gone_and_whoever_attaches_sees
         assert not house.agent.cancelled.is_set()
 
 
+@pytest.mark.parametrize("asks_for", ["nothing", "acphold/positions"])
 async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path, monkeypatch: pytest.MonkeyPatch, asks_for: str
 ) -> None:
     async with shared(journal) as house:
-        client, session = await house.opened()
+        client, session = await house.opened(_meta={asks_for: True})
         send = house.agent.send
 
         def gone(call: Call) -> None:
@@ -339,11 +340,33 @@ async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
         assert len(prompts(house)) == 1
 
 
-async def test_a_prompt_that_no_agent_gets_fails_once(
+async def test_who_asks_for_positions_has_its_prompt_committed_then_sent_and_then_shown(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal) as house:
-        client, session = await house.opened()
+        client, session = await house.opened(_meta={"acphold/positions": True})
+        other = await house.loaded(session)
+        live, send = house.hub.held(session).session, house.agent.send
+        known: list[tuple[int, int]] = []
+
+        def look(call: Call) -> None:
+            shown = [attachment.cursor for attachment in live.attachments]
+            known.append((live.last_seq - live.attachments[0].cursor, max(shown) - min(shown)))
+            send(call)
+
+        monkeypatch.setattr(house.agent, "send", look)
+        await house.turn(client, session, "hi", "there")
+        assert known == [(1, 0)]  # one entry, the prompt, which no client had been told
+        await other.until_text("there")
+        assert other.text("user_message_chunk") == "hi"
+
+
+@pytest.mark.parametrize("asks_for", ["nothing", "acphold/positions"])
+async def test_a_prompt_that_no_agent_gets_fails_once(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, asks_for: str
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta={asks_for: True})
 
         def gone(call: Call) -> None:
             raise AgentExitedError("it ended", "signal SIGKILL", "")

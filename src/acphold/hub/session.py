@@ -151,45 +151,52 @@ class Session:
         """Whether anything is held."""
         return bool(self._held)
 
-    async def release(self) -> None:
-        """Publish what is held, if nothing else was published since; raises JournalError."""
-        if self._held:
-            async with self._writing:
-                if self._held:
-                    await self._publish()
+    async def release(self, first: Callable[[], None] | None = None) -> None:
+        """Publish what is held, if nothing else was published since; raises JournalError.
 
-    async def _publish(self, *last: News) -> Segment:
+        `first` is done once it is committed, before anybody is told.
+        """
+        if not self._held and first is None:
+            return
+        async with self._writing:
+            if self._held:
+                await self._publish(first=first)
+            elif first is not None:
+                first()
+
+    async def _publish(self, *last: News, first: Callable[[], None] | None = None) -> Segment:
         """Publish what is held and this, which is all or nothing; what is held stays so then."""
         held, self._held = self._held, []
         news = (*held, *last) if held else last
         try:
-            return await (self._publish_one(*news) if len(news) == 1 else self._publish_all(news))
+            segments = await self._commit(news)
         except JournalError as exc:
             self._held = held + self._held
             if isinstance(exc, LeaseLostError):
                 self._lose(exc)
             raise
+        try:
+            if first is not None:
+                first()
+        finally:
+            for each, segment in zip(news, segments, strict=True):
+                self._deliver(each, segment)
+        return segments[-1]
 
-    async def _publish_one(self, news: News) -> Segment:
-        kind, raws, change = news.kind, news.raws, news.change
-        standing = self._standing_after(kind, raws, self.standing)
-        row = self._with_news(change, standing)
-        segment = await self._journal.append(self._lease, kind, raws, row)
-        self.standing, self.last_seq = standing, segment.last_seq
-        self._deliver(news, segment)
-        return segment
-
-    async def _publish_all(self, news: Sequence[News]) -> Segment:
+    async def _commit(self, news: Sequence[News]) -> Sequence[Segment]:
+        """Append to the journal and fold."""
         standing, change = self.standing, NO_CHANGE
         for each in news:
             standing = self._standing_after(each.kind, each.raws, standing)
             change = both(change, each.change)
-        row, runs = self._with_news(change, standing), [(each.kind, each.raws) for each in news]
-        segments = await self._journal.append_all(self._lease, runs, row)
+        row = self._with_news(change, standing)
+        if len(news) == 1:
+            segments = [await self._journal.append(self._lease, each.kind, each.raws, row)]
+        else:
+            runs = [(each.kind, each.raws) for each in news]
+            segments = await self._journal.append_all(self._lease, runs, row)
         self.standing, self.last_seq = standing, segments[-1].last_seq
-        for each, segment in zip(news, segments, strict=True):
-            self._deliver(each, segment)
-        return segments[-1]
+        return segments
 
     def _deliver(self, news: News, segment: Segment) -> None:
         author = None if news.author is None else self._current(news.author)

@@ -146,9 +146,7 @@ class Turns:
         try:
             is_ready = self._agents_turn is None and self._restoration.is_needless
             takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
-            # Who asks for positions knows by that whether it may send the prompt again.
-            may_come_again = turn.author.positions
-            if turn.is_cancelled or not is_ready or not takes_a_moment or may_come_again:
+            if turn.is_cancelled or not is_ready or not takes_a_moment:
                 await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
             if turn.is_cancelled or not is_ready:
                 await self._make_ready(turn)
@@ -165,17 +163,31 @@ class Turns:
         for is_last in (False, True):
             if turn.stage is not Stage.STARTING:
                 return
-            await self._session.verify()
-            params = await self._restoration.outgoing(turn.params, turn.began)
             try:
-                if turn.stage is Stage.STARTING:  # still: it may be over meanwhile
-                    self._send(turn, params)
+                await self._send_as_owner(turn)
             except AgentExitedError as exc:
                 if is_last:
                     raise
                 log.info("session %s: %s before it got a prompt", self._session.id, exc)
                 await self._record(turn)
                 await self._make_ready(turn)
+
+    async def _send_as_owner(self, turn: Turn) -> None:
+        """Send the prompt if the session is ours; who may send it again has it committed before.
+
+        Who asks for positions knows by that whether it may: see server.sent_prompts.
+        """
+        params = await self._restoration.outgoing(turn.params, turn.began)
+
+        def send() -> None:
+            if turn.stage is Stage.STARTING:  # still: it may be over meanwhile
+                self._send(turn, params)
+
+        if turn.author.positions and not turn.is_recorded:
+            await self._record(turn, send)  # looks at the lease, too
+        else:
+            await self._session.verify()
+            send()
 
     @property
     def _agents_turn(self) -> AgentTurn | None:
@@ -211,14 +223,14 @@ class Turns:
             turn.left_agent = None
             raise
 
-    async def _record(self, turn: Turn) -> None:
-        """Commit the prompt; show it to the other clients."""
+    async def _record(self, turn: Turn, first: Callable[[], None] | None = None) -> None:
+        """Commit the prompt, do what is `first` then, and show it to the other clients."""
         if turn.is_over:
             return
         try:
             await self.record_failure()
             self._hold(turn)
-            await self._session.release()
+            await self._session.release(first)
         except JournalError as exc:
             await self.fail(exc)
 
