@@ -16,6 +16,7 @@ from uuid import uuid4
 from acphold.agents import Agent, Exchange, Listener, ask
 from acphold.errors import (
     AcpholdError,
+    ConnectionLostError,
     LeaseLostError,
     RemoteError,
     SessionExistsError,
@@ -333,6 +334,14 @@ class Hub:
             await attachment.replay(end)
             await self._readiness.wait(restoring)
             await attachment.replay(session.last_seq)
+            session.require_owned()
+        except (LeaseLostError, ConnectionLostError) as exc:
+            conversation.detach(attachment)
+            if session.is_lost and attachment.cursor:  # seen in part: only the client begins anew
+                why = f"another acphold process has taken session {session_id!r}; load it again"
+                raise ConnectionLostError(why) from exc
+            session.require_owned()
+            raise
         except BaseException:
             conversation.detach(attachment)
             raise
@@ -366,6 +375,7 @@ class Hub:
                 await session.require_exact(after)
             await conversation.questions.tell_missed()
             await self._readiness.wait(restoring)
+            session.require_owned()
         except BaseException:
             conversation.detach(attachment)
             raise

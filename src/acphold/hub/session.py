@@ -330,6 +330,11 @@ class Session:
         """Whether another process owns this session now, or it was deleted."""
         return self._lost is not None
 
+    def require_owned(self) -> None:
+        """LeaseLostError if it was found to be lost."""
+        if self._lost is not None:
+            raise self._lost
+
     async def verify(self) -> None:
         """LeaseLostError unless this process still owns the session."""
         try:

@@ -231,8 +231,6 @@ class Connection:
 
     async def _reopen(self, session_id: str, opened: Opened) -> None:
         """A session whose owner has ended: the client has it open, and is asked nothing."""
-        if session_id in self._opening:
-            return  # it is opening it anew
 
         async def here(dead: int | None) -> None:
             conversation, attachment = await self._hub.resume(
@@ -243,8 +241,22 @@ class Connection:
         async def there(line: OwnerLine) -> None:
             await self._elsewhere.resume(line, session_id, opened)
 
+        before = self._opening.get(session_id)
         with self._waiting_for(session_id):
+            if before is not None:
+                # The client itself opens it, or has just done so; if that fails, it has it still.
+                await before.ends()
+                if self._has_open(session_id):
+                    return
             await self._elsewhere.open(session_id, here, there)
+
+    def _has_open(self, session_id: str) -> bool:
+        """Whether the client has this session open, here or elsewhere."""
+        if self._elsewhere.line(session_id) is not None:
+            return True
+        if not self._hub.holds(session_id):
+            return False
+        return self._hub.held(session_id).session.find(self) is not None
 
     @contextmanager
     def _waiting_for(self, session_id: str) -> Iterator[None]:
@@ -289,8 +301,10 @@ class Connection:
 
     async def _is_cancelled_meanwhile(self, request: Request, session_id: str) -> bool:
         """Wait until a session that is being opened is open; whether the prompt was cancelled."""
-        opening = self._opening.get(session_id)
-        return False if opening is None else await opening.over(request)
+        cancelled = False
+        while (opening := self._opening.get(session_id)) is not None:
+            cancelled = await opening.over(request) or cancelled
+        return cancelled
 
     def _prompt_here(
         self, request: Request, session_id: str, prompt: bytes, *, is_cancelled: bool
@@ -313,8 +327,8 @@ class Connection:
         sent = SentPrompt(session_id, line.opened[session_id].told)
 
         def reply(answer: Answer) -> None:
-            line.prompts.remove(sent)
             if not isinstance(answer, OwnerLostError):
+                line.prompts.remove(sent)
                 request.reply(answer)
             elif not self.peer.is_lost:
                 self.peer.go_on(request, self._prompt_again(line, request, sent, prompt))
@@ -338,10 +352,13 @@ class Connection:
     ) -> None:
         """The owner has ended before it answered; see acphold.server.sent_prompts."""
         request.on_cancel = None
-        await line.is_over.wait()
         session_id = sent.session_id
-        if not sent.is_cancelled and not sent.has_arrived:
-            sent.is_cancelled = await self._is_cancelled_meanwhile(request, session_id)
+        try:
+            await line.is_over.wait()
+            if not sent.is_cancelled and not sent.has_arrived:
+                sent.is_cancelled = await self._is_cancelled_meanwhile(request, session_id)
+        finally:
+            line.prompts.remove(sent)
         if sent.is_cancelled:
             request.answer(CANCELLED)
         elif sent.has_arrived or await self._hub.has_prompt(session_id, prompt, sent.after):
@@ -355,8 +372,8 @@ class Connection:
             opening = self._opening.get(session_id)
             if opening is not None:
                 opening.cancel()
+            self._elsewhere.cancel_prompts(session_id)
             if (line := self._elsewhere.line(session_id)) is not None:
-                line.prompts.cancel(session_id)
                 line.peer.tell(CANCEL.name, params)
             elif opening is None or self._hub.holds(session_id):
                 await self._hub.held(session_id).turns.cancel(self)
@@ -384,7 +401,7 @@ class Connection:
         session_id = session_in(request.params)
         if session_id is None:
             return False
-        if (opening := self._opening.get(session_id)) is not None:
+        while (opening := self._opening.get(session_id)) is not None:
             await opening.done.wait()
         line = self._elsewhere.line(session_id)
         if line is not None:
@@ -478,6 +495,12 @@ class Opening:
         self.done = asyncio.Event()
         self._waiting: set[Request] = set()
         self._cancelled: set[Request] = set()
+
+    async def ends(self) -> None:
+        """Wait until neither this one is on its way, nor any before it."""
+        if self._before is not None:
+            await self._before.ends()
+        await self.done.wait()
 
     async def over(self, prompt: Request) -> bool:
         """Wait until the session is open, or could not be; whether the prompt was cancelled."""

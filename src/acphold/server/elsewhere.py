@@ -11,12 +11,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from weakref import WeakSet
 
 from acphold.errors import (
     INVALID_PARAMS,
     AcpholdError,
     ConnectionLostError,
     HeldElsewhereError,
+    LeaseLostError,
     OwnerLostError,
 )
 from acphold.hub import Client, Setup
@@ -35,8 +37,9 @@ from acphold.server.positions import behind
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 5
-"""How often an owner is looked for that changes while we look: each time another was quicker."""
+ATTEMPTS = 25
+"""How often an owner is looked for that changes while we look: each time it has ended, or another
+was quicker. One that ends while it opens the session costs two of them."""
 
 GAP = "Something that was said is not shown here"
 GAP_HOW = (
@@ -44,8 +47,15 @@ GAP_HOW = (
     "together with the rest. To see it, load the session again."
 )
 
+NOT_OPEN = "This session is not open any more"
+NOT_OPEN_HOW = (
+    "The process that had it open has ended, and it could not be opened again: {}. To go on, load "
+    "the session again."
+)
+
 OpenHere = Callable[[int | None], Awaitable[None]]
-"""Opens a session in this process, given the epoch of a lease whose owner is dead."""
+"""Opens a session in this process, given the epoch of a lease whose owner is dead. Raises
+HeldElsewhereError, and LeaseLostError, when the client has seen nothing of the session yet."""
 
 OpenThere = Callable[[OwnerLine], Awaitable[None]]
 """Opens it at its owner."""
@@ -72,6 +82,9 @@ class Elsewhere:
         self._tasks = EagerTasks()
         self._reopening: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        # Also those that are lost, for as long as a prompt that was sent there is not answered.
+        self._known: WeakSet[OwnerLine] = WeakSet()
+        self._is_over = False
 
     def line(self, session_id: str) -> OwnerLine | None:
         """The line to the owner of a session that the client has open there."""
@@ -79,6 +92,11 @@ class Elsewhere:
             return None  # nearly always
         found = (line for line in self._lines.values() if session_id in line.opened)
         return next(found, None)
+
+    def cancel_prompts(self, session_id: str) -> None:
+        """The client has cancelled its prompts in a session, wherever they are on their way to."""
+        for line in self._known:
+            line.prompts.cancel(session_id)
 
     # -- opening --------------------------------------------------------------------------
 
@@ -98,6 +116,10 @@ class Elsewhere:
                 with suppress(OwnerLostError):  # it ended before it did anything: looked for anew
                     await there(line)
                     return
+            except LeaseLostError as exc:  # while it was opened; the client has seen nothing of it
+                if exc.deleted:
+                    raise
+                log.info("%s; its new owner is looked for", exc)
             else:
                 self._is_at(None, session_id)
                 return
@@ -112,6 +134,7 @@ class Elsewhere:
             if line is None or line.peer.is_lost:
                 line = await line_to(path, self.introduction, self._client, self._limit, self._lost)
                 self._lines[path] = line
+                self._known.add(line)
             return line
 
     async def forward_opening(
@@ -153,8 +176,13 @@ class Elsewhere:
                 answered.set_result(answer)
 
         params = splice(opened.setup.params, {"sessionId": encode(session_id)})
-        line.ask(RESUME_SESSION.name, behind(params, opened.told), take)
-        if not isinstance(answer := await answered, bytes):
+        id_ = line.ask(RESUME_SESSION.name, behind(params, opened.told), take)
+        try:
+            answer = await answered
+        except asyncio.CancelledError:
+            line.peer.withdraw(id_)  # the client has closed it meanwhile, or opens it itself
+            raise
+        if not isinstance(answer, bytes):
             raise answer
 
     def _is_at(self, place: OwnerLine | None, session_id: str) -> None:
@@ -182,6 +210,8 @@ class Elsewhere:
         ending.add_done_callback(self._ending.discard)
 
     def _begin_take_back(self, session_id: str, opened: Opened) -> None:
+        if self._is_over:
+            return  # it is not to be open to a client that has gone
         # At once: what comes for the session from now on waits.
         task = self._tasks.begin(self._take_back(session_id, opened), "reopen session")
         if task is None:
@@ -211,16 +241,19 @@ class Elsewhere:
                 log.warning("session %s: %s", session_id, exc)
                 opened.told = await self._last_seq(session_id)
                 await self._reopen(session_id, opened)
-                self._tell_gap(session_id)
-        except AcpholdError as exc:  # the next request is refused, and says what to do
+                self._tell(session_id, notice(GAP, GAP_HOW, "warning"))
+        except AcpholdError as exc:
             log.warning("session %s is not open any more: %s", session_id, exc)
+            self._tell(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(exc), "warning"))
 
-    def _tell_gap(self, session_id: str) -> None:
+    def _tell(self, session_id: str, update: bytes) -> None:
+        """Tell the client alone; it is in no journal."""
         frames = Frames(session_id, self._client.capabilities)
-        self._client.send(frames.live(Segment(0, 0, UPDATE, 0, notice(GAP, GAP_HOW, "warning"))))
+        self._client.send(frames.live(Segment(0, 0, UPDATE, 0, update)))
 
     async def aclose(self) -> None:
         """Leave every owner."""
+        self._is_over = True
         reopening = tuple(self._reopening.values())
         for task in reopening:  # all in one step: none is to attach a client that has gone
             task.cancel()

@@ -150,13 +150,14 @@ class OwnerLine:
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
             position = told_position(notification.params)
+            session_id = "" if position is None else _session_id(notification.params)
+            if position is not None and session_id not in self.opened:
+                continue  # the client has closed it since, or has it open somewhere else
             tells_more = position is None or not is_bare(notification.params)
             if tells_more or self._client.wants_positions:
                 self._client.tell(notification.method, notification.params)
             if position is not None:
-                session_id = _session_id(notification.params)
-                if (opened := self.opened.get(session_id)) is not None:
-                    opened.told = position
+                self.opened[session_id].told = position
                 if not tells_more or tells_beginning(notification.params):
                     self.prompts.arrived(session_id)
         if self._client.buffered > LAG:

@@ -39,7 +39,7 @@ class SentPrompts:
         self._open.setdefault(sent.session_id, []).append(sent)
 
     def remove(self, sent: SentPrompt) -> None:
-        """It is answered, or its owner has ended."""
+        """It is answered, or it is known what became of it when its owner ended."""
         waiting = self._open[sent.session_id]
         waiting.remove(sent)
         if not waiting:

@@ -1,0 +1,103 @@
+"""An owner of a session that a test plays: its lease and its socket are there, its agent is not.
+
+So an owner can end, or be silent, at any step of what a client on a line to it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from acphold.hub.owners import owner_name
+from acphold.journal import SqliteJournal
+from acphold.server.neighbours import PRESENCE
+from acphold.transports.runtime_folder import runtime_folder
+from tests.editor import DEADLINE, say
+
+PLAYED = ("session/load", "session/resume", "session/prompt", "session/set_mode", "session/close")
+
+
+class PosedOwner:
+    """See the module. What is PLAYED waits in `asked`; all else is answered at once."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.told: list[dict[str, Any]] = []
+        self.answers = True
+        self._writers: list[asyncio.StreamWriter] = []
+        self._of: dict[int, asyncio.StreamWriter] = {}
+        self._server: asyncio.Server | None = None
+
+    async def next(self, method: str) -> dict[str, Any]:
+        """The next request that is played; AssertionError if it is another one."""
+        request = await asyncio.wait_for(self.asked.get(), DEADLINE)
+        assert request["method"] == method, request
+        return request
+
+    def answer(self, request: dict[str, Any], result: Any = None) -> None:
+        """Answer a request; nothing is written before the test waits again."""
+        self._send(self._of[id(request)], {"id": request["id"], "result": result or {}})
+
+    def tell(self, request: dict[str, Any], seq: int, text: str) -> None:
+        """Tell whoever has sent `request` of an update."""
+        session = request["params"]["sessionId"]
+        params = {"sessionId": session, "update": say(text), "_meta": {"acphold/seq": seq}}
+        self._send(self._of[id(request)], {"method": "session/update", "params": params})
+
+    def die(self) -> None:
+        """Nobody listens any more; what was told before is still on its way."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.close()
+
+    async def has_died(self) -> None:
+        """Die, and wait until all that was said before is on its way."""
+        self.die()
+        for writer in self._writers:
+            await writer.wait_closed()
+
+    async def listen(self, path: Path) -> None:
+        self._server = await asyncio.start_unix_server(self._attend, path)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        with suppress(ConnectionError):
+            while line := await reader.readline():
+                message = json.loads(line)
+                if "id" not in message:
+                    self.told.append(message)
+                elif message.get("method") in PLAYED:
+                    self._of[id(message)] = writer
+                    self.asked.put_nowait(message)
+                elif self.answers:
+                    known = {"pid": 1, "agent": "", "sessions": []}
+                    result = known if message["method"] == PRESENCE else {}
+                    self._send(writer, {"id": message["id"], "result": result})
+
+    def _send(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+        line = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":"))
+        writer.write(line.encode() + b"\n")
+
+
+@asynccontextmanager
+async def posed_owner(journal: Path, session: str) -> AsyncIterator[PosedOwner]:
+    """One that has taken this session."""
+    owner = PosedOwner()
+    path = Path(runtime_folder()) / f"{uuid4().hex[:8]}.sock"
+    await owner.listen(path)
+    writer = SqliteJournal.open(journal)
+    try:
+        await writer.acquire(session, owner_name(str(path)))
+    finally:
+        await writer.aclose()
+    try:
+        yield owner
+    finally:
+        owner.die()
+        path.unlink(missing_ok=True)

@@ -1,0 +1,203 @@
+"""What becomes of a client when the owner of its session ends at a bad moment.
+
+The owners are played (tests/server/posed_owner.py), but for the last one, which is the client's own
+process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.errors import LeaseLostError
+from acphold.hub import Conversation
+from acphold.hub.attachment import LAG
+from acphold.hub.readiness import Readiness
+from acphold.journal import SqliteJournal
+from acphold.rpc import NotificationReceived
+from acphold.server.owner_line import OwnerLine
+from acphold.transports import pipes
+from tests.editor import DEADLINE, Refused, open_params, prompt_params, scripted_agent
+from tests.served import Guest, guest
+from tests.server.posed_owner import PosedOwner, posed_owner
+
+NOTICES: dict[str, Any] = {"session": {"notices": {}}}
+
+
+@asynccontextmanager
+async def kept(journal: Path) -> AsyncIterator[tuple[Guest, str]]:
+    """A client, and a session in which `hello ` was said and that nobody has open."""
+    command = scripted_agent()
+    async with guest(command, journal) as one:
+        await one.initialize()
+        session = await one.new()
+        await one.prompt(session, {"say": "hello "})
+    async with guest(command, journal) as other:
+        await other.initialize(**NOTICES)
+        yield other, session
+
+
+async def opened_at(owner: PosedOwner, client: Guest, session: str) -> None:
+    """The client has loaded the session there, and has seen all of it."""
+    loading = client.begin("session/load", open_params(session, "/"))
+    request = await owner.next("session/load")
+    owner.tell(request, 4, "hello ")
+    owner.answer(request)
+    await loading
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set once a line has heard something, for which its client may have no room."""
+    event, hear = asyncio.Event(), OwnerLine.on_notifications
+
+    async def noted(self: OwnerLine, batch: list[NotificationReceived]) -> None:
+        event.set()
+        await hear(self, batch)
+
+    monkeypatch.setattr(OwnerLine, "on_notifications", noted)
+    monkeypatch.setattr(pipes, "TURN_BYTES", 64 * LAG)  # else others run behind so much
+    return event
+
+
+async def dies_behind_its_answer(
+    owner: PosedOwner, request: dict[str, Any], client: Guest, heard: asyncio.Event
+) -> None:
+    """The answer, and the end behind it, are read in one step: when the client reads on."""
+    client.reads.clear()
+    owner.tell(request, 3, "hello ")  # this it still reads
+    await client.until_text("hello ")
+    heard.clear()
+    owner.tell(request, 4, "x" * 2 * LAG)
+    await asyncio.wait_for(heard.wait(), DEADLINE)
+    owner.answer(request)
+    await owner.has_died()
+    client.reads.set()
+
+
+async def test_an_owner_that_dies_right_behind_its_answer_to_a_load_is_followed(
+    journal: Path, heard: asyncio.Event
+) -> None:
+    async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
+        loading = other.begin("session/load", open_params(session, "/"))
+        await dies_behind_its_answer(owner, await owner.next("session/load"), other, heard)
+        await loading
+        await other.prompt(session, {"say": "again"})
+        assert other.text().endswith("xagain")
+
+
+async def test_an_owner_that_dies_right_behind_its_answer_to_who_comes_back_is_followed(
+    journal: Path, heard: asyncio.Event
+) -> None:
+    async with kept(journal) as (other, session):
+        async with AsyncExitStack() as stack:
+            first = await stack.enter_async_context(posed_owner(journal, session))
+            await opened_at(first, other, session)
+            second = await stack.enter_async_context(posed_owner(journal, session))
+            first.die()
+            request = await second.next("session/resume")
+            await dies_behind_its_answer(second, request, other, heard)
+        await other.prompt(session, {"say": "again"})
+        assert other.text().endswith("again")
+
+
+async def test_owners_that_die_one_after_the_other_while_they_open_a_session_are_all_followed(
+    journal: Path,
+) -> None:
+    async with kept(journal) as (other, session), AsyncExitStack() as stack:
+        owner = await stack.enter_async_context(posed_owner(journal, session))
+        await opened_at(owner, other, session)
+        for _ in range(5):
+            taker = await stack.enter_async_context(posed_owner(journal, session))
+            owner.die()
+            await taker.next("session/resume")
+            owner = taker
+        owner.die()
+        await other.prompt(session, {"say": "again"})
+        assert other.text() == "hello again"
+
+
+async def test_a_client_that_closes_a_session_while_it_is_opened_for_it_again_hears_no_more_of_it(
+    journal: Path,
+) -> None:
+    async with kept(journal) as (other, session), AsyncExitStack() as stack:
+        first = await stack.enter_async_context(posed_owner(journal, session))
+        await opened_at(first, other, session)
+        second = await stack.enter_async_context(posed_owner(journal, session))
+        first.die()
+        request = await second.next("session/resume")
+        await other.call("session/close", {"sessionId": session})
+        second.answer(request)  # too late to know
+        second.tell(request, 5, "nobody is here")
+        mode = other.begin("session/set_mode", {"sessionId": session, "modeId": "x"})
+        await asyncio.wait([mode])
+        assert mode.exception()
+        assert "nobody" not in other.text()
+        assert "$/cancel_request" in [message["method"] for message in second.told]
+
+
+async def test_a_prompt_that_is_cancelled_while_its_session_is_opened_again_is_not_sent_again(
+    journal: Path,
+) -> None:
+    async with kept(journal) as (other, session), AsyncExitStack() as stack:
+        first = await stack.enter_async_context(posed_owner(journal, session))
+        await opened_at(first, other, session)
+        turn = other.begin("session/prompt", prompt_params(session, {"say": "never"}))
+        await first.next("session/prompt")
+        second = await stack.enter_async_context(posed_owner(journal, session))
+        first.die()
+        request = await second.next("session/resume")
+        other.tell("session/cancel", {"sessionId": session})
+        await other.refused("no/such", {})  # it has been read
+        second.answer(request)
+        assert await turn == {"stopReason": "cancelled"}
+        assert second.asked.empty()
+
+
+async def test_a_client_is_told_when_its_session_cannot_be_opened_again(journal: Path) -> None:
+    async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
+        await opened_at(owner, other, session)
+        writer = SqliteJournal.open(journal)
+        await writer.delete(session)
+        await writer.aclose()
+        owner.die()
+        await other.until(lambda: "notice" in [u["sessionUpdate"] for u in other.updates()])
+        [notice] = [u for u in other.updates() if u["sessionUpdate"] == "notice"]
+        assert "not open any more" in notice["title"]
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_a_session_that_another_process_takes_while_it_is_opened_here_is_opened_there(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    async with kept(journal) as (other, session), AsyncExitStack() as stack:
+        takers: asyncio.Queue[PosedOwner] = asyncio.Queue()
+        conversations: list[Conversation] = []
+        begin, wait = Readiness.begin, Readiness.wait
+
+        def noted(self: Readiness, conversation: Conversation) -> asyncio.Task[None]:
+            conversations.append(conversation)
+            return begin(self, conversation)
+
+        async def lost(self: Readiness, restoring: asyncio.Task[None]) -> None:
+            await wait(self, restoring)
+            taker = await stack.enter_async_context(posed_owner(journal, session))
+            with pytest.raises(LeaseLostError):
+                await conversations[0].session.renew()
+            takers.put_nowait(taker)
+
+        monkeypatch.setattr(Readiness, "begin", noted)
+        monkeypatch.setattr(Readiness, "wait", lost)
+        opening = other.begin(method, open_params(session, "/"))
+        if method == "session/load":  # it has been shown all of it
+            with pytest.raises(Refused, match="load it again"):
+                await opening
+        else:
+            taker = await asyncio.wait_for(takers.get(), DEADLINE)
+            taker.answer(await taker.next(method))
+            await opening
