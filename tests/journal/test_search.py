@@ -20,6 +20,7 @@ from acphold.journal import (
     search_index,
     segments,
     session_rows,
+    sqlite,
 )
 from acphold.journal.compaction import compact
 from acphold.journal.entries import Entry
@@ -89,6 +90,21 @@ async def test_the_newest_are_found_first_whatever_session_they_are_in(
     assert await found(journal, "flaky") == [("old", 1), ("new", 1)]
     hits = await journal.search(Sought("flaky", limit=1))
     assert [hit.session_id for hit in hits] == ["old"]
+
+
+async def test_what_is_newer_than_many_sessions_of_one_moment_is_found_first(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = 1_700_000_000_000
+    for number in range(70):  # as when an import takes the times of copied files
+        monkeypatch.setattr(sqlite, "now_ms", lambda: at)
+        texts = [chunk("agent_message", "flaky test"), chunk("agent_thought", "hm")]
+        await said(journal, f"old {number}", *texts)
+    monkeypatch.setattr(sqlite, "now_ms", lambda: at + 60_000)
+    await said(journal, "new", chunk("agent_message", "flaky again"))
+    hits = await journal.search(Sought("flaky", limit=100))
+    assert hits[0].session_id == "new"
+    assert len(hits) == 71
 
 
 async def test_all_words_must_be_there_in_any_order(journal: SqliteJournal) -> None:

@@ -114,12 +114,26 @@ def _insert(connection: sqlite3.Connection, session: int, news: Iterable[Indexed
 
 
 def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
-    # In growing steps: of an import without times ten thousand entries may be of one moment.
-    step = 1
-    while connection.execute("SELECT 1 FROM documents WHERE number = ?", (wanted,)).fetchone():
+    """The number `wanted`, or one right behind those that are taken there."""
+    # In growing steps, for many entries may be of one moment, in an import without times ten
+    # thousand; then back to what is taken, for a number stands for a time: none is left out.
+    taken, step = wanted - 1, 1
+    while _is_taken(connection, wanted):
+        taken = wanted
         wanted += step
         step *= 2
+    while wanted - taken > 1:
+        middle = (taken + wanted) // 2
+        if _is_taken(connection, middle):
+            taken = middle
+        else:
+            wanted = middle
     return wanted
+
+
+def _is_taken(connection: sqlite3.Connection, number: int) -> bool:
+    found = connection.execute("SELECT 1 FROM documents WHERE number = ?", (number,))
+    return found.fetchone() is not None
 
 
 def columns(said: Document) -> tuple[str, str, str]:
