@@ -62,6 +62,25 @@ async def test_values_that_do_not_fit_the_form_are_refused(values: dict[str, Any
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ({"type": "integer", "maximum": 9}, 10),
+        ({"type": "string", "minLength": 3}, "no"),
+        ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, "b"),
+    ],
+)
+async def test_a_value_outside_of_what_its_field_allows_is_refused(
+    field: dict[str, Any], value: str | int
+) -> None:
+    async def work(turn: acphold.Turn) -> None:
+        await turn.ask("Which?", {"it": field})
+
+    async with connect(agent_that(work), form=lambda request: {"it": value}) as client:
+        with pytest.raises(acphold.RemoteError, match="filled the form in badly: it"):
+            await (await client.new_session()).prompt("go")
+
+
+@pytest.mark.parametrize(
     "fields", [{"a": {"type": "object"}}, {"a": "string"}, {"a": {"type": "array"}}]
 )
 async def test_a_schema_that_no_form_can_show_raises_at_the_line(fields: dict[str, Any]) -> None:

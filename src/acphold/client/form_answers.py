@@ -12,18 +12,14 @@ from msgspec import UNSET, Struct
 
 from acphold.errors import DeclarationError
 from acphold.schema import (
-    BooleanPropertySchema,
     CreateElicitationRequest,
     CreateElicitationResponse,
     ElicitationSchema,
-    IntegerPropertySchema,
-    MultiSelectPropertySchema,
-    NumberPropertySchema,
-    StringPropertySchema,
 )
+from acphold.schema.elicitation import fits
 
 if TYPE_CHECKING:
-    from acphold.schema import ElicitationContentValue, ElicitationPropertySchema
+    from acphold.schema import ElicitationContentValue
 
 
 class FormQuestion(Struct, frozen=True):
@@ -95,7 +91,7 @@ def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationRes
     wrong = [
         name
         for name, value in values.items()
-        if name not in form.properties or not _fits(value, form.properties[name])
+        if name not in form.properties or not fits(value, form.properties[name])
     ]
     if missing or wrong:
         which = ", ".join(sorted({*missing, *wrong}))
@@ -113,36 +109,3 @@ def page_answer(agrees: bool | None) -> CreateElicitationResponse:
 def _defaults(form: ElicitationSchema) -> dict[str, ElicitationContentValue]:
     found = {name: getattr(field, "default", None) for name, field in form.properties.items()}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    match field:
-        case StringPropertySchema():
-            return isinstance(value, str) and _is_choice(value, field)
-        case BooleanPropertySchema():
-            return isinstance(value, bool)
-        case IntegerPropertySchema():
-            return isinstance(value, int) and is_number and _is_between(value, field)
-        case NumberPropertySchema():
-            return isinstance(value, int | float) and is_number and _is_between(value, field)
-        case MultiSelectPropertySchema():
-            return isinstance(value, tuple | list)
-        case _:
-            return True
-
-
-def _is_choice(text: str, field: StringPropertySchema) -> bool:
-    choices = field.enum
-    if field.one_of is not None:
-        choices = tuple(option.const for option in field.one_of)
-    if choices is not None:
-        return text in choices
-    most = len(text) if field.max_length is None else field.max_length
-    return (field.min_length or 0) <= len(text) <= most
-
-
-def _is_between(number: float, field: IntegerPropertySchema | NumberPropertySchema) -> bool:
-    least = number if field.minimum is None else field.minimum
-    most = number if field.maximum is None else field.maximum
-    return least <= number <= most

@@ -11,7 +11,8 @@ import msgspec
 
 from acphold.errors import InvalidParamsError
 from acphold.exports.visible_text import counted, size, visible
-from acphold.journal.timeline import ToolCall, TurnOutcome
+from acphold.journal.timeline import ToolCall, TurnEnd, TurnOutcome
+from acphold.journal.transcript import Decision, ModeChanged, Noticed, TurnOpen, reason
 from acphold.schema import (
     AudioContent,
     BlobResourceContents,
@@ -46,6 +47,30 @@ ENDINGS: dict[TurnOutcome, str] = {
     "interrupted": "interrupted: a crash or a kill cut it off",
 }
 """How a turn ended, in words."""
+
+
+def aside(
+    scene: Noticed | ModeChanged | Decision | TurnEnd | TurnOpen,
+) -> tuple[str, str] | None:
+    """What stands beside the conversation: its kind, and the words; None for a plain end."""
+    match scene:
+        case Noticed():
+            said = ". ".join(filter(None, (scene.title, scene.description)))
+            return "notice", f"Notice: {said}"
+        case ModeChanged():
+            return "mode", f"Mode: {scene.mode}"
+        case Decision():
+            return "asked", f"Asked: {scene.question} → {scene.outcome}"
+        case TurnEnd():
+            why = reason(scene)
+            if scene.outcome == "completed" and not why:
+                return None
+            words = f"Turn {ENDINGS[scene.outcome]}"
+            return f"end {scene.outcome}", f"{words}: {why}" if why else words
+        case TurnOpen():
+            return "end open", f"Turn {scene.words}"
+        case _:
+            assert_never(scene)
 
 
 def blocks_of(content: Sequence[bytes]) -> Sequence[ContentBlock]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from html import escape
-from typing import assert_never
 
 from acphold.exports.blocks import (
-    ENDINGS,
     SPEAKERS,
     STATUS_MARKS,
+    aside,
     blocks_of,
     described,
     diff_lines,
@@ -26,19 +25,8 @@ from acphold.exports.blocks import (
 from acphold.exports.session_head import Head
 from acphold.exports.visible_text import counted, local, on_one_line, visible
 from acphold.journal import Entry
-from acphold.journal.timeline import Message, ToolCall, TurnEnd
-from acphold.journal.transcript import (
-    Decision,
-    ModeChanged,
-    Noticed,
-    Planned,
-    Scene,
-    ToldTurn,
-    TurnOpen,
-    produced,
-    reason,
-    turns,
-)
+from acphold.journal.timeline import Message, ToolCall
+from acphold.journal.transcript import Planned, Scene, ToldTurn, produced, turns
 from acphold.schema import Content, Diff, TextContent, ToolCallContent
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])(?!(?:https?://|mailto:)[^\s<>]*>)")
@@ -100,22 +88,9 @@ def _scene(scene: Scene) -> str:
         case Planned():
             steps = [f"- {STATUS_MARKS.get(s.status, '○')} {_plain(s.text)}" for s in scene.steps]
             return "**Plan**\n\n" + "\n".join(steps)
-        case Noticed():
-            said = ". ".join(filter(None, (scene.title, scene.description)))
-            return f"*Notice: {_plain(said)}*"
-        case ModeChanged():
-            return f"*Mode: {_plain(scene.mode)}*"
-        case Decision():
-            return f"*Asked: {_plain(scene.question)} → {_plain(scene.outcome)}*"
-        case TurnEnd():
-            why = reason(scene)
-            if scene.outcome == "completed" and not why:
-                return ""
-            return f"*Turn {ENDINGS[scene.outcome]}{f': {_plain(why)}' if why else ''}*"
-        case TurnOpen():
-            return f"*Turn {scene.words}*"
         case _:
-            assert_never(scene)
+            found = aside(scene)
+            return f"*{_plain(found[1])}*" if found else ""
 
 
 # -- what was said and done -------------------------------------------------------------------

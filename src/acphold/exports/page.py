@@ -13,12 +13,11 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import assert_never
 
 from acphold.exports.blocks import (
-    ENDINGS,
     SPEAKERS,
     STATUS_MARKS,
+    aside,
     blocks_of,
     described,
     diff_lines,
@@ -30,19 +29,8 @@ from acphold.exports.prose import prose
 from acphold.exports.session_head import Head
 from acphold.exports.visible_text import counted, iso, local, on_one_line, visible
 from acphold.journal import Entry
-from acphold.journal.timeline import Message, ToolCall, TurnEnd
-from acphold.journal.transcript import (
-    Decision,
-    ModeChanged,
-    Noticed,
-    Planned,
-    Scene,
-    ToldTurn,
-    TurnOpen,
-    produced,
-    reason,
-    turns,
-)
+from acphold.journal.timeline import Message, ToolCall
+from acphold.journal.transcript import Planned, Scene, ToldTurn, produced, turns
 from acphold.schema import (
     AudioContent,
     Content,
@@ -180,27 +168,9 @@ def _scene(scene: Scene) -> str:
             return _tool(scene)
         case Planned():
             return _plan(scene)
-        case Noticed():
-            said = ". ".join(filter(None, (scene.title, scene.description)))
-            return _aside("notice", f"Notice: {said}")
-        case ModeChanged():
-            return _aside("mode", f"Mode: {scene.mode}")
-        case Decision():
-            return _aside("asked", f"Asked: {scene.question} → {scene.outcome}")
-        case TurnEnd():
-            why = reason(scene)
-            if scene.outcome == "completed" and not why:
-                return ""
-            words = f"Turn {ENDINGS[scene.outcome]}"
-            return _aside(f"end {scene.outcome}", f"{words}: {why}" if why else words)
-        case TurnOpen():
-            return _aside("end open", f"Turn {scene.words}")
         case _:
-            assert_never(scene)
-
-
-def _aside(kind: str, text: str) -> str:
-    return f'<p class="block beside {kind}">{_text(text)}</p>\n'
+            kind, words = aside(scene) or ("", "")
+            return f'<p class="block beside {kind}">{_text(words)}</p>\n' if words else ""
 
 
 def _message(message: Message) -> str:

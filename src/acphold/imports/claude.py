@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from acphold.imports.claude_subagents import Subagents, agent_id
 from acphold.imports.claude_tools import (
@@ -129,9 +128,7 @@ def _tree(path: Path) -> RecordTree:
 
 def branches(source: Source) -> Iterator[Source]:
     """The branches that were abandoned, as conversations of their own."""
-    for end in _tree(Path(source.paths[0])).abandoned_ends():
-        session_id = f"{source.session_id}~{end}"
-        yield replace(source, session_id=session_id, item=str(end))
+    yield from _tree(Path(source.paths[0])).abandoned(source)
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:

@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from acphold.imports.content_blocks import content, image, prompt_blocks, text_block
-from acphold.imports.gemini_tools import KINDS, answer, parts_text, places, plan, shown
+from acphold.imports.content_blocks import content, prompt_blocks
+from acphold.imports.gemini_tools import KINDS, answer, parts_text, places, plan, shown, typed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, records
 from acphold.imports.scribe import PARENT, Scribe
@@ -199,7 +199,7 @@ class _Telling:
             self._result(result)
         if not results and not self._meta:
             self._prompt_id = message_id
-            self._scribe.prompt(prompt_blocks(_typed(parts)))
+            self._scribe.prompt(prompt_blocks(typed(parts)))
 
     def _spoken(self, message: Object) -> None:
         message_id = text(message, "id")
@@ -296,17 +296,6 @@ def _title(call: Object, where: list[Object], cwd: str) -> str:
 def _thought(thought: Object) -> str:
     subject, description = text(thought, "subject"), text(thought, "description")
     return f"**{subject}**\n{description}" if subject else f"{description} "
-
-
-def _typed(parts: object) -> Iterator[Object]:
-    if isinstance(parts, str):
-        yield text_block(parts)
-    for part in objects(parts):
-        data = obj(part, "inlineData")
-        if data:
-            yield image(text(data, "data"), text(data, "mimeType"))
-        elif text(part, "text"):
-            yield text_block(text(part, "text"))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

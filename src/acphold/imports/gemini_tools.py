@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Final
 
-from acphold.imports.content_blocks import content, diff
-from acphold.imports.values import Object, number, objects, text
+from acphold.imports.content_blocks import content, diff, image, text_block
+from acphold.imports.values import Object, number, obj, objects, text
 
 KINDS: Final = {
     "agent": "other",
@@ -74,6 +75,17 @@ def plan(todos: list[Object]) -> list[Object]:
         words = text(todo, "description") or text(todo, "content")
         entries.append({"content": words, "priority": "medium", "status": known})
     return entries
+
+
+def typed(parts: object) -> Iterator[Object]:
+    """The content blocks of what a person typed: a string, or parts."""
+    if isinstance(parts, str):
+        yield text_block(parts)
+    for part in objects(parts):
+        if data := obj(part, "inlineData"):
+            yield image(text(data, "data"), text(data, "mimeType"))
+        elif text(part, "text"):
+            yield text_block(text(part, "text"))
 
 
 def parts_text(parts: object) -> str:

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-
-from acphold.imports.content_blocks import content, image, prompt_blocks, text_block
+from acphold.imports.content_blocks import content, prompt_blocks
 from acphold.imports.gemini import read_sessions, session_sources
-from acphold.imports.gemini_tools import KINDS, answer, change, parts_text, places, plan
+from acphold.imports.gemini_tools import KINDS, answer, change, parts_text, places, plan, typed
 from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, records
@@ -80,8 +78,7 @@ def _is_old(path: Path) -> bool:
 def branches(source: Source) -> Iterator[Source]:
     """The branches that were abandoned, as conversations of their own."""
     if not _is_old(Path(source.paths[0])):
-        for end in _tree(Path(source.paths[0])).abandoned_ends():
-            yield replace(source, session_id=f"{source.session_id}~{end}", item=str(end))
+        yield from _tree(Path(source.paths[0])).abandoned(source)
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
@@ -120,7 +117,7 @@ class _Telling:
         if kind == "user":
             if _typed(record) and not self._caller:
                 parts = obj(record, "message").get("parts")
-                self._scribe.prompt(prompt_blocks(_blocks(parts)))
+                self._scribe.prompt(prompt_blocks(typed(parts)))
         elif kind == "assistant":
             self._assistant(record)
         elif kind == "tool_result":
@@ -260,15 +257,6 @@ def _title(name: str, given: Object, cwd: str) -> str:
     elif name in ("agent", "task"):
         detail = text(given, "description")
     return f"{shown}: {detail}" if detail else shown
-
-
-def _blocks(parts: object) -> Iterator[Object]:
-    for part in objects(parts):
-        data = obj(part, "inlineData")
-        if data:
-            yield image(text(data, "data"), text(data, "mimeType"))
-        elif text(part, "text"):
-            yield text_block(text(part, "text"))
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

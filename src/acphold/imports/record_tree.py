@@ -8,6 +8,11 @@ on the way up from the last end. The results of parallel calls are siblings too,
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from acphold.imports.sources import Source
 
 
 class RecordTree:
@@ -52,6 +57,11 @@ class RecordTree:
             else:
                 kept[number] = kept[parent] and not self._prompts[number]
         return kept
+
+    def abandoned(self, source: Source) -> Iterator[Source]:
+        """The branches of `source` that are not told, as conversations of their own."""
+        for end in self.abandoned_ends():
+            yield replace(source, session_id=f"{source.session_id}~{end}", item=str(end))
 
     def abandoned_ends(self) -> list[int]:
         """The last record of each branch that is not told, oldest first."""

@@ -19,22 +19,18 @@ from acphold.library.outbox import fresh_id
 from acphold.schema import (
     COMPLETE_ELICITATION,
     CREATE_ELICITATION,
-    BooleanPropertySchema,
     CompleteElicitationNotification,
     CreateElicitationRequest,
     ElicitationSchema,
-    IntegerPropertySchema,
-    MultiSelectPropertySchema,
-    NumberPropertySchema,
-    StringPropertySchema,
     UnknownPropertySchema,
     decode,
     encode,
 )
+from acphold.schema.elicitation import fits
 
 if TYPE_CHECKING:
     from acphold.library.client_side import ClientSide
-    from acphold.schema import ElicitationContentValue, ElicitationPropertySchema
+    from acphold.schema import ElicitationContentValue
 
 
 Outcome: TypeAlias = Literal["accepted", "declined", "dismissed"]
@@ -148,25 +144,9 @@ def _checked(
     wrong = [
         name
         for name, value in values.items()
-        if name in form.properties and not _fits(value, form.properties[name])
+        if name in form.properties and not fits(value, form.properties[name])
     ]
     if missing or wrong:
         which = ", ".join(sorted({*missing, *wrong}))
         raise RemoteError(INVALID_PARAMS, f"the client filled the form in badly: {which}")
     return values
-
-
-def _fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bool:
-    match field:
-        case StringPropertySchema():
-            return isinstance(value, str) and (field.enum is None or value in field.enum)
-        case BooleanPropertySchema():
-            return isinstance(value, bool)
-        case IntegerPropertySchema():
-            return isinstance(value, int) and not isinstance(value, bool)
-        case NumberPropertySchema():
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case MultiSelectPropertySchema():
-            return isinstance(value, tuple)
-        case UnknownPropertySchema():
-            return True

@@ -153,6 +153,41 @@ class ElicitationSchema(Extensible, frozen=True):
 
 ElicitationContentValue: TypeAlias = str | int | float | bool | tuple[str, ...]
 
+
+def fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bool:
+    """Whether a property may have this value; one of an unknown type may have any."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match field:
+        case StringPropertySchema():
+            return isinstance(value, str) and _is_choice(value, field)
+        case BooleanPropertySchema():
+            return isinstance(value, bool)
+        case IntegerPropertySchema():
+            return isinstance(value, int) and is_number and _is_between(value, field)
+        case NumberPropertySchema():
+            return isinstance(value, int | float) and is_number and _is_between(value, field)
+        case MultiSelectPropertySchema():
+            return isinstance(value, tuple | list)
+        case _:
+            return True
+
+
+def _is_choice(text: str, field: StringPropertySchema) -> bool:
+    choices = field.enum
+    if field.one_of is not None:
+        choices = tuple(option.const for option in field.one_of)
+    if choices is not None:
+        return text in choices
+    most = len(text) if field.max_length is None else field.max_length
+    return (field.min_length or 0) <= len(text) <= most
+
+
+def _is_between(number: float, field: IntegerPropertySchema | NumberPropertySchema) -> bool:
+    least = number if field.minimum is None else field.minimum
+    most = number if field.maximum is None else field.maximum
+    return least <= number <= most
+
+
 NEEDS = {"form": ("requested_schema",), "url": ("elicitation_id", "url")}
 """The fields each known mode must have; other modes may come."""
 
