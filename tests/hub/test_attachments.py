@@ -513,7 +513,7 @@ async def test_a_client_that_has_caught_up_gets_each_update_in_a_read_of_its_own
             sent.append(lines)
             send(lines)
 
-        client.connection.send = noted  # type: ignore[method-assign]
+        client.connection.send = noted
         await house.agent.say(session, "1 ", "2 ", "3 ")
         await until([client], "3 ")
         assert [line.count(b"\n") for line in sent] == [1, 1, 1]

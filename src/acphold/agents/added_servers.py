@@ -58,10 +58,9 @@ class AddedServers:
             return params
         return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, encode(server)])})
 
-    def are_refused(self, sent: bytes, asked: bytes, answer: Answer) -> bool:
-        """Whether a request that was `sent` with more than was `asked` is to be sent without."""
-        refused = isinstance(answer, RemoteError) and answer.code == INVALID_PARAMS
-        if sent == asked or not refused:
+    def are_refused(self, answer: Answer) -> bool:
+        """Whether a request with the server is to be sent again without it."""
+        if not isinstance(answer, RemoteError) or answer.code != INVALID_PARAMS:
             return False
         log.warning("the agent takes no MCP server of ours: %s", answer)
         self._make = None

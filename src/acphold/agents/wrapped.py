@@ -192,7 +192,7 @@ class ProcessAgent:
 
     async def _answered(self, call: Call, params: bytes, answer: Answer) -> None:
         self._calls.pop(call, None)
-        if self._added.are_refused(params, call.params, answer):
+        if params is not call.params and self._added.are_refused(answer):
             self.send(call)
             return
         if isinstance(answer, ConnectionLostError):

@@ -106,6 +106,7 @@ class SessionAlerts:
 
     def __init__(self, alerts: Alerts, session: Session, agent: Agent) -> None:
         self._alerts = alerts
+        self._clock = alerts.clock
         self._session = session
         self._agent = agent
         self._timers: dict[str, Timer] = {}
@@ -118,10 +119,10 @@ class SessionAlerts:
 
     def asked(self, question: AskedQuestion) -> None:
         """A question to a person is open from now on."""
-        rules, clock = self._alerts.rules(), self._alerts.clock
+        rules = self._alerts.rules()
         if rules.on_waiting:
-            began = clock.time()
-            self._timers[question.id] = clock.call_later(
+            began = self._clock.time()
+            self._timers[question.id] = self._clock.call_later(
                 rules.waiting_seconds, lambda: self._is_waiting(question, began)
             )
 
@@ -160,7 +161,7 @@ class SessionAlerts:
 
     def turn_began(self, prompt: bytes, before: int) -> None:
         """The agent has this prompt from now on; `before` is the last entry before it."""
-        self._turn_began = self._alerts.clock.time()
+        self._turn_began = self._clock.time()
         self._prompt = prompt
         self._before_turn = before
 
@@ -170,7 +171,7 @@ class SessionAlerts:
         if began is None:
             return
         rules = self._alerts.rules()
-        if not rules.on_turn_end or self._alerts.clock.time() - began < rules.turn_seconds:
+        if not rules.on_turn_end or self._clock.time() - began < rules.turn_seconds:
             return
         if (outcome := how()) not in UNTOLD:
             alert = self._alert("turn_end", began, outcome=outcome)
@@ -192,7 +193,7 @@ class SessionAlerts:
             self._agent.key,
             session.cwd,
             session.standing.title or first_line(self._prompt) or "",
-            self._alerts.clock.time() - began,
+            self._clock.time() - began,
             question,
             options,
             outcome,

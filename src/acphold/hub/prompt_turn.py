@@ -56,7 +56,7 @@ class Turn:
         self.starting: asyncio.Timeout | None = None
         self.is_started = False
         self.ending = asyncio.Lock()
-        self._over = asyncio.Event()
+        self._over: asyncio.Event | None = None
 
     @property
     def is_cancelled(self) -> bool:
@@ -76,7 +76,8 @@ class Turn:
         if self.left_agent is not None:
             self.left_agent.is_awaited = False
         self.start_no_more()
-        self._over.set()
+        if self._over is not None:
+            self._over.set()
 
     def start_no_more(self) -> None:
         """If the agent is being made ready for it, wait for that no longer."""
@@ -85,4 +86,6 @@ class Turn:
 
     async def over(self) -> None:
         """Wait until it is over."""
-        await self._over.wait()
+        if not self.is_over:
+            self._over = self._over or asyncio.Event()  # few wait for that
+            await self._over.wait()

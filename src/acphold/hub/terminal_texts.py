@@ -139,6 +139,8 @@ class TerminalTexts:
 
     async def turn_over(self) -> None:
         """Journal what is known so far; forget what is released. Raises JournalError."""
+        if not self._terminals:
+            return  # nor anything that names one
         await self.write()
         for id_, terminal in tuple(self._terminals.items()):
             if terminal.is_released:

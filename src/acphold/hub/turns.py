@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 
 from acphold.errors import (
     AcpholdError,
@@ -144,11 +145,12 @@ class Turns:
         if turn.stage is Stage.QUEUED:
             turn.stage = Stage.STARTING
         try:
-            is_ready = self._agents_turn is None and self._restoration.is_needless
+            is_begun = turn.stage is Stage.STARTING  # and not cancelled before
+            is_ready = is_begun and self._agents_turn is None and self._restoration.is_needless
             takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
-            if turn.is_cancelled or not is_ready or not takes_a_moment:
+            if not is_ready or not takes_a_moment:
                 await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
-            if turn.is_cancelled or not is_ready:
+            if not is_ready:
                 await self._make_ready(turn)
             await self._hand_over(turn)
         except AcpholdError as exc:
@@ -228,7 +230,8 @@ class Turns:
         if turn.is_over:
             return
         try:
-            await self.record_failure()
+            if self._unrecorded is not None:
+                await self.record_failure()
             self._hold(turn)
             await self._session.release(first)
         except JournalError as exc:
@@ -287,7 +290,8 @@ class Turns:
             if turn.is_over:
                 return  # ended meanwhile
             try:
-                await self.record_failure()
+                if self._unrecorded is not None:
+                    await self.record_failure()
                 self._hold(turn)
                 await self._end_as(turn, answer)
             except JournalError as exc:
@@ -321,7 +325,7 @@ class Turns:
         if turn.is_over:
             return
         await self._session.publish(
-            "turn_end", [entry], turn.author, then=lambda: turn.reply(answer)
+            "turn_end", [entry], turn.author, then=partial(turn.reply, answer)
         )
         if not turn.is_over:  # the session may have been lost meanwhile
             self._leave_queue(turn, lambda: turn_end(entry, 0).outcome)

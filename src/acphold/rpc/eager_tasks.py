@@ -31,6 +31,10 @@ Work: TypeAlias = Coroutine[Any, Any, None]
 Task: TypeAlias = asyncio.Task[None]
 
 
+ENDS = (StopIteration, asyncio.CancelledError)
+"""What work raises when it is over."""
+
+
 class EagerTasks:
     """Begins coroutines for one owner, who closes it; what is begun later keeps no spare task."""
 
@@ -85,7 +89,7 @@ class EagerTasks:
                 self._spares.append(spare)
             else:
                 task.cancel()
-            if isinstance(exc, StopIteration | asyncio.CancelledError):
+            if isinstance(exc, ENDS):
                 return None
             raise
         finally:

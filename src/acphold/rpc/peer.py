@@ -97,6 +97,8 @@ class Peer:
         is_agent: bool = False,
     ) -> None:
         self.name = name
+        self.send: Callable[[bytes], None] = transport.send
+        """Queue lines that are framed already; who sends many watches `buffered`."""
         self._transport = transport
         self._offers = transport if isinstance(transport, OfferingTransport) else None
         self._receiver = receiver
@@ -174,10 +176,6 @@ class Peer:
     def tell(self, method: str, params: bytes) -> None:
         """Like `notify_raw` without waiting for room: for the few words that must not wait."""
         self._transport.send(self._protocol.notification(method, params))
-
-    def send(self, lines: bytes) -> None:
-        """Queue lines that are framed already; who sends many watches `buffered`."""
-        self._transport.send(lines)
 
     @property
     def is_lost(self) -> bool:

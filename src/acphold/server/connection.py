@@ -90,6 +90,7 @@ class Connection:
         self.info = b""
         self.wants_positions = False
         self.peer = Peer(transport, self, name="client", limit=limit)
+        self.send: Callable[[bytes], None] = self.peer.send
         self._hub = hub
         self._initialized = False
         self._opening: dict[str, Opening] = {}
@@ -119,9 +120,6 @@ class Connection:
     @property
     def buffered(self) -> int:
         return self.peer.buffered
-
-    def send(self, lines: bytes) -> None:
-        self.peer.send(lines)
 
     async def drain(self) -> None:
         await self.peer.drain()
