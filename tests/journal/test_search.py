@@ -24,7 +24,7 @@ from acphold.journal import (
 )
 from acphold.journal.compaction import compact
 from acphold.journal.entries import Entry
-from acphold.journal.excerpts import Term
+from acphold.journal.hits import Term
 from acphold.journal.migrations import MIGRATIONS
 from acphold.journal.search import search, terms
 from acphold.journal.words import TEXT_CHARACTERS, Document, camel_parts, document

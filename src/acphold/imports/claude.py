@@ -16,11 +16,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acphold.imports.claude_subagents import Subagents, agent_id
 from acphold.imports.claude_tools import (
     PLAN_TOOLS,
     SUBAGENT_TOOLS,
+    Subagents,
     Tasks,
+    agent_id,
     call_fields,
     picture_of,
     result_fields,

@@ -12,8 +12,7 @@ from typing import Final
 
 from acphold.journal import unsettled
 from acphold.journal.entries import Entry, Segment
-from acphold.journal.excerpts import Term, patterns_of
-from acphold.journal.hits import Held, hit
+from acphold.journal.hits import Held, Term, hit, patterns_of
 from acphold.journal.journal import SearchHit, Sought
 from acphold.journal.location import resolved_folder
 from acphold.journal.migrations import SEQ_MASK
