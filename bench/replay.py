@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,8 +31,8 @@ def figures(run: Run) -> Iterator[Figure]:
     for settle, state in ((True, "compacted"), (False, "not compacted")):
         journal = run.fresh("journal.db")
         asyncio.run(_fill(journal, conversation, settle=settle))
-        yield from _over_the_wire(run, wrap(scripted_agent(), journal), sdk, number, state)
-        yield _in_a_client(run, wrap(scripted_agent(), journal), transcript, state)
+        yield from _over_the_wire(run, journal, sdk, number, state)
+        yield _in_a_client(run, journal, transcript, state)
 
 
 async def _fill(path: Path, conversation: list[list[bytes]], *, settle: bool) -> None:
@@ -40,8 +41,15 @@ async def _fill(path: Path, conversation: list[list[bytes]], *, settle: bool) ->
     await journal.aclose()
 
 
+def _ours(run: Run, journal: Path) -> Command:
+    """A wrap with a copy of this journal: whoever loads a session and ends may settle it."""
+    own = run.fresh(journal.name)
+    shutil.copy(journal, own)
+    return wrap(scripted_agent(), own)
+
+
 def _over_the_wire(
-    run: Run, ours: Command, sdk: Command, number: int, state: str
+    run: Run, journal: Path, sdk: Command, number: int, state: str
 ) -> Iterator[Figure]:
     first: dict[str, list[float]] = {"wrap": [], "sdk": []}
 
@@ -50,7 +58,9 @@ def _over_the_wire(
         first[way].append(until_first * 1e3)
         return number / seconds
 
-    rates = run.in_turns({"wrap": lambda: rate("wrap", ours), "sdk": lambda: rate("sdk", sdk)})
+    rates = run.in_turns(
+        {"wrap": lambda: rate("wrap", _ours(run, journal)), "sdk": lambda: rate("sdk", sdk)}
+    )
     yield Figure(
         f"replay, {state}: load request to first line",
         "ms",
@@ -88,10 +98,13 @@ def _load(command: Command) -> tuple[float, float]:
         return until_first, seconds
 
 
-def _in_a_client(run: Run, ours: Command, transcript: Path, state: str) -> Figure:
+def _in_a_client(run: Run, journal: Path, transcript: Path, state: str) -> Figure:
     unjoined = [sys.executable, str(PEERS / "raw_loading_agent.py"), str(transcript)]
     taken = run.in_turns(
-        {"wrap": lambda: _client_time(ours), "unjoined": lambda: _client_time(unjoined)}
+        {
+            "wrap": lambda: _client_time(_ours(run, journal)),
+            "unjoined": lambda: _client_time(unjoined),
+        }
     )
     return Figure(
         f"replay, {state}: last update in a Python SDK client",

@@ -86,7 +86,7 @@ async def take(path: Path, folder: Path) -> list[Outcome]:
 
 async def session(path: Path, session_id: str = "s1") -> tuple[SessionRow, SessionState]:
     journal = SqliteJournal.open(path)
-    found = await journal.session(session_id), await journal.state(session_id)
+    found = await journal.session(session_id, counted=True), await journal.state(session_id)
     await journal.aclose()
     return found
 

@@ -86,7 +86,7 @@ async def whole(journal: Journal, row: SessionRow) -> SessionRow:
     if not row.is_unread:
         return row
     await journal.complete(row.session_id)
-    return await journal.session(row.session_id)
+    return await journal.session(row.session_id, counted=True)
 
 
 async def searched(journal: Journal, sought: Sought) -> list[SearchHit]:

@@ -41,11 +41,11 @@ from acphold.hub.questions import NO_RULES, QuestionRules, Questions, is_decisio
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.services import Services
-from acphold.hub.session import CHUNK_STARTS, Session
+from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.hub.turns import Turns
 from acphold.journal import Journal
-from acphold.journal.raw_update import update_kind
+from acphold.journal.raw_update import CHUNK_STARTS, update_kind
 from acphold.journal.standing import fold_update
 from acphold.schema import (
     SET_SESSION_CONFIG_OPTION,

@@ -38,7 +38,7 @@ from acphold.journal import (
     ToolCall,
 )
 from acphold.journal.fold import Fold
-from acphold.journal.raw_update import update_kind
+from acphold.journal.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acphold.journal.standing import Standing, fold_settings, fold_update
 
 log = logging.getLogger(__name__)
@@ -53,13 +53,6 @@ TOOLS_PAGE = 1024 * 1024
 """Bytes that are read at once to find what was told of a tool call."""
 
 NO_CHANGE = RowChange()
-
-CHUNKS = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
-CHUNK_STARTS = (
-    b'{"sessionUpdate":"agent_message_chunk"',
-    b'{"sessionUpdate":"agent_thought_chunk"',
-)
-"""How nearly every chunk begins, so that most are known without decoding; chunks set nothing."""
 
 
 class News(NamedTuple):
@@ -215,7 +208,7 @@ class Session:
             for raw in raws if kind == "update" else map(update_in, raws):
                 if raw.startswith(CHUNK_STARTS):
                     continue
-                if (update := update_kind(raw)) not in CHUNKS:
+                if (update := update_kind(raw)) not in ROLES:
                     standing = fold_update(standing, update, raw)
         elif kind == "settings":
             for raw in raws:

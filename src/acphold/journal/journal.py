@@ -368,8 +368,12 @@ class Journal(Protocol):
 
     # -- reading --------------------------------------------------------------------------
 
-    async def session(self, session_id: str) -> SessionRow:
-        """The row of a session; raises UnknownSessionError."""
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        """The row of a session; raises UnknownSessionError.
+
+        Unless it is to be `counted`, `message_count` leaves out what is not settled: to count that
+        takes as long as the last turn is.
+        """
 
     async def resolve(self, prefix: str) -> SessionRow:
         """The session with this id, or else the one whose id begins so.

@@ -76,6 +76,13 @@ decode_plain_text = msgspec.json.Decoder(PlainText).decode
 """A plain text block from its bytes; raises one of UNREADABLE for anything else."""
 
 
+CHUNK_STARTS: Final = (
+    b'{"sessionUpdate":"agent_message_chunk"',
+    b'{"sessionUpdate":"agent_thought_chunk"',
+)
+"""How nearly every chunk begins, so that most are known without decoding; chunks set nothing."""
+
+
 def may_be_chunk(raw: bytes) -> bool:
     """False for most updates that are no chunks, at a tenth of the price of decoding them."""
     return b"_chunk" in raw

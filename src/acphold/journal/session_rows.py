@@ -62,11 +62,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def session_row(connection: sqlite3.Connection, row: Row) -> SessionRow:
-    """What a row of SELECT_ROW says."""
+def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = True) -> SessionRow:
+    """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
     prompted, last, number, settled, archived, renamed, origins, unread = row[8:]
-    if last > settled and prompted:
+    if counted and last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
         session_id,
@@ -86,12 +86,12 @@ def session_row(connection: sqlite3.Connection, row: Row) -> SessionRow:
     )
 
 
-def find(connection: sqlite3.Connection, session_id: str) -> SessionRow:
-    """The row of a session; raises UnknownSessionError."""
+def find(connection: sqlite3.Connection, session_id: str, *, counted: bool) -> SessionRow:
+    """As `Journal.session`."""
     row = connection.execute(f"{SELECT_ROW} WHERE session_id = ?", (session_id,)).fetchone()
     if row is None:
         raise UnknownSessionError(session_id)
-    return session_row(connection, row)
+    return session_row(connection, row, counted=counted)
 
 
 MATCHES: Final = 100
@@ -101,7 +101,7 @@ MATCHES: Final = 100
 def resolve(connection: sqlite3.Connection, prefix: str) -> SessionRow:
     """The session with this id or this beginning; UnknownSessionError, AmbiguousIdError."""
     try:
-        return find(connection, prefix)
+        return find(connection, prefix, counted=True)
     except UnknownSessionError:
         if not prefix:
             raise
@@ -115,7 +115,7 @@ def resolve(connection: sqlite3.Connection, prefix: str) -> SessionRow:
     if len(matches) > 1:
         ids = tuple(match for (match,) in matches[:MATCHES])
         raise AmbiguousIdError(prefix, ids, more=len(matches) > MATCHES)
-    return find(connection, matches[0][0])
+    return find(connection, matches[0][0], counted=True)
 
 
 def number_of(connection: sqlite3.Connection, session_id: str) -> int:

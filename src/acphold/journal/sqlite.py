@@ -323,8 +323,8 @@ class SqliteJournal:
 
     # -- reading --------------------------------------------------------------------------
 
-    async def session(self, session_id: str) -> SessionRow:
-        return self._look(lambda db: session_rows.find(db, session_id))
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        return self._look(lambda db: session_rows.find(db, session_id, counted=counted))
 
     async def resolve(self, prefix: str) -> SessionRow:
         return self._look(lambda db: session_rows.resolve(db, prefix))

@@ -30,6 +30,7 @@ from acphold.journal.file import writing
 from acphold.journal.fold import EMPTY, Fold, SessionState, Summary, fold
 from acphold.journal.journal import Lease, RowChange
 from acphold.journal.migrations import SEQ_BITS
+from acphold.journal.raw_update import CHUNK_STARTS
 
 _BACK_AT_ONCE: Final = 16
 
@@ -88,8 +89,13 @@ def state(connection: sqlite3.Connection, session_id: str, through: int | None) 
 def summary(connection: sqlite3.Connection, session_id: str) -> Summary:
     """What settling kept, and what came behind it; raises UnknownSessionError."""
     number, through = _settled_through(connection, session_id)
-    before = _context(settled_state(connection, number).summary)
-    return _folded(connection, number, through, before).summary()
+    folding = Fold(_context(settled_state(connection, number).summary))
+    for segment in segments.read_all(connection, number, through):
+        if all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):
+            continue  # chunks add to the timeline alone
+        for entry in segment.entries():
+            folding.add(entry)
+    return folding.state().summary()
 
 
 def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
