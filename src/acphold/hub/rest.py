@@ -49,6 +49,9 @@ class Rest:
         self._until: float | None = None
         self._bookmarks: list[Bookmark] = []
         self._settling: asyncio.Task[None] | None = None
+        self._compacted = asyncio.Event()
+        self._compacted.set()
+        self._goes_on = False
 
     def begin(self, *, positions: bool) -> None:
         """The last turn has ended; `positions` says whether a client that is here asks for them."""
@@ -80,8 +83,10 @@ class Rest:
         loop = asyncio.get_running_loop()
         if self._until > loop.time():
             self._timer = loop.call_at(self._until, self._over)
-        else:
+        elif self._settling is None:
             self.settle_now()
+        else:
+            self._goes_on = True
 
     # -- places ---------------------------------------------------------------------------
 
@@ -110,19 +115,29 @@ class Rest:
     def settle_now(self) -> None:
         """Settle, beside everything else."""
         if self._settling is None:
+            self._compacted.clear()
             self._settling = asyncio.create_task(self._settle(), name="settle")
             self._settling.add_done_callback(self._settled)
 
+    def is_compacted(self) -> None:
+        """What is under way puts nothing together any more: what is left does not change rows."""
+        self._compacted.set()
+
     def _settled(self, _: asyncio.Task[None]) -> None:
         self._settling = None
+        self._compacted.set()
+        if self._goes_on:  # it came to rest meanwhile
+            self._goes_on = False
+            if self._timer is None:
+                self._over()
 
-    async def settled(self) -> None:
-        """Wait for the settling that is under way, if one is."""
-        if self._settling is not None:
-            await asyncio.wait({self._settling})
+    async def compacted(self) -> None:
+        """Wait until nothing is put together, if something is just now."""
+        await self._compacted.wait()
 
     def stop(self) -> None:
         """Begin nothing more."""
+        self._until = None
         if self._timer is not None:
             self._timer.cancel()
 

@@ -255,7 +255,7 @@ class Session:
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
         """Committed segments above `after`, at least one; LeaseLostError when they are gone."""
         # While rows are rewritten: read before or after it, never some of each.
-        await self._rest.settled()
+        await self._rest.compacted()
         page = await self._journal.read(self.id, after, limit_bytes)
         if self._lost is not None or not page:
             # Deleted, or taken elsewhere, meanwhile: what the id now means is not this session.
@@ -466,7 +466,7 @@ class Session:
 
     async def require_exact(self, position: int) -> None:
         """Raise InvalidParamsError unless a client can go on behind this position."""
-        await self._rest.settled()
+        await self._rest.compacted()
         if position > self.last_seq:
             why = f"the session has no more than {self.last_seq}"
         elif not await self._journal.is_exact(self.id, position):
@@ -499,7 +499,7 @@ class Session:
             if self._active > self._touched:
                 self._touched = self._active
                 await self._journal.touch(self._lease, RowChange(updated_at=self._active))
-            await self._journal.settle(self._lease, self.last_seq)
+            await self._journal.settle(self._lease, self.last_seq, self._rest.is_compacted)
             if self._is_followed and not self._has_followers:
                 self._is_followed = False
                 await self._journal.touch(self._lease, RowChange(followed=False))

@@ -5,7 +5,7 @@ The rooms above know a journal by this interface alone; `journal.sqlite` fulfils
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
@@ -334,10 +334,13 @@ class Journal(Protocol):
     async def link(self, lease: Lease, agent: str, downstream_id: str) -> None:
         """Note that the agent knows this session as `downstream_id`."""
 
-    async def settle(self, lease: Lease, through: int) -> None:
+    async def settle(
+        self, lease: Lease, through: int, compacted: Callable[[], None] = lambda: None
+    ) -> None:
         """Compact, count and index the entries up to `through`, away from the loop's thread.
 
-        For when a turn is over and nobody reads inside it. Does nothing when the lease is lost.
+        For when a turn is over and nobody reads inside it; once `compacted` was called, anybody may
+        read: indexing takes three to seven times as long. Does nothing when the lease is lost.
         """
 
     async def abandon(self, lease: Lease) -> bool:

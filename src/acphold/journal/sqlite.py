@@ -285,12 +285,15 @@ class SqliteJournal:
         with self._under(lease) as db:
             session_rows.link(db, agent, downstream_id, lease.number)
 
-    async def settle(self, lease: Lease, through: int) -> None:
+    async def settle(
+        self, lease: Lease, through: int, compacted: Callable[[], None] = lambda: None
+    ) -> None:
         def piece(connection: sqlite3.Connection) -> bool:
             return upkeep.settle_piece(connection, lease, through, self._writing)
 
         while await self._background.run(piece):
             self._has_grown(upkeep.PIECE_BYTES)
+        compacted()
         while await self._index(lambda _: lease.number):
             pass
         # One piece of what lags behind: by and by all of it is caught up with.
