@@ -24,6 +24,12 @@ def _run(arguments: list[str]) -> None:
         from acphold.cli.start import start_owner
 
         sys.exit(start_owner(arguments[1], arguments[2:]))
+    import signal
+
+    # Until a command has begun there is nothing to put in order: Ctrl-C ends us without a word,
+    # wherever it meets an import. Who ignores it, as `nohup` may, goes on ignoring it.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from acphold.cli import main as command_line
 
     sys.exit(command_line.main(arguments))

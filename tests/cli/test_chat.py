@@ -242,6 +242,22 @@ def test_in_a_pipe_each_line_is_a_prompt_and_nothing_is_allowed_unasked(place: P
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [
+        ({"stop": "refusal"}, 6),
+        ({"stop": "max_tokens"}, 7),
+        ({"error": {"code": -32603, "message": "it broke"}}, 5),
+        ({"say": "fine"}, 0),
+    ],
+)
+def test_in_a_pipe_the_exit_code_is_that_of_the_last_turn(
+    place: Place, last: dict[str, Any], code: int
+) -> None:
+    typed = f"{json.dumps([{'stop': 'cancelled'}])}\n{json.dumps([last])}\n"
+    assert place.run("chat", "--", *scripted_agent(), typed=typed).returncode == code
+
+
 def test_what_is_typed_stays_one_prompt_over_several_lines_and_is_kept_private(
     place: Place,
 ) -> None:

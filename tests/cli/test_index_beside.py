@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.index_beside import IndexBeside, alone
+from acphold.cli.index_beside import IndexBeside, Indexing, alone
 from acphold.imports import Intake
 from acphold.imports.claude import READER
 from acphold.journal import SqliteJournal
@@ -78,6 +78,34 @@ def test_there_is_one_for_a_journal_until_it_is_let_go_and_nothing_is_left(
         assert not is_taken(journal)
     finally:
         first.end()
+
+
+def test_where_no_process_can_index_beside_it_an_import_says_what_to_do(
+    journal: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder = tmp_path / "run" / "acphold"
+    folder.mkdir(parents=True, mode=0o755)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder.parent))
+
+    async def is_not_enough(self: SqliteJournal, seconds: float) -> int:
+        return await self.lagging()
+
+    async def imported() -> None:
+        opened = SqliteJournal.open(journal)
+        try:
+            with Indexing(str(journal)) as indexing:
+                assert not await indexing.lags(opened)
+        finally:
+            await opened.aclose()
+
+    asyncio.run(taken_in(journal, tmp_path))
+    monkeypatch.setattr(SqliteJournal, "catch_up", is_not_enough)
+    asyncio.run(imported())
+    assert "run `acphold index`" in caplog.text
+    assert str(folder) in caplog.text
 
 
 _SLOW = """

@@ -79,7 +79,7 @@ async def test_an_editor_talks_to_an_agent_on_another_machine(journal: Path, the
         await one.talk({"say": "from there; it's $HOME"})
         assert one.text() == "from there; it's $HOME"
     assert journal.name not in os.listdir(journal.parent)
-    stop = ssh_command("me@there", ["stop", "--all"], terminal=False)
+    stop = ssh_command("me@there", ["stop", "--all"], terminal=False, typed=False)
     stopped = await asyncio.create_subprocess_exec(*stop, stdout=asyncio.subprocess.PIPE)
     assert (await stopped.communicate())[0] == b"Stopped scripted with 1 session.\n"
 
@@ -153,6 +153,20 @@ def test_with_a_terminal_here_there_is_one_there(acphold: CommandLine, there: Pa
         assert "A title" in seen.until("A title")
         assert seen.ended() == 0
     assert (there.parent / "log").read_text().startswith("-t -o LogLevel=ERROR -- me@there ")
+
+
+def test_a_command_that_is_told_there_can_be_typed_here(there: Path, tmp_path: Path) -> None:
+    acphold = [sys.executable, "-m", "acphold"]
+    environment = {**os.environ, "TERM": "xterm"}
+    chat = ["chat", "--host", "me@there", "--cwd", str(tmp_path), "--", *scripted_agent()]
+    with terminal([*acphold, *chat], environment) as seen:
+        seen.until("Starting")
+        seen.type('[{"say": "said there"}]\n')  # by lines: this ssh passes no TERM on
+        seen.until("agent: said there")
+        seen.type("\x04")
+        seen.until("To go on: acphold chat --host me@there --resume own-")
+    with terminal([*acphold, "attach", "--host", "me@there", "own-"], environment) as seen:
+        seen.until("acphold chat --host me@there --resume own-")
 
 
 @pytest.mark.parametrize("words", [("tail",), ("attach", "--watch")])

@@ -11,7 +11,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened, path_of, place
 from acphold.cli.list import live_sessions
 from acphold.cli.screen_session import Seat, add_look, chosen_row, on_terminal
-from acphold.cli.ssh import add_host
+from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import on_one_line, visible
 from acphold.errors import ConnectionLostError
 from acphold.journal import ListFilter
@@ -44,10 +44,10 @@ def attach(
     assert host is None, "done there"
     if no_color:
         os.environ["NO_COLOR"] = "1"
-    return asyncio.run(_attach(session_id, journal, watch=watch))
+    return asyncio.run(_attach(session_id, journal, typed_host(), watch=watch))
 
 
-async def _attach(given: str | None, journal: str | None, *, watch: bool) -> int:
+async def _attach(given: str | None, journal: str | None, host: str, *, watch: bool) -> int:
     live = await live_sessions()
     async with opened(journal) as kept:
         if given is not None:
@@ -59,11 +59,14 @@ async def _attach(given: str | None, journal: str | None, *, watch: bool) -> int
             if found is None:
                 return Exit.OK
             row = found
-    return await join(row.session_id, journal, watch=watch)
+    return await join(row.session_id, journal, host, watch=watch)
 
 
-async def join(session_id: str, journal: str | None, *, watch: bool = False) -> int:
-    """Attach to a session; where it is not live, say what to do."""
+async def join(session_id: str, journal: str | None, host: str, *, watch: bool = False) -> int:
+    """Attach to a session; where it is not live, say what to do.
+
+    `host` stands in the commands that are told: how the person came to this machine.
+    """
     seat = Seat(permission=None, reads_only=watch, leaving="detaches")
     options = seat.options
     try:
@@ -78,11 +81,11 @@ async def join(session_id: str, journal: str | None, *, watch: bool = False) -> 
         print(
             visible(
                 f"acphold attach: session {session_id} is not live in any process; to go on with "
-                f"it: acphold chat --resume {session_id} AGENT (or -- CMD)"
+                f"it: acphold chat{host} --resume {session_id} AGENT (or -- CMD)"
             ),
             file=sys.stderr,
         )
         return Exit.ERROR
     if on_terminal() and code == Exit.OK:
-        print(f"\nDetached; the session goes on: acphold attach {on_one_line(session_id)}")
+        print(f"\nDetached; the session goes on: acphold attach{host} {on_one_line(session_id)}")
     return code

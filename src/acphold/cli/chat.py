@@ -16,7 +16,7 @@ from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.list import live_sessions, short_id
 from acphold.cli.screen_session import Seat, add_look, chosen_info, on_terminal
 from acphold.cli.settings import agent_command, agent_names
-from acphold.cli.ssh import add_host
+from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import on_one_line
 from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
@@ -99,7 +99,7 @@ def chat(
     if no_color:
         os.environ["NO_COLOR"] = "1"
     wanted = Wanted(os.path.abspath(os.path.expanduser(cwd or ".")), resume, newest)
-    return asyncio.run(_chat(agent, program, wanted, permission, journal))
+    return asyncio.run(_chat(agent, program, wanted, permission, journal, typed_host()))
 
 
 async def _chat(
@@ -108,11 +108,12 @@ async def _chat(
     wanted: Wanted,
     permission: Rule | None,
     journal: str | None,
+    host: str,
 ) -> int:
     if wanted.resume:
         wanted, is_live = await _known(wanted, journal)
         if is_live and wanted.resume:
-            return await join(wanted.resume, journal)
+            return await join(wanted.resume, journal, host)
     if agent is None and not program:
         raise UsageError(
             "name an agent of the settings file, or give its command behind `--`: "
@@ -133,14 +134,15 @@ async def _chat(
             return Exit.OK
         code = await seat.sit(there, session)
     if on_terminal() and code == Exit.OK and session.state.timeline:
-        await _say_how_to_go_on(session.id, agent or f"-- {shlex.join(program)}", journal)
+        called = agent or f"-- {shlex.join(program)}"
+        await _say_how_to_go_on(session.id, called, journal, host)
     return code
 
 
-async def _say_how_to_go_on(session_id: str, agent: str, journal: str | None) -> None:
+async def _say_how_to_go_on(session_id: str, agent: str, journal: str | None, host: str) -> None:
     async with opened(journal) as kept:
         short = await short_id(kept, session_id)
-    print(f"\nTo go on: acphold chat --resume {on_one_line(short)} {on_one_line(agent)}")
+    print(f"\nTo go on: acphold chat{host} --resume {on_one_line(short)} {on_one_line(agent)}")
 
 
 def _wrap_words(agent: str | None, program: Sequence[str], journal: str | None) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import select
 import subprocess
@@ -17,9 +18,12 @@ from contextlib import suppress
 from typing import Self
 
 from acphold.cli.journals import opened
+from acphold.errors import RuntimeFolderError
 from acphold.imports import Intake
 from acphold.journal import SqliteJournal
 from acphold.transports.runtime_folder import lock, runtime_folder
+
+log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.5
 """Between two looks at whether somebody still brings more."""
@@ -58,14 +62,18 @@ class Indexing:
             self._beside.let_go()
 
     def begin(self, intake: Intake) -> None:
-        """Have a process make it searchable from now on."""
-        self._beside = IndexBeside(self._location)
-        intake.leave_index()
+        """Have a process make it searchable from now on, where there can be one."""
+        if _obstacle() is None:
+            self._beside = IndexBeside(self._location)
+            intake.leave_index()
 
     async def lags(self, journal: SqliteJournal) -> bool:
         """Whether something is left for a process in the background, which is there then."""
         if self._beside is None or not self._beside.runs:
             if not await journal.catch_up(AT_ONCE_SECONDS):
+                return False
+            if (error := _obstacle()) is not None:
+                log.warning("the rest is not searchable before you run `acphold index`: %s", error)
                 return False
             self._beside = IndexBeside(self._location)
             return True
@@ -143,6 +151,15 @@ async def _follow(journal: SqliteJournal) -> None:
 def _has_ended() -> bool:
     """Whether whoever started us has let us go: nothing is ever written to our stdin."""
     return bool(select.select([0], [], [], 0)[0])
+
+
+def _obstacle() -> RuntimeFolderError | None:
+    """Why no process can index beside others: they tell each other by the runtime folder."""
+    try:
+        runtime_folder()
+    except RuntimeFolderError as error:
+        return error
+    return None
 
 
 def alone(path: str) -> int | None:

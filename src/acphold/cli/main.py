@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -108,10 +109,16 @@ def main(arguments: Sequence[str]) -> int:
         _discard_output()
         return Exit.ERROR
     except KeyboardInterrupt:
-        # Who presses Ctrl-C again while we leave gets no traceback.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _leave_quietly()
         return Exit.INTERRUPTED
     return code
+
+
+def _leave_quietly() -> None:
+    """Nothing is printed of what Ctrl-C has cut in the middle, nor of a second Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.unraisablehook = lambda _: None
+    warnings.simplefilter("ignore")
 
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -164,6 +171,8 @@ def _run_command(name: str, rest: Sequence[str]) -> int:
         if there := words_there(found, rest):
             on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
             become_ssh(there[0], [name, *there[1]], terminal=on_terminal)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return found.run(rest)
 
 

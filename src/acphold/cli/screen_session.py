@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 LINE_TERMINALS = (None, "", "dumb", "unknown")
 """What TERM is where nothing can be drawn again: in a shell of Emacs, on a serial line."""
 
+ENDS = {
+    "completed": Exit.OK,
+    "limited": Exit.LIMITED,
+    "refused": Exit.REFUSED,
+    "cancelled": Exit.CANCELLED,
+    "failed": Exit.AGENT,
+    "interrupted": Exit.AGENT,
+}
+"""The exit code for each outcome of a turn."""
+
 HISTORY_PASSAGES = 100
 """What is shown of the history: a few screens, drawn in less than half a second."""
 
@@ -86,9 +96,14 @@ class Seat:
         else:
             await self._in_pipe()
         if self.sitting.error is None:
-            return Exit.OK
+            return Exit.OK if on_terminal() else self._how_it_ended()
         print(visible(f"acphold: {self.sitting.error}"), file=sys.stderr)
         return Exit.AGENT
+
+    def _how_it_ended(self) -> Exit:
+        """The exit code for a script: that of the last turn, as `ask` has it."""
+        end = self.sitting.last_end
+        return Exit.OK if end is None else ENDS[end.outcome]
 
     async def _on_terminal(self, session: RemoteSession) -> None:
         from acphold.screen.line_screen import LineScreen

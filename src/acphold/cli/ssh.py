@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from acphold.cli.command_line import Parser, UsageError
+from acphold.cli.terminal_text import on_one_line
 from acphold.errors import AgentStartError
 
 SCRIPT = """\
@@ -21,9 +22,12 @@ if ! command -v acphold >/dev/null; then
 there (pipx puts it into ~/.local/bin), or put a link to it into /usr/local/bin" >&2
   exit 127
 fi
-exec acphold "$@"
+exec "$@"
 """
 """What runs there. A login without a terminal often has a shorter PATH than one with."""
+
+TYPED_HOST = "ACPHOLD_HOST"
+"""The environment variable that tells the command there how the person there is called here."""
 
 
 def add_host(parser: Parser) -> None:
@@ -62,21 +66,33 @@ def a_host(text: str) -> str:
     return text
 
 
-def ssh_command(host: str, words: Sequence[str], *, terminal: bool) -> list[str]:
+def typed_host() -> str:
+    """` --host HOST`, if that is how the person came to this machine, else "".
+
+    To be put into a command that is told to them. What we start does not inherit it.
+    """
+    host = os.environ.pop(TYPED_HOST, "")
+    return f" --host {shlex.quote(on_one_line(host))}" if host else ""
+
+
+def ssh_command(host: str, words: Sequence[str], *, terminal: bool, typed: bool) -> list[str]:
     """The command line that runs `acphold` with these words there.
 
-    With `terminal` it gets one there, if there is one here.
+    With `terminal` it gets one there, if there is one here; with `typed` it is told the host.
     """
+    told = ["env", f"{TYPED_HOST}={host}"] if typed else []
     # One string: ssh joins words with spaces, and the login shell there reads the result.
-    there = shlex.join(["exec", "sh", "-c", SCRIPT, "acphold", *words])
+    there = shlex.join(["exec", "sh", "-c", SCRIPT, "acphold", *told, "acphold", *words])
     # On a terminal ssh says at the end that it has closed the connection: nobody asked for that.
     how = ["-t", "-o", "LogLevel=ERROR"] if terminal else ["-T"]
     return ["ssh", *how, "--", host, there]
 
 
-def become_ssh(host: str, words: Sequence[str], *, terminal: bool = False) -> NoReturn:
+def become_ssh(
+    host: str, words: Sequence[str], *, terminal: bool = False, typed: bool = True
+) -> NoReturn:
     """Run `acphold` with these words there, in the place of this process."""
-    command = ssh_command(host, words, terminal=terminal)
+    command = ssh_command(host, words, terminal=terminal, typed=typed)
     try:
         os.execvp(command[0], command)
     except OSError as error:
@@ -104,4 +120,4 @@ def connect(*, host: str, agent: str | None, program: tuple[str, ...]) -> int:
     if (agent is None) == (not program):
         raise UsageError("either the name of an agent there, or its command behind `--`")
     words = [agent] if agent is not None else ["--", *program]
-    become_ssh(host, ["wrap", "--background", *words])
+    become_ssh(host, ["wrap", "--background", *words], typed=False)

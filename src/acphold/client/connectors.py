@@ -86,7 +86,8 @@ async def connect(
     tool (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`. Without a policy
     everything is asked, or rejected if there is no `on_permission`; in a session that other clients
     have open too, what their turns ask is then left to them while they are there. `on_form` and
-    `on_page` show forms and pages; without them no such are offered. `files` and `terminals` serve
+    `on_page` show forms and pages; without them no such are offered. A callback may be a plain
+    function: the event loop stands still while that runs. `files` and `terminals` serve
     files and commands inside the folders of a session, and in further folders with `files=[…]`.
     `handlers` answer other methods, or these in another way. `on_update` hears every update as it
     comes, with the id of its session and as JSON; `on_notification` hears what is no update.

@@ -57,11 +57,13 @@ IDLE_LOOK_SECONDS = 5.0
 
 
 class Sitting:
-    """See the module. `error` is what ended it, if the person did not."""
+    """See the module. `error` is what ended it, if the person did not; `last_end` is the end of
+    the last turn that was prompted here, None before."""
 
     def __init__(self, flow: Flow, *, reads_only: bool = False, leaving: str = "leaves") -> None:
         self.flow = flow
         self.error: AcpholdError | None = None
+        self.last_end: TurnEnd | None = None
         self.face: Face
         self._agent: RemoteAgent
         self._session: RemoteSession | None = None
@@ -201,6 +203,7 @@ class Sitting:
         finally:
             self._is_prompting = bool(self._queue)
             self._show_prompt()  # of a turn that never began
+        self.last_end = end
         self.flow.turn_over(end)
         self._live = LiveSession(self._session.id, self._live.clients)
         self.face.changed()
