@@ -382,7 +382,7 @@ async def test_only_this_users_processes_are_let_in(
         session = await one.talk({"say": "hello"})
         kernel = unix.credentials
         monkeypatch.setattr(
-            unix, "credentials", lambda socket: kernel(socket)._replace(uid=os.getuid() + 1)
+            unix, "credentials", lambda at: unix.Credentials(os.getuid() + 1, kernel(at).pid)
         )
         await other.load(session)  # as if the owner could not be reached: it is taken over
         assert other.text() == "hello"

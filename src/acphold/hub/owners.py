@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import socket
 from os import getpid
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from acphold.transports.runtime_folder import is_running
 
 
-class Owner(NamedTuple):
+class Owner(Struct, frozen=True):
     """A process that may own sessions; `path` is that of its socket, "" without one.
 
     `pid` is None for a name that names no process.

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import NamedTuple
+
+from msgspec import Struct
 
 DELAY = 1.0
 """Seconds of rest after a turn before it is compacted and indexed: not between two quick turns."""
@@ -30,7 +31,7 @@ KEPT_IN_TURN_SECONDS = 24 * 3600.0
 KEPT_SECONDS: a lid that was closed on a long task is opened the next morning."""
 
 
-class Bookmark(NamedTuple):
+class Bookmark(Struct, frozen=True):
     """The place of a client: kept until `soon`, and until `late` if no turn begins behind that.
 
     Both are times of the event loop.

@@ -13,9 +13,8 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from time import time
-from typing import NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from acphold.errors import (
@@ -55,7 +54,7 @@ TOOLS_PAGE = 1024 * 1024
 NO_CHANGE = RowChange()
 
 
-class News(NamedTuple):
+class News(Struct, frozen=True):
     """Entries of one kind on their way into a session; see `Session.publish`."""
 
     kind: str

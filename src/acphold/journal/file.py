@@ -14,7 +14,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from acphold.errors import (
     IllegibleNameError,
@@ -269,7 +271,7 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
         )
 
 
-class _LogIndex(NamedTuple):
+class _LogIndex(Struct, frozen=True):
     """What the index of the write-ahead log says of it.
 
     The index outlives a killed process, and has no more in it than was committed. `frames` are in

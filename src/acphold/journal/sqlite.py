@@ -20,7 +20,6 @@ from acphold.journal import (
     leases,
     list_page,
     packed_rows,
-    search,
     search_index,
     segments,
     session_rows,
@@ -357,6 +356,8 @@ class SqliteJournal:
         return self._look(lambda db: list_page.page(db, filter, after, limit))
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
+        from acphold.journal import search  # an editor waits for what is imported above
+
         asked = Sought(sought) if isinstance(sought, str) else sought
         return await self._background.run(lambda db: search.search(db, asked))
 

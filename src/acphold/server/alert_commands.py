@@ -12,14 +12,17 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from acphold.errors import AcpholdError
 from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
-from acphold.processes.program import Program, launch
 from acphold.schema import encode
-from acphold.transports.child import ChildProcess
+
+if TYPE_CHECKING:  # an agent of the library that starts no program does not import how
+    from acphold.processes.program import Program
+    from acphold.transports.child import ChildProcess
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +97,8 @@ class AlertCommands:
 
     async def _launched(self, command: tuple[str, ...], env: Mapping[str, str]) -> Program:
         """Started in a thread, which takes milliseconds; ended again for who does not wait."""
+        from acphold.processes.program import launch
+
         starting = asyncio.create_task(asyncio.to_thread(launch, command, env=env), name="launch")
         try:
             return await asyncio.shield(starting)
@@ -104,6 +109,8 @@ class AlertCommands:
 
     async def _followed(self, program: Program, data: bytes) -> tuple[str, str]:
         """What it printed, and how it ended; raises TimeoutError."""
+        from acphold.transports.child import ChildProcess
+
         process = ChildProcess(program, relay_fd=None)
         printed = bytearray()
         reading = asyncio.create_task(_read(process, printed), name="alert output")

@@ -21,7 +21,8 @@ import sys
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from acphold.errors import ConnectionLostError, RuntimeFolderError
 from acphold.transports.pipes import READ_SIZE, PipeTransport
@@ -52,7 +53,7 @@ ROOM_SECONDS = 0.02
 """How long to wait when the backlog is full, before it is tried again."""
 
 
-class Credentials(NamedTuple):
+class Credentials(Struct, frozen=True):
     """Who is at the other end; `pid` is None where the system does not tell."""
 
     uid: int
