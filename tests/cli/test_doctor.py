@@ -75,8 +75,7 @@ def test_a_write_ahead_log_that_lost_its_end_is_told(acphold: CommandLine, journ
 def test_an_agent_that_deletes_its_conversations_is_told_with_what_keeps_them(
     acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     transcript.write(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)

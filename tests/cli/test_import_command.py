@@ -21,12 +21,10 @@ from tests.imports.told import write_lines
 
 
 def home(tmp_path: Path) -> str:
-    transcript = Transcript()
-    transcript.user("Where is the needle?")
+    transcript = Transcript("Where is the needle?")
     transcript.assistant("In the \x1b[31mhaystack.")
     transcript.write(tmp_path / "home")
-    rollout = Rollout()
-    rollout.user("Hello.")
+    rollout = Rollout("Hello.")
     rollout.agent("Hi.")
     rollout.end()
     rollout.write(tmp_path / "home")
@@ -154,8 +152,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_taken(
 
 
 def test_secrets_can_be_left_out_and_are_told_by_kind(acphold: CommandLine, tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("The key is AKIAIOSFODNN7ABCDEFG.")
+    transcript = Transcript("The key is AKIAIOSFODNN7ABCDEFG.")
     transcript.assistant("I see.")
     transcript.write(tmp_path)
     done = acphold.run("import", "--from", str(tmp_path), "--redact")
@@ -167,8 +164,7 @@ def test_secrets_can_be_left_out_and_are_told_by_kind(acphold: CommandLine, tmp_
 def test_branches_that_were_left_are_conversations_of_their_own_when_asked_for(
     acphold: CommandLine, tmp_path: Path
 ) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     fork = transcript.assistant("Hi.")
     transcript.user("Left behind.")
     transcript.assistant("Yes.")

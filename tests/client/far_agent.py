@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Unpack
 
-from acphold.client import Options, RemoteAgent, connect_over
+from acphold.client import Options, RemoteAgent, RemoteSession, connect_over
 from acphold.transports.memory import MemoryTransport, memory_pair
 
 DEADLINE = 30.0
@@ -219,3 +219,10 @@ async def talking(
             await running
         await agent.end()
         await theirs.aclose()
+
+
+@asynccontextmanager
+async def in_session(agent: FarAgent, **options: Unpack[Options]) -> AsyncIterator[RemoteSession]:
+    """A new session of `agent` for the block; see `talking`."""
+    async with talking(agent, **options) as remote:
+        yield await remote.new_session("/tmp")

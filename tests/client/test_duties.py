@@ -10,7 +10,7 @@ import pytest
 
 from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
 from acphold.client.policy import PermissionAnswer
-from tests.client.far_agent import ALL, FarAgent, talking
+from tests.client.far_agent import ALL, FarAgent, in_session, talking
 
 OPTIONS = [
     {"optionId": "y", "name": "Yes", "kind": "allow_once"},
@@ -115,8 +115,7 @@ async def test_what_is_pending_is_answered_cancelled_behind_the_cancel() -> None
         agent.say("s1", f"{selected(first)} {selected(second)}")
         return {"stopReason": "cancelled"}
 
-    async with talking(far, on_permission=never) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far, on_permission=never) as session:
         turn = session.prompt("go")
         await asked.wait()
         session.cancel()
@@ -137,8 +136,7 @@ async def test_the_next_turn_is_asked_again() -> None:
         agent.say("s1", selected(await ask_permission(agent)))
         return {"stopReason": "end_turn"}
 
-    async with talking(far, permission="allow") as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far, permission="allow") as session:
         turn = session.prompt("one")
         session.cancel()
         await turn
@@ -173,8 +171,7 @@ async def test_a_callback_that_fails_is_told_to_the_agent_without_its_words(
     def fail(question: PermissionQuestion) -> PermissionAnswer:
         raise RuntimeError("secret")
 
-    async with talking(far, on_permission=fail) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far, on_permission=fail) as session:
         answer = await ask_permission(far)
         assert answer["error"]["code"] == -32603
         assert "secret" not in str(answer)
@@ -319,8 +316,7 @@ async def test_a_form_that_is_open_when_the_turn_is_cancelled_is_answered_so() -
         agent.say("s1", (await elicit(agent))["result"]["action"])
         return {"stopReason": "cancelled"}
 
-    async with talking(far, on_form=never) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far, on_form=never) as session:
         turn = session.prompt("go")
         await asked.wait()
         session.cancel()

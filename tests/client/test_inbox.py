@@ -7,7 +7,7 @@ import gc
 from typing import Any
 
 from acphold.client.inbox import INBOX_BYTES, Flow, Inbox
-from tests.client.far_agent import FarAgent, talking
+from tests.client.far_agent import FarAgent, in_session, talking
 
 PIECE = "x" * 1000
 NUMBER = 8000
@@ -41,8 +41,7 @@ async def standstill(sent: list[int]) -> int:
 
 async def test_an_agent_waits_for_a_program_that_does_not_read_and_nothing_is_lost() -> None:
     far, sent = flooding()
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         turn = session.prompt("flood")
         await anext(turn)
         stopped_at = await standstill(sent)
@@ -65,8 +64,7 @@ async def test_who_waits_for_an_answer_is_not_locked_out_by_what_is_unread() -> 
 
 async def test_a_reader_that_is_gone_holds_nobody_up() -> None:
     far, sent = flooding()
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         watching = session.updates()
         turn = session.prompt("flood")
         reading = asyncio.create_task(turn._over())
@@ -79,8 +77,7 @@ async def test_a_reader_that_is_gone_holds_nobody_up() -> None:
 
 async def test_awaiting_a_turn_takes_what_is_unread() -> None:
     far, sent = flooding()
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         turn = session.prompt("flood")
         await standstill(sent)
         assert len((await turn).text) == NUMBER * len(PIECE)
@@ -88,8 +85,7 @@ async def test_awaiting_a_turn_takes_what_is_unread() -> None:
 
 async def test_leaving_the_block_does_not_wait_for_what_is_unread() -> None:
     far, sent = flooding()
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         session.prompt("flood")
         await standstill(sent)
 

@@ -18,7 +18,7 @@ from acphold.schema import (
     TextResourceContents,
 )
 from acphold.schema.content import UnknownContent
-from tests.client.far_agent import ALL, FarAgent, talking
+from tests.client.far_agent import ALL, FarAgent, in_session
 
 PIXEL = b"\x89PNG\r\n"
 
@@ -26,8 +26,7 @@ PIXEL = b"\x89PNG\r\n"
 async def sent(*content: Any, capabilities: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """The blocks that an agent with these capabilities gets."""
     far = FarAgent(ALL if capabilities is None else capabilities)
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         await session.prompt(*content)
     blocks: list[dict[str, Any]] = far.params("session/prompt")["prompt"]
     return blocks
@@ -102,8 +101,7 @@ async def test_content_that_was_not_advertised_is_refused_before_anything_is_sen
     content: Any, capability: str
 ) -> None:
     far = FarAgent()
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         with pytest.raises(CapabilityError, match=f"promptCapabilities.{capability}"):
             session.prompt("look", content)
         assert not session.in_turn
@@ -112,8 +110,7 @@ async def test_content_that_was_not_advertised_is_refused_before_anything_is_sen
 
 
 async def test_what_cannot_be_sent_is_told_at_the_call(tmp_path: Path) -> None:
-    async with talking(FarAgent(ALL)) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(FarAgent(ALL)) as session:
         with pytest.raises(MissingFileError, match="there is no file"):
             session.prompt(tmp_path / "gone.txt")
         with pytest.raises(DeclarationError, match="something to say"):

@@ -15,7 +15,7 @@ from acphold.client import PermissionQuestion
 from acphold.errors import AgentExitedError, AgentStartError, InvalidParamsError, RemoteError
 from acphold.journal.timeline import Message, ToolCall
 from acphold.schema import SessionConfigBoolean
-from tests.client.far_agent import ALL, FarAgent, Refusal, talking
+from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 from tests.conftest import Agent, Until
 from tests.editor import scripted_agent
 
@@ -83,8 +83,7 @@ async def test_a_tool_call_may_begin_with_an_update_or_with_its_permission_reque
         asked.append(question)
         return True
 
-    async with talking(far, on_permission=decide) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far, on_permission=decide) as session:
         option = {"optionId": "y", "name": "Yes", "kind": "allow_once"}
         tool = {"toolCallId": "t", "title": "Run", "kind": "execute"}
         ask = {"sessionId": "s1", "toolCall": tool, "options": [option]}
@@ -187,8 +186,7 @@ async def test_an_error_in_the_place_of_an_answer_is_told_and_the_session_goes_o
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
         raise Refusal(400, "credit balance is too low")
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         with pytest.raises(RemoteError, match="credit balance"):
             await session.prompt("hello")
         assert session.state.turn == "idle"
@@ -205,8 +203,7 @@ async def test_a_stop_reason_that_is_not_known_or_missing_ends_a_turn_just_as_we
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
         return answer
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         turn = await session.prompt("hello")
         expected = "stop_sequence" if answer == {"stopReason": "stop_sequence"} else "end_turn"
         assert turn.stop_reason == expected
@@ -261,8 +258,7 @@ async def test_half_of_a_surrogate_pair_is_a_text_like_any_other() -> None:
             agent.line(f'{{"jsonrpc":"2.0","method":"session/update","params":{told}}}')
         return {"stopReason": "end_turn"}
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         turn = session.prompt("smile")
         assert len([update async for update in turn]) == 2
         assert turn.text == "\U0001f600"

@@ -15,7 +15,7 @@ from acphold.client import RemoteAgent, RemoteSession
 from acphold.errors import AgentTimeoutError, CapabilityError, ConnectionLostError, RemoteError
 from acphold.journal.timeline import Message
 from acphold.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
-from tests.client.far_agent import ALL, FarAgent, Refusal, talking
+from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 
 
 async def test_initialize_comes_first_and_says_who_we_are_and_what_we_can() -> None:
@@ -165,8 +165,7 @@ async def test_updates_before_the_answer_to_new_belong_to_the_new_session() -> N
         agent.say("somebody else's", "not for us")
         return {"sessionId": "fresh"}
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         assert [command.name for command in session.commands] == ["help"]
         assert session.state.timeline == ()
 

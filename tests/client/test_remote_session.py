@@ -10,7 +10,7 @@ import pytest
 from acphold.errors import AgentBusyError, ConnectionLostError, RemoteError
 from acphold.journal.timeline import ToolCall
 from acphold.schema import AgentMessageChunk, SessionConfigBoolean, SessionConfigSelect
-from tests.client.far_agent import ALL, FarAgent, Refusal, talking
+from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 
 MODES = {
     "currentModeId": "ask",
@@ -41,8 +41,7 @@ async def test_cancelling_marks_tools_at_once_and_takes_what_still_comes() -> No
         agent.say("s1", "stopped")
         return {"stopReason": "cancelled"}
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         turn = session.prompt("go")
         await started.wait()
         await anext(turn)
@@ -87,8 +86,7 @@ async def test_an_agent_that_does_not_answer_a_cancelled_turn_is_not_waited_for(
 
 async def test_cancelling_without_a_turn_is_told_to_the_agent_all_the_same() -> None:
     far = FarAgent()
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         session.cancel()  # a turn of another client, it may be
         await far.until("session/cancel")
         assert far.params("session/cancel") == {"sessionId": "s1"}
@@ -111,8 +109,7 @@ async def test_a_mode_is_set_and_stands_without_another_word_of_the_agent() -> N
             raise Refusal(-32602, "no such mode")
         return {}
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         assert session.modes is not None
         assert session.modes.current_mode_id == "ask"
         assert [mode.id for mode in session.modes.available_modes] == ["ask", "code"]
@@ -138,8 +135,7 @@ async def test_where_the_mode_is_an_option_too_the_option_is_set() -> None:
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
         return {"configOptions": [select(params["value"], category="mode")]}
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         await session.set_mode("code")
         [option] = session.options
         assert option.current_value == "code"
@@ -165,8 +161,7 @@ async def test_options_are_those_of_known_types_as_they_stand_last() -> None:
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
         return {"configOptions": [{**flag, "currentValue": params["value"]}]}
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         mode, fast = session.options
         assert isinstance(mode, SessionConfigSelect)
         assert isinstance(fast, SessionConfigBoolean)
@@ -187,8 +182,7 @@ async def test_options_are_those_of_known_types_as_they_stand_last() -> None:
 async def test_the_state_has_plan_commands_usage_and_title() -> None:
     far = FarAgent()
     entry = {"content": "Look", "priority": "high", "status": "pending"}
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         empty = (session.plan, session.commands, session.usage, session.title)
         assert empty == ((), (), None, None)
         far.update("s1", "plan", entries=[entry, {**entry, "content": "Leap"}])
@@ -209,8 +203,7 @@ async def test_the_state_has_plan_commands_usage_and_title() -> None:
 
 
 async def test_each_reader_of_a_session_gets_every_update() -> None:
-    async with talking(FarAgent()) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(FarAgent()) as session:
         one, two = session.updates(), session.updates()
         turn = session.prompt("hello")
         updates = [update async for update in turn]
@@ -219,8 +212,7 @@ async def test_each_reader_of_a_session_gets_every_update() -> None:
 
 async def test_what_was_kept_for_a_reader_who_never_came_is_dropped_when_it_is_much() -> None:
     far = FarAgent()
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         for _ in range(300):
             far.say("s1", "x" * 1000)
             await far.drain()
@@ -242,8 +234,7 @@ async def test_closing_ends_the_turn_and_the_readers() -> None:
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
         await asyncio.Event().wait()
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         live = session.updates()
         turn = session.prompt("go")
         await session.close()

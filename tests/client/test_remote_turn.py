@@ -17,7 +17,7 @@ from acphold.errors import (
 )
 from acphold.schema import AgentMessageChunk, TextContent, ToolCall
 from acphold.schema.updates import UnknownUpdate
-from tests.client.far_agent import FarAgent, Refusal, talking
+from tests.client.far_agent import FarAgent, Refusal, in_session, talking
 
 
 def texts(updates: list[Any]) -> list[str]:
@@ -46,8 +46,7 @@ async def test_a_prompt_is_an_iterator_of_typed_updates_with_a_stop_reason_at_th
         agent.say("s1", "two")
         return {"stopReason": "max_tokens"}
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         turn = session.prompt("go")
         assert turn.stop_reason is None
         updates = [update async for update in turn]
@@ -71,8 +70,7 @@ async def test_every_update_before_the_answer_comes_before_the_end_and_none_behi
         agent.say("s1", "late")
         await asyncio.Event().wait()
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         live = session.updates()
         turn = session.prompt("go")
         updates = [update async for update in turn]
@@ -86,8 +84,7 @@ async def test_every_update_before_the_answer_comes_before_the_end_and_none_behi
 
 
 async def test_a_turn_can_be_awaited_for_its_text() -> None:
-    async with talking(FarAgent()) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(FarAgent()) as session:
         turn = await session.prompt("hello")
         assert (turn.text, turn.stop_reason) == ("heard hello", "end_turn")
         again = await session.prompt("more")
@@ -102,8 +99,7 @@ async def test_what_the_agent_refuses_is_raised_behind_its_last_update() -> None
         agent.say("s1", "I try")
         raise Refusal(-32603, "model overloaded")
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         updates, error = await read(session.prompt("go"))
         assert isinstance(error, RemoteError)
         assert str(error) == "model overloaded"
@@ -119,8 +115,7 @@ async def test_a_wanted_sign_in_is_an_error_of_its_own_that_names_the_methods() 
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
         raise Refusal(-32000, "Authentication required")
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         with pytest.raises(AuthRequiredError, match="'oauth'"):
             await session.prompt("go")
 
@@ -134,8 +129,7 @@ async def test_a_second_prompt_is_not_sent_while_a_turn_runs() -> None:
         await go_on.wait()
         return {"stopReason": "end_turn"}
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         turn = session.prompt("one")
         with pytest.raises(AgentBusyError, match="is running"):
             session.prompt("two")
@@ -156,8 +150,7 @@ async def test_an_update_that_breaks_the_schema_or_is_newer_is_handed_on_as_it_c
         agent.line("this is no JSON")
         return {"stopReason": "end_turn"}
 
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
+    async with in_session(far) as session:
         newer, broken = [update async for update in session.prompt("go")]
         assert isinstance(newer, UnknownUpdate)
         assert newer.kind == "from_the_future"

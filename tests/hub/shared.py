@@ -259,6 +259,11 @@ class Shared:
         client = await self.client(**capabilities)
         return client, await client.new()
 
+    async def pair(self, **capabilities: Any) -> tuple[Onlooker, Onlooker, str]:
+        """Two more clients, and a session that the first has made and the second has loaded."""
+        one, session = await self.opened(**capabilities)
+        return one, await self.loaded(session, **capabilities), session
+
     async def loaded(self, session: str, /, **capabilities: Any) -> Onlooker:
         """One more client, which has loaded a session."""
         client = await self.client(**capabilities)

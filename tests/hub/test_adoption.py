@@ -132,10 +132,7 @@ async def test_of_two_processes_that_adopt_a_session_the_second_waits_for_the_fi
         waiting = two.begin("session/load", open_params("theirs", "/"))
         first.agent.may_answer.set()
         await loading
-        turn = one.begin_prompt("theirs", "And now?")
-        await first.agent.prompted("theirs")
-        await first.agent.end("theirs")
-        await turn
+        await first.turn(one, "theirs", "And now?")
         await waiting
         assert two.text() == "It is that."
         await two.call("session/close", {"sessionId": "theirs"})

@@ -31,9 +31,7 @@ def numbers(client: Onlooker) -> list[int]:
 
 async def test_every_client_sees_every_update(journal: Path) -> None:
     async with shared(journal) as house:
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        await two.load(session)
+        one, two, session = await house.pair()
         turn = await house.begun(one, session, "hi")
         await house.agent.say(session, "1 ", "2 ")
         await until([one, two], "2 ")
@@ -157,8 +155,7 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        one, session = await house.opened()
-        slow = await house.loaded(session)
+        one, slow, session = await house.pair()
         slow.reads.clear()
         turn = await house.begun(one, session, "flood")
         filler = "x" * 10_000
@@ -246,9 +243,7 @@ async def test_a_notice_reaches_a_client_that_lags(journal: Path) -> None:
 
 async def test_notifications_wait_behind_the_updates_a_client_lags_with(journal: Path) -> None:
     async with shared(journal) as house:
-        one, slow = await house.client(), await house.client()
-        session = await one.new()
-        await slow.load(session)
+        one, slow, session = await house.pair()
         slow.reads.clear()
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
@@ -266,9 +261,7 @@ async def test_a_client_that_goes_leaves_its_turn_and_the_session_to_the_others(
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(30):
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        await two.load(session)
+        one, two, session = await house.pair()
         await house.begun(one, session, "hi")
         await one.go()
         turn = two.begin_prompt(session, "mine")  # waits for the turn that was left
@@ -298,9 +291,7 @@ async def test_a_session_that_another_client_holds_is_not_open_here(journal: Pat
 
 async def test_prompts_of_two_clients_wait_for_each_other(journal: Path) -> None:
     async with shared(journal) as house:
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        await two.load(session)
+        one, two, session = await house.pair()
         first = await house.begun(one, session, "first")
         second = two.begin_prompt(session, "second")
         await house.agent.say(session, "1 ")
@@ -318,9 +309,7 @@ async def test_prompts_of_two_clients_wait_for_each_other(journal: Path) -> None
 async def test_a_mode_that_one_client_sets_is_told_to_the_others(journal: Path) -> None:
     async with shared(journal) as house:
         house.agent.results["session/set_mode"] = b"{}"
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        await two.load(session)
+        one, two, session = await house.pair()
         await one.call("session/set_mode", {"sessionId": session, "modeId": "code"})
         [update] = await two.until(two.updates)
         assert update["sessionUpdate"] == "current_mode_update"
@@ -384,9 +373,7 @@ async def test_of_several_clients_one_that_does_not_read_is_not_told_on_and_on(
     journal: Path, about_a_session: bool
 ) -> None:
     async with shared(journal) as house:
-        one, slow = await house.client(), await house.client()
-        session = await one.new()
-        await slow.load(session)
+        _, slow, session = await house.pair()
         slow.reads.clear()
         told = {"sessionId": session} if about_a_session else {}
         params = json.dumps({**told, "filler": "x" * 10_000}).encode()
@@ -402,9 +389,7 @@ async def test_notifications_that_wait_for_a_client_that_lags_are_bounded_in_byt
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        one, slow = await house.client(), await house.client()
-        session = await one.new()
-        await slow.load(session)
+        one, slow, session = await house.pair()
         slow.reads.clear()
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")

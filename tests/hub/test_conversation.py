@@ -40,9 +40,7 @@ async def test_a_mode_that_a_client_sets_is_told_once_though_the_agent_tells_it_
 ) -> None:
     async with shared(journal) as house:
         house.agent.results["session/set_mode"] = b"{}"
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        await two.load(session)
+        one, two, session = await house.pair()
         await one.call("session/set_mode", {"sessionId": session, "modeId": "code"})
         told = {"sessionUpdate": "current_mode_update", "currentModeId": "code"}
         await hear(house, session, json.dumps(told).encode())
@@ -148,9 +146,7 @@ async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(journ
 
 async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(journal: Path) -> None:
     async with shared(journal) as house:
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        await two.load(session)
+        one, two, session = await house.pair()
         turn = await house.begun(one, session, "my words")
         await hear(house, session, said("my words", "user_message_chunk"))
         await house.agent.say(session, "heard")

@@ -139,10 +139,7 @@ async def test_a_prompt_right_behind_another_brings_back_what_was_archived_betwe
             if archived:
                 await two.call("session/archive", {"sessionId": session})
                 assert (await house.journal.session(session)).archived
-            turn = one.begin_prompt(session, "and on")
-            await house.agent.prompted(session)
-            await house.agent.end(session)
-            await turn
+            await house.turn(one, session, "and on")
             assert not (await house.journal.session(session)).archived
 
 

@@ -44,9 +44,7 @@ async def said_by_user(house: Shared, session: str) -> list[str]:
 async def test_words_taken_into_a_turn_are_told_to_the_others_and_replayed(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(10):
         house.agent.results[STEER] = INJECTED
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        await two.load(session)
+        one, two, session = await house.pair()
         turn = await begun(house, one, session)
         assert await one.call(STEER, {"sessionId": session, "prompt": WORDS}) == json.loads(
             INJECTED
@@ -110,9 +108,7 @@ async def test_words_that_the_agent_sends_back_are_replayed_once(journal: Path, 
 
 async def test_a_notification_may_say_something_too(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(10):
-        client, two = await house.client(), await house.client()
-        session = await client.new()
-        await two.load(session)
+        client, two, session = await house.pair()
         client.tell("_session/steer", {"sessionId": session, "message": "in French, please"})
         await two.until(lambda: users_words(two) == ["in French, please"])
         assert users_words(client) == []

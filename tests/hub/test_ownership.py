@@ -53,17 +53,12 @@ async def test_loading_takes_a_session_back_from_the_process_that_took_it_over(
         session = await one.new()
         await one.call("session/load", {"sessionId": session, "cwd": "/", "mcpServers": []})
         await two.load(session)
-        turn = two.begin_prompt(session, "said in the second")
-        await second.agent.prompted("s0")
-        await second.agent.say("s0", "answered in the second")
-        await second.agent.end("s0")
-        await turn
+        await second.turn(two, session, "said in the second", "answered in the second", own="s0")
         await one.load(session)
         assert one.text() == "answered in the second"
-        turn = one.begin_prompt(session, "said in the first")
-        await first.agent.prompted("s1")
-        await first.agent.end("s1")
-        assert await turn == {"stopReason": "end_turn"}
+        assert await first.turn(one, session, "said in the first", own="s1") == {
+            "stopReason": "end_turn"
+        }
 
 
 async def test_a_prompt_that_is_refused_because_the_session_was_taken_never_reaches_the_agent(
@@ -86,8 +81,7 @@ async def test_a_session_that_is_taken_in_the_middle_of_a_turn_is_told_and_leave
     async with shared(journal) as first, shared(journal) as second:
         one, two = await first.client(), await second.client()
         session = await one.new()
-        turn = one.begin_prompt(session, "go")
-        await first.agent.prompted(session)
+        turn = await first.begun(one, session, "go")
         await two.load(session)
         await first.agent.say(session, "too late")
         assert "another acphold process" in str(
@@ -141,8 +135,7 @@ async def test_a_session_is_closed_to_the_end_though_nobody_waits_for_it(journal
         house.agent.heeds_cancel = False  # so that closing takes a while
         client = await house.client()
         session = await client.new()
-        turn = client.begin_prompt(session, "hi")
-        await house.agent.prompted(session)
+        turn = await house.begun(client, session, "hi")
         closing = client.begin("session/close", {"sessionId": session})
         await asyncio.wait_for(house.agent.cancelled.wait(), 20)
         client.tell("$/cancel_request", {"requestId": client.last_id})

@@ -143,9 +143,7 @@ async def test_who_resumes_behind_a_position_gets_what_it_missed_and_then_the_re
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**POSITIONS), await house.client(**POSITIONS)
-        session = await one.new()
-        await two.load(session)
+        one, two, session = await house.pair(**POSITIONS)
         running = await house.begun(two, session, "count")
         for n in range(100):
             await house.agent.say(session, f"{n} ")

@@ -15,11 +15,13 @@ CWD = "/home/ada/project"
 class Transcript:
     """Records that follow each other, each the child of the one before it."""
 
-    def __init__(self, version: str = "2.1.316", count: int = 0) -> None:
+    def __init__(self, prompt: str = "", *, version: str = "2.1.316", count: int = 0) -> None:
         self.records: list[Json] = []
         self._version = version
         self.last: str | None = None
         self._count = count
+        if prompt:
+            self.user(prompt)
 
     def add(self, kind: str, after: str | None = "", **fields: Json) -> str:
         """One record of the tree; `after` is its parent, if not the last."""

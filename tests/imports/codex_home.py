@@ -16,10 +16,12 @@ CWD = "/home/ada/project"
 class Rollout:
     """The records of a rollout, as today's program writes them."""
 
-    def __init__(self, session: str = SESSION, **head: Json) -> None:
+    def __init__(self, prompt: str = "", *, session: str = SESSION, **head: Json) -> None:
         self.session = session
         self.records: list[Json] = []
         self.add("session_meta", id=session, cwd=CWD, cli_version="0.137.0", **head)
+        if prompt:
+            self.user(prompt)
 
     def add(self, kind: str, **payload: Json) -> None:
         at = f"2026-01-02T03:{len(self.records) // 60:02}:{len(self.records) % 60:02}.000Z"

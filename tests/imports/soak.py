@@ -181,7 +181,7 @@ def fill(home: Path) -> None:
             transcript.assistant("done")
         transcript.write(home, str(UUID(int=number)))
     for number, turns in enumerate((2, 8), 10):
-        rollout = Rollout(str(UUID(int=number)))
+        rollout = Rollout(session=str(UUID(int=number)))
         for turn in range(turns):
             rollout.user(f"prompt {turn}")
             rollout.run(f"c{turn}", "cat a", "A" * 400)

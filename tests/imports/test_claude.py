@@ -17,8 +17,7 @@ def story(transcript: Transcript, home: Path) -> Story:
 
 
 def test_what_was_said_and_thought_is_told_in_its_order(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Hello — 你好 🌍")
+    transcript = Transcript("Hello — 你好 🌍")
     transcript.assistant(thinking("Someone is there."), "Hello Ada.")
     told = story(transcript, tmp_path)
     assert told.said() == [
@@ -34,8 +33,7 @@ def test_what_was_said_and_thought_is_told_in_its_order(tmp_path: Path) -> None:
 def test_the_tokens_of_a_reply_are_counted_once_though_each_of_its_records_repeats_them(
     tmp_path: Path,
 ) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     transcript.assistant(thinking("One."), "Two.", "Three.")
     (end,) = story(transcript, tmp_path).ends()
     assert end["usage"] == {
@@ -47,8 +45,7 @@ def test_the_tokens_of_a_reply_are_counted_once_though_each_of_its_records_repea
 
 
 def test_a_read_has_its_file_as_its_place_and_the_text_in_a_fence(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Read it.")
+    transcript = Transcript("Read it.")
     transcript.assistant(use("t1", "Read", file_path=f"{CWD}/notes.txt"))
     transcript.result(
         "t1",
@@ -65,8 +62,7 @@ def test_a_read_has_its_file_as_its_place_and_the_text_in_a_fence(tmp_path: Path
 
 
 def test_an_edit_is_a_diff_with_the_lines_around_it(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Edit it.")
+    transcript = Transcript("Edit it.")
     transcript.assistant(use("t1", "Edit", file_path="/x/a.py", old_string="b", new_string="c"))
     patch = [{"oldStart": 4, "newStart": 4, "lines": [" a", "-b", "+c", " d"]}]
     transcript.result("t1", "ok", toolUseResult={"filePath": "/x/a.py", "structuredPatch": patch})
@@ -78,8 +74,7 @@ def test_an_edit_is_a_diff_with_the_lines_around_it(tmp_path: Path) -> None:
 
 
 def test_a_failed_command_is_failed_and_says_so(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Run it.")
+    transcript = Transcript("Run it.")
     transcript.assistant(use("t1", "Bash", command="false", description="fail"))
     transcript.result("t1", "Exit code 1", failed=True, toolUseResult="Error: Exit code 1")
     call = story(transcript, tmp_path).call()
@@ -88,8 +83,7 @@ def test_a_failed_command_is_failed_and_says_so(tmp_path: Path) -> None:
 
 
 def test_what_a_program_put_into_the_persons_mouth_is_not_told_as_theirs(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("<system-reminder>x</system-reminder>")
+    transcript = Transcript("<system-reminder>x</system-reminder>")
     transcript.user("<local-command-caveat>x</local-command-caveat>", isMeta=True)
     transcript.user([{"type": "text", "text": "a job ended"}], origin={"kind": "task"})
     transcript.add("attachment", attachment={"type": "date", "date": "2026-01-02"})
@@ -99,8 +93,9 @@ def test_what_a_program_put_into_the_persons_mouth_is_not_told_as_theirs(tmp_pat
 
 
 def test_a_command_of_the_program_and_its_answer_are_told(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("<command-name>/rename</command-name><command-args>New name</command-args>")
+    transcript = Transcript(
+        "<command-name>/rename</command-name><command-args>New name</command-args>"
+    )
     transcript.add(
         "system",
         subtype="local_command",
@@ -111,8 +106,7 @@ def test_a_command_of_the_program_and_its_answer_are_told(tmp_path: Path) -> Non
 
 
 def test_a_cancelled_turn_ends_as_cancelled_and_keeps_its_half_text(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Count.")
+    transcript = Transcript("Count.")
     transcript.assistant("one two")
     transcript.user("[Request interrupted by user]")
     transcript.user("Go on.")
@@ -123,8 +117,7 @@ def test_a_cancelled_turn_ends_as_cancelled_and_keeps_its_half_text(tmp_path: Pa
 
 
 def test_a_call_without_a_result_is_told_as_ended(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Sleep.")
+    transcript = Transcript("Sleep.")
     transcript.assistant(use("t1", "Bash", command="sleep 60"))
     told = story(transcript, tmp_path)
     assert told.call()["status"] == "failed"
@@ -133,8 +126,7 @@ def test_a_call_without_a_result_is_told_as_ended(tmp_path: Path) -> None:
 
 
 def test_the_branch_that_was_live_last_is_told(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     fork = transcript.assistant("Hi.")
     transcript.user("Left behind.")
     transcript.assistant("Also left behind.")
@@ -151,8 +143,7 @@ def test_the_branch_that_was_live_last_is_told(tmp_path: Path) -> None:
 def test_a_branch_that_was_left_is_a_conversation_of_its_own_when_asked_for(
     tmp_path: Path,
 ) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     fork = transcript.assistant("Hi.")
     transcript.user("Left behind.")
     transcript.assistant("Also left behind.")
@@ -168,8 +159,7 @@ def test_a_branch_that_was_left_is_a_conversation_of_its_own_when_asked_for(
 
 
 def test_the_results_of_parallel_calls_are_all_told(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Read both.")
+    transcript = Transcript("Read both.")
     first = transcript.assistant(use("t1", "Read", file_path="/a"))
     second = transcript.assistant(use("t2", "Read", file_path="/b"))
     transcript.result("t1", "A", after=first)
@@ -180,8 +170,7 @@ def test_the_results_of_parallel_calls_are_all_told(tmp_path: Path) -> None:
 
 
 def test_a_compaction_is_a_call_behind_the_command_that_asked_for_it(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     last = transcript.assistant("Hi.")
     transcript.add(
         "system",
@@ -206,8 +195,7 @@ def test_a_compaction_is_a_call_behind_the_command_that_asked_for_it(tmp_path: P
 
 
 def test_the_plan_is_put_together_from_the_tasks(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Plan.")
+    transcript = Transcript("Plan.")
     for number, subject in enumerate(("One", "Two"), 1):
         transcript.assistant(use(f"c{number}", "TaskCreate", subject=subject, activeForm="Doing"))
         transcript.result(f"c{number}", "ok", toolUseResult={"task": {"id": str(number)}})
@@ -219,7 +207,7 @@ def test_the_plan_is_put_together_from_the_tasks(tmp_path: Path) -> None:
 
 
 def test_the_older_plan_is_told_as_it_was_written(tmp_path: Path) -> None:
-    transcript = Transcript("1.0.124")
+    transcript = Transcript(version="1.0.124")
     transcript.user("Plan.")
     todos = [{"content": "One", "status": "completed"}, {"content": "Two", "status": "odd"}]
     transcript.assistant(use("t1", "TodoWrite", todos=todos))
@@ -228,8 +216,7 @@ def test_the_older_plan_is_told_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_title_that_a_person_gave_wins_over_one_that_was_made(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     transcript.beside(type="ai-title", aiTitle="Made", sessionId=SESSION)
     transcript.beside(type="custom-title", customTitle="Given", sessionId=SESSION)
     transcript.beside(type="ai-title", aiTitle="Made again", sessionId=SESSION)
@@ -245,8 +232,7 @@ def subagent(**more: Json) -> list[Json]:
 
 
 def test_a_subagents_calls_stand_inside_the_call_that_started_it(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Delegate.")
+    transcript = Transcript("Delegate.")
     transcript.assistant(use("t1", "Agent", description="count", prompt="Count."))
     transcript.result("t1", "3", toolUseResult={"agentId": "abc"})
     path = transcript.write(tmp_path)
@@ -260,8 +246,7 @@ def test_a_subagents_calls_stand_inside_the_call_that_started_it(tmp_path: Path)
 
 
 def test_a_subagents_file_beside_the_transcript_is_found_by_its_id(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Delegate.")
+    transcript = Transcript("Delegate.")
     transcript.assistant(use("t1", "Task", description="count", prompt="Count."))
     transcript.result("t1", "3", toolUseResult={"agentId": "0badf00d"})
     path = transcript.write(tmp_path)
@@ -273,7 +258,7 @@ def test_a_subagents_file_beside_the_transcript_is_found_by_its_id(tmp_path: Pat
 def test_a_subagent_inside_the_transcript_belongs_to_the_call_with_its_prompt(
     tmp_path: Path,
 ) -> None:
-    transcript = Transcript("1.0.124")
+    transcript = Transcript(version="1.0.124")
     transcript.user("Delegate.")
     transcript.assistant(use("t1", "Task", description="count", prompt="Count."))
     transcript.assistant(use("t2", "Task", description="other", prompt="Other."))
@@ -330,8 +315,7 @@ def test_a_cycle_of_parents_ends(tmp_path: Path) -> None:
 
 def test_a_subagents_id_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     write_lines(tmp_path / "secret.jsonl", *subagent())
-    transcript = Transcript()
-    transcript.user("Delegate.")
+    transcript = Transcript("Delegate.")
     transcript.assistant(use("t1", "Task", description="count", prompt="Count."))
     transcript.result("t1", "3", toolUseResult={"agentId": "x/../../../../secret"})
     assert len(story(transcript, tmp_path).calls()) == 1
@@ -340,8 +324,7 @@ def test_a_subagents_id_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
 def test_a_folder_that_is_moved_by_the_environment_is_found(tmp_path: Path) -> None:
     from acphold.imports import Home
 
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     transcript.write(tmp_path)
     moved = Home(tmp_path / "nowhere", {"CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")})
     found: list[Source] = list(READER.find(moved))

@@ -82,8 +82,7 @@ def test_a_damaged_compressed_rollout_is_told_as_far_as_it_can_be_read(tmp_path:
 def test_a_command_is_told_by_what_it_is_for(
     tmp_path: Path, command: str, title: str, kind: str
 ) -> None:
-    rollout = Rollout()
-    rollout.user("Do it.")
+    rollout = Rollout("Do it.")
     rollout.run("c1", command, "done\n")
     call = story(rollout, tmp_path).call()
     assert (call["title"], call["kind"], call["status"]) == (title, kind, "completed")
@@ -91,8 +90,7 @@ def test_a_command_is_told_by_what_it_is_for(
 
 
 def test_a_command_that_ends_with_another_code_has_failed(tmp_path: Path) -> None:
-    rollout = Rollout()
-    rollout.user("Do it.")
+    rollout = Rollout("Do it.")
     rollout.run("c1", "false", "Process exited with code 0\n", code=1)
     call = story(rollout, tmp_path).call()
     assert call["status"] == "failed"
@@ -100,8 +98,7 @@ def test_a_command_that_ends_with_another_code_has_failed(tmp_path: Path) -> Non
 
 
 def test_a_patch_is_told_with_what_became_of_the_files(tmp_path: Path) -> None:
-    rollout = Rollout()
-    rollout.user("Edit it.")
+    rollout = Rollout("Edit it.")
     patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\n*** End Patch"
     rollout.item("custom_tool_call", name="apply_patch", input=patch, call_id="c1")
     diff = "@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
@@ -121,8 +118,7 @@ def test_a_patch_is_told_with_what_became_of_the_files(tmp_path: Path) -> None:
 
 
 def test_a_patch_that_was_never_done_is_told_as_it_was_asked_for(tmp_path: Path) -> None:
-    rollout = Rollout()
-    rollout.user("Edit it.")
+    rollout = Rollout("Edit it.")
     patch = (
         "*** Begin Patch\n*** Add File: n.txt\n+new\n*** Update File: a.txt\n"
         "@@\n one\n-two\n+2\n@@\n-three\n+3\n*** End Patch"
@@ -138,8 +134,7 @@ def test_a_patch_that_was_never_done_is_told_as_it_was_asked_for(tmp_path: Path)
 
 
 def test_the_plan_is_no_call(tmp_path: Path) -> None:
-    rollout = Rollout()
-    rollout.user("Plan.")
+    rollout = Rollout("Plan.")
     plan = [{"step": "One", "status": "in_progress"}]
     rollout.call("c1", "update_plan", "Plan updated", plan=plan)
     told = story(rollout, tmp_path)
@@ -148,8 +143,7 @@ def test_the_plan_is_no_call(tmp_path: Path) -> None:
 
 
 def test_an_aborted_turn_is_cancelled_and_its_call_has_failed(tmp_path: Path) -> None:
-    rollout = Rollout()
-    rollout.user("Sleep.")
+    rollout = Rollout("Sleep.")
     rollout.call("c1", "exec_command", "aborted by user after 0.1s", cmd="sleep 60")
     rollout.program("<turn_aborted>\nThe user interrupted the previous turn.\n</turn_aborted>")
     rollout.event("turn_aborted", reason="interrupted")
@@ -199,12 +193,11 @@ def test_the_bare_form_of_summer_2025_is_told_from_the_models_side(tmp_path: Pat
 
 def test_a_subagent_is_no_conversation_of_its_own_but_stands_in_the_call(tmp_path: Path) -> None:
     agent = "01a1f8c2-199d-7110-9c2d-6f8d1b114418"
-    rollout = Rollout()
-    rollout.user("Delegate.")
+    rollout = Rollout("Delegate.")
     rollout.call("c1", "spawn_agent", json.dumps({"agent_id": agent}), message="Count.")
     rollout.agent("It says 3.")
     rollout.write(tmp_path)
-    child = Rollout(agent, source={"subagent": {"thread_spawn": {}}})
+    child = Rollout(session=agent, source={"subagent": {"thread_spawn": {}}})
     child.user("Count.")
     child.run("c2", "wc -l notes.txt", "3\n")
     child.agent("3")
@@ -217,8 +210,7 @@ def test_a_subagent_is_no_conversation_of_its_own_but_stands_in_the_call(tmp_pat
 
 
 def test_tokens_that_are_told_again_are_counted_once(tmp_path: Path) -> None:
-    rollout = Rollout()
-    rollout.user("Hello.")
+    rollout = Rollout("Hello.")
     usage = {"input_tokens": 10, "cached_input_tokens": 4, "output_tokens": 3, "total_tokens": 13}
     info = {"total_token_usage": usage, "last_token_usage": usage, "model_context_window": 1000}
     rollout.event("token_count", info=info)

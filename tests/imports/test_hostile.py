@@ -27,8 +27,7 @@ HALF = b'{"parentUuid":null,"type":"user","uuid":"h","message":{"content":"half 
 
 
 def claude(home: Path, *odd: bytes) -> Story:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     transcript.records += odd
     transcript.assistant("Hi.")
     transcript.write(home)
@@ -69,8 +68,7 @@ def test_a_line_that_is_too_long_is_counted_and_passed_over(tmp_path: Path) -> N
 
 
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Secret.")
+    transcript = Transcript("Secret.")
     outside = write_lines(tmp_path / "outside.jsonl", *transcript.records)
     folder = tmp_path / "home/.claude/projects/x"
     folder.mkdir(parents=True)
@@ -81,8 +79,7 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
 
 
 def test_a_link_that_leads_to_itself_hides_nothing_but_itself(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     transcript.write(tmp_path)
     loop = tmp_path / ".claude/projects/loop"
     loop.symlink_to(loop)
@@ -106,8 +103,7 @@ def test_a_time_that_cannot_be_shown_is_none(value: object) -> None:
 
 
 def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     path = transcript.write(tmp_path)
     (path.parent.parent / "also").symlink_to(path.parent)
     path.with_name("link.jsonl").symlink_to(path)
@@ -116,8 +112,7 @@ def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
 
 
 def _rich_claude(home: Path) -> None:
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     transcript.assistant(thinking("Hm."), "Hi.", use("t1", "Edit", file_path="/a", old_string="x"))
     patch = [{"lines": ["-x", "+y"], "newStart": 1}]
     transcript.result("t1", "ok", toolUseResult={"filePath": "/a", "structuredPatch": patch})
@@ -126,8 +121,7 @@ def _rich_claude(home: Path) -> None:
 
 
 def _rich_codex(home: Path) -> None:
-    rollout = Rollout()
-    rollout.user("Hello.")
+    rollout = Rollout("Hello.")
     rollout.thought("Hm.")
     rollout.run("c1", "cat a | head -3; ls", "out\n")
     rollout.call("c2", "update_plan", "ok", plan=[{"step": "a", "status": "pending"}])

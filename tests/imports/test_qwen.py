@@ -17,10 +17,12 @@ CWD = "/home/ada/project"
 class Chat:
     """The records of a session, each the child of the one before it."""
 
-    def __init__(self, count: int = 0) -> None:
+    def __init__(self, prompt: str = "", *, count: int = 0) -> None:
         self.records: list[Json] = []
         self.last: str | None = None
         self._count = count
+        if prompt:
+            self.user(prompt)
 
     def add(self, kind: str, after: str | None = "", **fields: Json) -> str:
         self._count += 1
@@ -70,8 +72,7 @@ def story(chat: Chat, home: Path) -> Story:
 
 
 def test_a_conversation_with_a_call_is_told(tmp_path: Path) -> None:
-    chat = Chat()
-    chat.user("Read it.")
+    chat = Chat("Read it.")
     chat.agent({"text": "Hm.", "thought": True}, "Reading.", use("c1", "read_file", file_path="/a"))
     chat.system("ui_telemetry")
     chat.result("c1", "", output="A")
@@ -91,8 +92,7 @@ def test_a_conversation_with_a_call_is_told(tmp_path: Path) -> None:
 
 
 def test_a_command_that_failed_has_failed(tmp_path: Path) -> None:
-    chat = Chat()
-    chat.user("Run it.")
+    chat = Chat("Run it.")
     chat.agent(use("c1", "run_shell_command", command="false", description="fail"))
     chat.result("c1", {"type": "shell_result", "exitCode": 1}, "error", error="Exit Code: 1")
     made = story(chat, tmp_path).call()
@@ -109,8 +109,7 @@ def test_what_a_program_put_into_the_persons_mouth_is_left_out(tmp_path: Path) -
 
 
 def test_the_list_of_things_to_do_is_the_plan(tmp_path: Path) -> None:
-    chat = Chat()
-    chat.user("Plan.")
+    chat = Chat("Plan.")
     todos = [{"id": "1", "content": "One", "status": "in_progress"}]
     chat.agent(use("c1", "todo_write", todos=todos))
     chat.result("c1", {"type": "todo_list", "todos": todos}, output="ok")
@@ -120,8 +119,7 @@ def test_the_list_of_things_to_do_is_the_plan(tmp_path: Path) -> None:
 
 
 def test_a_compaction_and_what_the_program_said_of_it_are_told(tmp_path: Path) -> None:
-    chat = Chat()
-    chat.user("/compress")
+    chat = Chat("/compress")
     history = [{"role": "user", "parts": [{"text": "<summary>so far"}]}]
     chat.system("chat_compression", compressedHistory=history, info={"originalTokenCount": 9})
     item = {"type": "assistant", "text": "One.\nTwo.", "contextCompression": {}}
@@ -135,8 +133,7 @@ def test_a_compaction_and_what_the_program_said_of_it_are_told(tmp_path: Path) -
 
 
 def test_the_branch_that_was_live_last_is_told_and_the_other_on_request(tmp_path: Path) -> None:
-    chat = Chat()
-    chat.user("Hello.")
+    chat = Chat("Hello.")
     fork = chat.agent("Hi.")
     chat.user("Left behind.")
     chat.agent("Yes.")
@@ -150,8 +147,7 @@ def test_the_branch_that_was_live_last_is_told_and_the_other_on_request(tmp_path
 
 
 def test_what_a_subagent_said_and_did_stands_inside_the_call(tmp_path: Path) -> None:
-    chat = Chat()
-    chat.user("Delegate.")
+    chat = Chat("Delegate.")
     chat.agent(use("call_1", "agent", description="count"))
     chat.result("call_1", {"type": "task_execution"}, output="3")
     path = chat.write(tmp_path)

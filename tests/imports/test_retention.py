@@ -17,8 +17,7 @@ Json = Any
 
 def claude(home: Path, settings: Json) -> list[str]:
     """What is said of a home with a conversation of Claude Code."""
-    transcript = Transcript()
-    transcript.user("Hello.")
+    transcript = Transcript("Hello.")
     transcript.write(home)
     if settings is not None:
         (home / ".claude/settings.json").write_text(json.dumps(settings))

@@ -68,8 +68,7 @@ async def test_no_secret_reaches_the_journal(tmp_path: Path) -> None:
 
 
 async def test_what_has_no_secrets_is_taken_in_as_without(tmp_path: Path) -> None:
-    made = Transcript()
-    made.user("Hello in /home/ada.")
+    made = Transcript("Hello in /home/ada.")
     made.assistant("Hello, ada@example.org.")
     made.write(tmp_path)
     for name, selection in (("plain.db", Selection()), ("redacted.db", REDACT)):
