@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -109,6 +110,87 @@ def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
     path.with_name("link.jsonl").symlink_to(path)
     found = reader("claude").find(Home(tmp_path))
     assert sorted({source.session_id for source in found}) == [path.stem, "link"]
+
+
+@pytest.mark.parametrize(
+    "odd", [b"5", b'["words"]', b'"words"', b"{}", b'{"prompt":[1]}', b'{"prompt":"x"}']
+)
+def test_a_prompt_of_our_own_lines_that_is_none_costs_only_itself(
+    tmp_path: Path, odd: bytes
+) -> None:
+    write_lines(
+        tmp_path / "x.jsonl",
+        {"session": {"sessionId": "s", "agent": "a", "cwd": "/"}},
+        b'{"seq":1,"kind":"prompt","update":%b}\n' % odd,
+        {"seq": 2, "kind": "prompt", "update": [{"type": "text", "text": "Hello."}]},
+    )
+    assert Story.of(reader("acphold"), tmp_path).said() == [("user", "Hello.")]
+
+
+def test_an_entry_of_our_own_lines_that_is_no_utf_8_costs_only_itself(tmp_path: Path) -> None:
+    chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\xd3"}}'
+    write_lines(
+        tmp_path / "x.jsonl",
+        {"session": {"sessionId": "s", "agent": "a", "cwd": "/"}},
+        {"seq": 1, "kind": "prompt", "update": [{"type": "text", "text": "Grüße."}]},
+        b'{"seq":2,"kind":"update","update":%b}\n' % chunk,
+    )
+    assert Story.of(reader("acphold"), tmp_path).said() == [("user", "Grüße.")]
+
+
+def test_a_prompt_of_our_own_lines_with_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
+    write_lines(
+        tmp_path / "x.jsonl",
+        {"session": {"sessionId": "s", "agent": "a", "cwd": "/"}},
+        b'{"seq":1,"kind":"prompt","update":[{"type":"text","text":"half \\ud83d"}]}\n',
+    )
+    prompt, *_ = Story.of(reader("acphold"), tmp_path).entries
+    assert b"half \\ud83d" in prompt.raw
+
+
+@pytest.mark.parametrize("name", ["opencode", "goose"])
+def test_a_database_with_a_damaged_schema_cannot_be_read(tmp_path: Path, name: str) -> None:
+    path = tmp_path / DATABASES[name]
+    path.parent.mkdir(parents=True)
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE session (id TEXT)")
+    database.close()
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE session", b"CREATE TABLE \xffession"))
+    with pytest.raises(OSError, match="the database cannot be read"):
+        list(reader(name).find(Home(tmp_path)))
+
+
+DATABASES = {
+    "opencode": ".local/share/opencode/opencode.db",
+    "goose": ".local/share/goose/sessions/sessions.db",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        (
+            "opencode",
+            "CREATE TABLE part (session_id); CREATE TABLE session (id, time_updated, parent_id);"
+            "INSERT INTO session VALUES (NULL, 1, NULL), (x'00', 1, NULL), (5, 1, NULL)",
+        ),
+        (
+            "goose",
+            "CREATE TABLE messages (session_id);"
+            "CREATE TABLE sessions (id, updated_at, session_type);"
+            "INSERT INTO sessions VALUES (NULL, 1, 'acp'), (x'00', 1, 'acp'), (5, 1, 'acp')",
+        ),
+    ],
+)
+def test_a_session_of_a_database_without_a_name_is_passed_over(
+    tmp_path: Path, name: str, schema: str
+) -> None:
+    path = tmp_path / DATABASES[name]
+    path.parent.mkdir(parents=True)
+    database = sqlite3.connect(path)
+    database.executescript(schema)
+    database.close()
+    assert list(reader(name).find(Home(tmp_path))) == []
 
 
 def _rich_claude(home: Path) -> None:

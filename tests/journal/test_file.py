@@ -343,6 +343,34 @@ async def test_a_whole_journal_has_no_damage_and_a_gap_is_found(path: Path) -> N
     await journal.aclose()
 
 
+def test_a_schema_that_is_no_text_any_more_is_damage(path: Path) -> None:
+    asyncio.run(written(path, 10))
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"CREATE TABLE sessions", b"CREATE TABLE \xff\xfessions"))
+    with pytest.raises(NotAJournalError, match="damaged"):
+        SqliteJournal.open(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE sessions SET origins = '[1]'",
+        "UPDATE sessions SET additional_directories = '{'",
+        "UPDATE sessions SET title = CAST(x'fffe' AS TEXT)",
+    ],
+)
+async def test_a_row_that_nobody_wrote_like_that_is_damage(path: Path, damage: str) -> None:
+    await written(path, 10)
+    database = sqlite3.connect(path)
+    database.execute(damage)
+    database.commit()
+    database.close()
+    journal = SqliteJournal.open(path)
+    with pytest.raises(NotAJournalError, match="damaged"):
+        await journal.session("s1")
+    await journal.aclose()
+
+
 def test_damaged_pages_are_found(path: Path) -> None:
     asyncio.run(written(path, 2000))
     whole = bytearray(path.read_bytes())

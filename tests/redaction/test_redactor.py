@@ -39,6 +39,12 @@ def messages(found: Sequence[Entry]) -> list[str]:
     return [item.text for item in fold(found).timeline if isinstance(item, Message)]
 
 
+@pytest.mark.parametrize("kind", [None, 5, {}, [], [[]]])
+def test_an_update_whose_kind_is_no_word_is_looked_through_all_the_same(kind: object) -> None:
+    odd = json.dumps({"sessionUpdate": kind, "content": KEY}).encode()
+    assert KEY not in text(redacted(entries(("update", odd))))
+
+
 def test_a_secret_is_taken_out_and_told_without_its_value() -> None:
     redactor = Redactor()
     found = redacted(entries(prompt("Hi"), said(f"use {KEY}, please")), redactor)

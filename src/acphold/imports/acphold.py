@@ -28,7 +28,7 @@ from acphold.imports.sources import Facts, Home, Kept, Source, files_below, sour
 from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, strings, text
 from acphold.journal.entries import PROMPT
 from acphold.journal.journal import Origin
-from acphold.journal.raw_update import members, string
+from acphold.journal.raw_update import items, members, string
 
 NAME: Final = "acphold"
 KEY: Final = "acphold"
@@ -101,13 +101,14 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
             continue
         try:
             entry = _entry(line.raw)
+            raw = _raw(entry)
         except UNREADABLE:
             scribe.facts.missed["lines that are no entries"] += 1
             continue
         scribe.clock(milliseconds(entry.at))
         if entry.kind != IMPORTED:
             seq = entry.seq if 0 < entry.seq < NUMBERS else 0
-            scribe.keep(entry.kind, _raw(entry), seq)
+            scribe.keep(entry.kind, raw, seq)
         yield
     if updated_at := milliseconds(head.get("updatedAt")):
         scribe.facts.updated_at = updated_at
@@ -148,6 +149,8 @@ def _origins(head: Object) -> tuple[Origin, ...]:
 def _entry(raw: bytes) -> _Line:
     """The entry of a line; raises one of UNREADABLE."""
     try:
+        if not raw.isascii():
+            raw.decode()  # what an entry says is kept as it is, and goes to clients so
         return _decode(raw)
     except msgspec.ValidationError:
         raise
@@ -163,13 +166,18 @@ def _entry(raw: bytes) -> _Line:
 
 
 def _raw(entry: _Line) -> bytes:
+    """What an entry says; raises one of UNREADABLE for a prompt that has no content blocks."""
     raw = bytes(entry.update)
-    if entry.kind != PROMPT or raw[:1] != b"{":
+    if entry.kind != PROMPT:
         return raw
-    try:
-        return bytes(_decode_prompt(raw).prompt)
-    except UNREADABLE:
-        return members(raw).get("prompt", b"[]")
+    if raw[:1] == b"{":
+        try:
+            raw = bytes(_decode_prompt(raw).prompt)
+        except UNREADABLE:
+            raw = members(raw).get("prompt", b"[]")
+    if not all(item.startswith(b"{") for item in items(raw)) or raw[:1] != b"[":
+        raise ValueError("not content blocks")
+    return raw
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -36,7 +36,7 @@ def rows(path: Path, query: str, *arguments: str) -> Iterator[tuple[Any, ...]]:
     """What a query finds in the database as it is now; raises OSError when it cannot be read."""
     try:
         yield from _opened(path).execute(query, arguments)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # its message may be none
         raise OSError(EIO, f"the database cannot be read: {error}", str(path)) from error
 
 

@@ -45,6 +45,8 @@ def find(home: Home) -> Iterator[Source]:
             "SELECT id, updated_at, (SELECT count(*) FROM messages WHERE session_id = sessions.id)"
             " FROM sessions WHERE session_type != 'sub_agent' ORDER BY id",
         ):
+            if not isinstance(session_id, str):
+                continue  # SQLite takes anything for a key
             changed = (_utc(updated) or 0) * 1_000_000
             yield Source(NAME, session_id, (str(database),), messages, changed, session_id)
     for path in files_below(folder, "*.jsonl"):

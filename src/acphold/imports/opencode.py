@@ -78,6 +78,8 @@ def find(home: Home) -> Iterator[Source]:
             "SELECT id, time_updated, (SELECT count(*) FROM part WHERE session_id = session.id)"
             " FROM session WHERE parent_id IS NULL ORDER BY id",
         ):
+            if not isinstance(session_id, str):
+                continue  # SQLite takes anything for a key
             seen.add(session_id)
             changed = (milliseconds(updated) or 0) * 1_000_000
             yield Source(NAME, session_id, (str(database),), parts, changed, session_id)

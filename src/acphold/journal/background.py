@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from acphold.journal.file import connect, failure
+from acphold.journal.file import FAULTS, connect, failure
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -81,7 +81,7 @@ class Background:
             if self._connection is None:
                 self._connection = connect(self._path, self._busy_seconds)
             return work(self._connection)
-        except (sqlite3.Error, UnicodeEncodeError) as error:
+        except FAULTS as error:
             raise failure(error, self._path) from error
 
     def _disconnect(self) -> None:

@@ -14,8 +14,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from acphold.errors import (
@@ -86,7 +87,7 @@ class JournalFile:
             except BaseException:
                 connection.close()
                 raise
-        except sqlite3.Error as error:
+        except FAULTS as error:
             raise failure(error, path) from error
         return cls(path, connection, was_open=was_open)
 
@@ -316,19 +317,28 @@ def _note_cut_log(connection: sqlite3.Connection, path: str) -> None:
 # -- errors -------------------------------------------------------------------------------------
 
 
-def failure(error: sqlite3.Error | UnicodeEncodeError, path: str) -> JournalError:
-    """What an error of SQLite's means for a person: which file, what is wrong, what to do."""
+Fault: TypeAlias = sqlite3.Error | UnicodeError | msgspec.MsgspecError
+
+FAULTS: Final = (sqlite3.Error, UnicodeError, msgspec.MsgspecError)
+"""What the work on a journal fails with: SQLite; text that cannot be kept; and, of a damaged file,
+bytes that nobody has written like that."""
+
+
+def failure(error: Fault, path: str) -> JournalError:
+    """What an error means for a person: which file, what is wrong, what to do."""
     if isinstance(error, UnicodeEncodeError):
         return IllegibleNameError(f"{error.object!r} is not text that can be kept; correct it")
+    if not isinstance(error, sqlite3.Error):
+        return _damaged(path, str(error))
     code = _code(error)
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _NO_TEXT in str(error):
         return _damaged(path, str(error))
     advice = _ADVICE.get(code, f"name another journal ({NAMED_BY})")
     kind = JournalBusyError if is_busy(error) else JournalUnavailableError
     return kind(f"the journal {path} cannot be used: {error}; {advice}")
 
 
-def is_busy(error: sqlite3.Error | UnicodeEncodeError) -> bool:
+def is_busy(error: Fault) -> bool:
     """Whether another program held the journal."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -349,6 +359,10 @@ _ADVICE: Final = {
     sqlite3.SQLITE_PERM: "make the file and its folder writable",
     sqlite3.SQLITE_CANTOPEN: "make the file and its folder readable and writable",
 }
+
+
+_NO_TEXT: Final = "Could not decode to UTF-8"
+"""What Python's sqlite3 says of a text that is none; SQLite itself has no code for that."""
 
 
 def _code(error: Exception) -> int:

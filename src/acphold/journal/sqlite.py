@@ -29,7 +29,7 @@ from acphold.journal import (
 )
 from acphold.journal.background import CHECKPOINT_BYTES, Background
 from acphold.journal.entries import PastEntry, Run, Segment, in_one
-from acphold.journal.file import JournalFile, failure, is_busy, writing
+from acphold.journal.file import FAULTS, Fault, JournalFile, failure, is_busy, writing
 from acphold.journal.fold import SessionState, Summary
 from acphold.journal.journal import (
     LEASE_SECONDS,
@@ -248,7 +248,7 @@ class SqliteJournal:
         try:
             with self._writing:
                 done = file.connection.execute(statement, values).rowcount
-        except (sqlite3.Error, UnicodeEncodeError) as error:
+        except FAULTS as error:
             raise self._failure(error) from error
         if self._hurried:
             self._wait_for(self._busy_seconds)
@@ -471,7 +471,7 @@ class SqliteJournal:
     def _look(self, question: Callable[[sqlite3.Connection], T]) -> T:
         try:
             return question(self.connect().connection)
-        except (sqlite3.Error, UnicodeEncodeError) as error:
+        except FAULTS as error:
             raise failure(error, self.path) from error
 
     @contextmanager
@@ -482,7 +482,7 @@ class SqliteJournal:
         try:
             with self._writing, writing(file.connection) as connection:
                 yield connection
-        except (sqlite3.Error, UnicodeEncodeError) as error:
+        except FAULTS as error:
             raise self._failure(error) from error
         if self._hurried:
             self._wait_for(self._busy_seconds)
@@ -494,7 +494,7 @@ class SqliteJournal:
             leases.require(connection, lease)
             yield connection
 
-    def _failure(self, error: sqlite3.Error | UnicodeEncodeError) -> JournalError:
+    def _failure(self, error: Fault) -> JournalError:
         """What to raise for an error of SQLite's.
 
         Who has waited in vain for another program once does not wait so long again before a write

@@ -62,7 +62,8 @@ class Messages:
         if kind not in _UPDATES or not isinstance(value, dict):
             return set()
         update = value.get("update") if kind == PARAMS else value
-        role = ROLES.get(update.get("sessionUpdate", "")) if isinstance(update, dict) else None
+        told = update.get("sessionUpdate") if isinstance(update, dict) else None
+        role = ROLES.get(told) if isinstance(told, str) else None
         if role is None or not isinstance(update, dict):
             self._last = None
             return set()
