@@ -192,14 +192,17 @@ class Session:
 
     def _deliver(self, news: News, segment: Segment) -> None:
         author = None if news.author is None else self._current(news.author)
-        if author is not None:
+        if author is not None:  # before the others: a program may wait for the answer
             author.untold.add(segment.last_seq)
+            author.deliver(segment)
+            if news.then is not None:
+                author.when_reached(segment.last_seq, news.then)
         for attachment in tuple(self.attachments):
+            if attachment is author:
+                continue
             if news.audience is not None and attachment.client is not news.audience.client:
                 attachment.untold.add(segment.last_seq)
             attachment.deliver(segment)
-        if author is not None and news.then is not None:
-            author.when_reached(segment.last_seq, news.then)
 
     @staticmethod
     def _standing_after(kind: str, raws: Sequence[bytes], standing: Standing) -> Standing:
