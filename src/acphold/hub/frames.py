@@ -103,7 +103,7 @@ class Frames:
         For a prompt: its own client knows it, and is not told it again when it goes on behind.
         """
         if self._positions or self._begun:
-            return self.replayed([Replayed(PROMPT_BEGUN if self._begun else NO_NEWS, seq=seq)])
+            return self._line(Replayed(PROMPT_BEGUN if self._begun else NO_NEWS, seq=seq))
         return b""
 
     def _line(self, update: Replayed) -> bytes:

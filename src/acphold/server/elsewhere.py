@@ -88,10 +88,10 @@ class Elsewhere:
 
     def line(self, session_id: str) -> OwnerLine | None:
         """The line to the owner of a session that the client has open there."""
-        if not self._lines:
-            return None  # nearly always
-        found = (line for line in self._lines.values() if session_id in line.opened)
-        return next(found, None)
+        for line in self._lines.values():
+            if session_id in line.opened:
+                return line
+        return None
 
     def cancel_prompts(self, session_id: str) -> None:
         """The client has cancelled its prompts in a session, wherever they are on their way to."""
