@@ -22,6 +22,7 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.processes.program import launch
+from acphold.rpc import NotificationReceived
 from acphold.rpc.peer import Answer
 from tests.editor import SCRIPTED, scripted_agent
 
@@ -237,3 +238,19 @@ async def test_one_that_does_not_read_is_told_until_its_bound_and_then_refused()
     with pytest.raises(AgentBusyError, match="does not read"):
         await ask(process, "session/list", b"{}")
     await process.aclose()
+
+
+async def test_one_event_that_cannot_be_handled_does_not_take_the_rest_of_its_read_along() -> None:
+    class Fails(Heard):
+        async def hear(self, event: Event) -> None:
+            if isinstance(event, Notified):
+                raise RuntimeError("a fault of ours")
+            await super().hear(event)
+
+    heard = Fails()
+    agent = ProcessAgent(["agent"], heard)
+    params = b'{"sessionId":"s","update":{"sessionUpdate":"x"}}'
+    odd = NotificationReceived("_vendor/odd", b"{}")
+    update = NotificationReceived("session/update", params)
+    await agent.on_notifications([update, odd, update])
+    assert heard.updates == [b'{"sessionUpdate":"x"}'] * 2

@@ -270,3 +270,16 @@ def shown(client: Onlooker) -> list[tuple[str, Any]]:
         for u in client.updates()
         if "content" in u or "status" in u
     ]
+
+
+async def test_after_a_dead_owner_a_time_in_the_future_keeps_no_place_for_longer(
+    journal: Path,
+) -> None:
+    async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        one = await dead.client(**POSITIONS)
+        session = await in_a_turn(dead, one, "a")
+        future = {"sessionUpdate": "session_info_update", "updatedAt": "2099-01-01T00:00:00Z"}
+        await dead.agent.listener.hear(Updates(session, "update", [json.dumps(future).encode()]))
+        await house.loaded(session)
+        [place] = house.hub.held(session).session._rest._bookmarks
+        assert place.late <= asyncio.get_running_loop().time() + rest.KEPT_IN_TURN_SECONDS

@@ -176,3 +176,17 @@ async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
         await other.until_text("behind")
         told = [m["method"] for m in other.messages if "_vendor" in m.get("method", "")]
         assert told == ["_vendor/note"] * 7
+
+
+async def test_modes_with_ids_that_are_no_strings_do_no_harm(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.opened = {
+            "modes": {"currentModeId": "a", "availableModes": [{"id": 1, "name": "One"}]}
+        }
+        client = await house.client()
+        session = await client.new()
+        option = {"id": "m", "category": "mode", "currentValue": 1, "options": []}
+        update = {"sessionUpdate": "config_option_update", "configOptions": [option]}
+        await hear(house, session, json.dumps(update).encode())
+        await house.agent.say(session, "goes on")
+        await client.until_text("goes on")

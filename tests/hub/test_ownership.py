@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.errors import JournalUnavailableError
+from acphold.errors import AgentExitedError, JournalUnavailableError
 from tests.editor import Refused, open_params, prompt_params
-from tests.hub.shared import shared
+from tests.hub.shared import PERMISSION, shared
 
 
 async def test_a_live_session_can_be_loaded_while_the_disk_is_full(
@@ -173,3 +173,34 @@ async def test_an_agent_that_hangs_while_it_starts_again_does_not_hold_up_the_en
             client.begin_prompt(session, "hi")
             await begun.wait()
     assert ended.is_set()
+
+
+async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_the_disk_is_full(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        one = await house.client()
+        session = await one.new()
+        turn = await house.begun(one, session, "hi")
+        await house.agent.say(session, "kept")
+        tool = {"toolCallId": "t", "title": "Run it"}
+        asking = asyncio.create_task(
+            house.agent.ask_client(PERMISSION, sessionId=session, toolCall=tool, options=[])
+        )
+        await one.go()
+        await house.gone(one)
+        await house.agent.end(session, AgentExitedError("it ended", "exit status 1", ""))
+        await asyncio.wait([asking])
+        assert isinstance(asking.exception(), AgentExitedError)
+
+        async def full(*_: object) -> None:
+            raise JournalUnavailableError("the disk is full")
+
+        append = house.journal.append
+        monkeypatch.setattr(house.journal, "append", full)
+        two = await house.loaded(session)
+        assert two.text() == "kept"
+        monkeypatch.setattr(house.journal, "append", append)
+        three = await house.loaded(session)
+        await three.until_text("It asked: Run it.")
+        turn.cancel()

@@ -62,3 +62,16 @@ async def test_client_and_owner_can_both_say_much_at_once() -> None:
         assert await line.peer.call_raw("asked", b"{}") == b"{}"
         assert client.told == [len(much)]
         await line.aclose()
+
+
+async def test_what_an_owner_adds_to_a_message_of_just_the_size_limit_fits() -> None:
+    near, far = memory_pair()
+    client, limit = Client(), 100_000
+    line = OwnerLine(near, client, limit, lambda _: None)
+    async with connected(Peer(far, Owner(), name="client")), asyncio.timeout(DEADLINE):
+        await line.start(b"{}")
+        params = json.dumps({"text": "x" * limit, "_meta": {"acphold/seq": 7}}).encode()
+        far.send(b'{"jsonrpc":"2.0","method":"said","params":%b}\n' % params)
+        assert await line.peer.call_raw("asked", b"{}") == b"{}"
+        assert client.told == [len(params)]
+        await line.aclose()

@@ -245,7 +245,10 @@ class ProcessAgent:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for event in runs(batch):
-            await self._listener.hear(event)
+            try:
+                await self._listener.hear(event)
+            except Exception:  # one event is not to take those of the same read with it
+                log.exception("what %s said could not be handled", self.called)
 
     # -- ending ---------------------------------------------------------------------------
 

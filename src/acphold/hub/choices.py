@@ -133,6 +133,8 @@ def mode_behind_option(standing: Standing, options: list[bytes]) -> bytes | None
     modes = [members(mode).get("id") for mode in option_list(standing.available_modes)]
     if value not in modes or value == encode(standing.current_mode_id):
         return None
+    if not value.startswith(b'"'):
+        return None  # the id of a mode is a string (v1 schema, `SessionModeId`)
     return mode_update(msgspec.json.decode(value, type=str))
 
 

@@ -215,9 +215,15 @@ class Questions:
     async def tell_missed(self) -> None:
         """Tell those who attach now of questions that ended while nobody was attached."""
         missed, self._missed = self._missed, []
-        for title in missed:
-            told = notice(UNANSWERED, UNANSWERED_HOW.format(title), "warning")
-            await self._session.publish("update", [told])
+        while missed:
+            told = notice(UNANSWERED, UNANSWERED_HOW.format(missed[0]), "warning")
+            try:
+                await self._session.publish("update", [told])
+            except JournalError as exc:  # a full disk, say: what is there can be read all the same
+                log.warning("session %s: %s", self._session.id, exc)
+                self._missed = missed
+                return
+            del missed[0]
 
     # -- the end --------------------------------------------------------------------------
 

@@ -464,7 +464,9 @@ class Session:
         """It has a new owner: whoever the last one had cut off may come back."""
         if await self._journal.is_followed(self.id):
             self._is_followed = True
-            self._rest.leave_bookmark(in_turn=in_turn, ago=(now() - self._last_active) / 1000)
+            # Not in the future: a clock was set back, or the agent has told a time of its own.
+            ago = max(0, now() - self._last_active) / 1000
+            self._rest.leave_bookmark(in_turn=in_turn, ago=ago)
 
     async def require_exact(self, position: int) -> None:
         """Raise InvalidParamsError unless a client can go on behind this position."""

@@ -36,6 +36,10 @@ REACH_SECONDS = 10.0
 """What an owner has to answer, which it does at once. One that was stopped, or hangs, loses its
 sessions; long enough for a machine under heavy load."""
 
+ADDED_BYTES = 64 * 1024
+"""More than an owner adds to what an agent or a client has said: a position, ids, who said it. A
+message of just the size limit is to come through."""
+
 Reply = Callable[[Answer], None]
 
 
@@ -72,7 +76,8 @@ class OwnerLine:
         self.is_over = asyncio.Event()
         # As an agent: it is read however much is on its way to it. It does not read us while much
         # is on its way here, and if both waited for the other, that would be for ever.
-        self.peer = Peer(transport, self, name="owner", limit=limit, is_agent=True)
+        room = limit + ADDED_BYTES
+        self.peer = Peer(transport, self, name="owner", limit=room, is_agent=True)
         self._client = client
         self._on_lost = on_lost
         self._pump: asyncio.Task[None] | None = None

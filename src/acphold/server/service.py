@@ -37,6 +37,7 @@ from acphold.transports.unix import listening
 if TYPE_CHECKING:
     from acphold.agents import Agent, Listener
     from acphold.journal import Journal
+    from acphold.transports import unix
 
 log = logging.getLogger(__name__)
 
@@ -123,23 +124,15 @@ async def serve_background(
     without a client, a running turn and an open question. Raises JournalError, OSError.
     """
     journal = open_journal(service.journal)
-    clients = 0
 
     async def one(transport: Transport) -> None:
-        nonlocal clients
-        clients += 1
-        try:
-            await attend(hub, transport, service.limit, unstable=service.unstable)
-        finally:
-            clients -= 1
+        await attend(hub, transport, service.limit, unstable=service.unstable)
 
     try:
         hub = service.hub(journal, path)
-        async with hub.open(), listening(path, one):
+        async with hub.open(), listening(path, one) as listener:
             ready()
-            idle = asyncio.create_task(
-                _idle(lambda: bool(clients) or hub.is_busy, linger), name="idle"
-            )
+            idle = asyncio.create_task(_idle(hub, listener, linger), name="idle")
             await _first(idle, stop)
             idle.cancel()
             await asyncio.wait([idle])
@@ -147,14 +140,16 @@ async def serve_background(
         await journal.aclose()
 
 
-async def _idle(is_needed: Callable[[], bool], seconds: float) -> None:
-    """Wait until nothing is needed for so long."""
+async def _idle(hub: Hub, listener: unix.Listener, seconds: float) -> None:
+    """Wait until nobody needs us for so long; then nobody is let in any more."""
     loop = asyncio.get_running_loop()
     since = loop.time()
     while loop.time() < since + seconds:
         await asyncio.sleep(min(LOOK_SECONDS, seconds / 4))
-        if is_needed():
+        if listener.is_attending or hub.is_busy:
             since = loop.time()
+    # In the step of the last look: who is let in is not to be sent away at once.
+    listener.stop()
 
 
 def open_journal(location: str) -> SqliteJournal:

@@ -118,7 +118,7 @@ Attend = Callable[[PipeTransport], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(path: str, attend: Attend) -> AsyncIterator[None]:
+async def listening(path: str, attend: Attend) -> AsyncIterator[Listener]:
     """Listen at `path` for the block; each connection is a task that ends with it.
 
     What lies at `path` is replaced: whoever chooses the path sees to it that it is nobody's.
@@ -129,7 +129,7 @@ async def listening(path: str, attend: Attend) -> AsyncIterator[None]:
     sweep()
     looking = asyncio.create_task(listener.keep_name(), name="keep socket")
     try:
-        yield
+        yield listener
     finally:
         looking.cancel()
         await asyncio.wait([looking])
@@ -144,6 +144,7 @@ class Listener:
         self._attend = attend
         self._socket: socket.socket | None = None
         self._name: tuple[int, int] | None = None  # which file our name is
+        self._has_stopped = False
         self._connections: set[asyncio.Task[None]] = set()
 
     def bind(self) -> None:
@@ -174,7 +175,7 @@ class Listener:
 
     def keep_name_once(self) -> None:
         """Bind anew if the name is gone; raises OSError, RuntimeFolderError."""
-        if not os.path.exists(self._path):
+        if not self._has_stopped and not os.path.exists(self._path):
             runtime_folder()
             self.bind()
 
@@ -241,12 +242,23 @@ class Listener:
             self._socket.close()
             self._socket = None
 
-    async def aclose(self) -> None:
-        """Take no more connections, end those there are, remove the name."""
+    @property
+    def is_attending(self) -> bool:
+        """Whether somebody is connected, also if nothing was said yet."""
+        return bool(self._connections)
+
+    def stop(self) -> None:
+        """Take no more connections, and remove the name; those there are go on."""
+        self._has_stopped = True
         self._close()
-        if _identity(self._path) == self._name:  # not that of a process that came after us
+        name, self._name = self._name, None
+        if name is not None and _identity(self._path) == name:  # not that of who came after us
             with suppress(OSError):
                 os.unlink(self._path)
+
+    async def aclose(self) -> None:
+        """Stop, and end the connections there are."""
+        self.stop()
         connections = tuple(self._connections)
         for task in connections:
             task.cancel()

@@ -1,0 +1,38 @@
+"""A process that serves: when it ends by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from acphold.server import service
+from acphold.transports.pipes import PipeTransport
+from acphold.transports.unix import HANDED_OVER, Listener
+from tests.hub.shared import shared
+
+
+async def test_who_comes_in_the_moment_in_which_it_ends_is_not_let_in_and_sent_away(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket has to be short
+
+    async def attend(transport: PipeTransport) -> None:
+        raise AssertionError("let in")
+
+    listener = Listener("owner.sock", attend)
+    listener.bind()
+    async with shared(journal) as house:
+        await house.client()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(20)
+            client.connect("owner.sock")
+            client.send(HANDED_OVER)
+            await service._idle(house.hub, listener, 0.0)
+            with suppress(ConnectionResetError):
+                assert await asyncio.to_thread(client.recv, 1) == b""  # it starts the next one
+    assert not listener.is_attending
+    await listener.aclose()
