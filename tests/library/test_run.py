@@ -138,7 +138,7 @@ async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Pa
         (("a", "b"), 2, "unrecognized arguments: b"),
         (("my_agent", "--what"), 2, "unrecognized arguments: --what"),
         (("my_agent", "--mcp-timeout", "no"), 2, "a number of seconds above 0"),
-        (("missing.py",), 5, "missing.py cannot be imported"),
+        (("missing.py",), 5, "there is no file /"),
         (("missing_module",), 5, "No module named 'missing_module'"),
         (("my_agent.py:other",), 5, "my_agent.py has nothing called 'other'"),
         (("my_agent.py:echo",), 5, "has a function called 'echo': an acphold.Agent is wanted"),

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from acphold.agents.identity import agent_key, spoken_name
+from acphold.agents.identity import spoken_name
 from acphold.cli.attach import join
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import exists, opened, path_of
@@ -122,7 +122,7 @@ async def _chat(
     command = _wrap_words(agent, program, journal)
     seat = Seat(permission=permission, reads_only=False, leaving="leaves")
     if on_terminal():
-        print(f"Starting {on_one_line(agent or agent_key(program))} …", file=sys.stderr)
+        print(f"Starting {on_one_line(agent or spoken_name(program))} …", file=sys.stderr)
     wrap = ProgramEndpoint(
         ProgramStart(command=tuple(command), cwd=wanted.cwd),
         called=agent or spoken_name(program),

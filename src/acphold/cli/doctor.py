@@ -22,6 +22,7 @@ import msgspec
 
 from acphold import __version__
 from acphold.agents import Answered, Asked, Event
+from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
@@ -103,7 +104,8 @@ def doctor(
         if found := checked_transcripts():
             report.section("Transcripts of other agents", found)
         if program:
-            report.wait(f"waiting for {program[0]} to answer, {start_timeout:g} s at most")
+            called = agent or spoken_name(program)
+            report.wait(f"waiting for {called} to answer, {start_timeout:g} s at most")
             report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
     report.sum_up()
     return Exit.ERROR if report.problems else Exit.OK

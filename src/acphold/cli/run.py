@@ -71,6 +71,8 @@ def load_agent(target: str) -> Agent:
     from acphold.library.agent import Agent, definition_of, imported_only
 
     source, _, name = target.rpartition(":") if ":" in target else (target, "", "agent")
+    if source.endswith(".py") and not os.path.exists(source):
+        raise DeclarationError(f"there is no file {os.path.abspath(source)}")
     try:
         with imported_only():
             module = _from_file(source) if source.endswith(".py") else _by_name(source)
