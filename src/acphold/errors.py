@@ -25,7 +25,7 @@
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
     ├── RuntimeFolderError         the folder for sockets cannot be used
-    ├── HeldElsewhereError         another process has the session live
+    ├── HeldElsewhereError         another process has the session live          -32050
     ├── OwnerLostError             that process ended while it was needed
     ├── InterruptedTurnError       that process ended in the turn
     ├── McpError                   an MCP server of the session
@@ -69,6 +69,9 @@ REQUEST_CANCELLED = -32800
 AUTH_REQUIRED = -32000
 RESOURCE_NOT_FOUND = -32002
 """JSON-RPC and ACP error codes; source: ACP v1 schema, `ErrorCode`."""
+
+HELD_ELSEWHERE = -32050
+"""Ours, of those that JSON-RPC leaves to servers: what one acphold process tells another."""
 
 
 class AcpholdError(Exception):
@@ -296,6 +299,8 @@ class RuntimeFolderError(AcpholdError):
 
 class HeldElsewhereError(AcpholdError):
     """Another process has the session live; `owner` and `epoch` are those of its lease."""
+
+    code = HELD_ELSEWHERE
 
     def __init__(self, session_id: str, owner: str, epoch: int) -> None:
         super().__init__(f"session {session_id!r} is open in another acphold process: {owner}")

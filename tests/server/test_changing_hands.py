@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from acphold.errors import HELD_ELSEWHERE
 from acphold.journal import upkeep
-from acphold.server import owner_line
+from acphold.server import elsewhere, owner_line
 from acphold.server.owner_line import OwnerLine
-from tests.editor import Editor, Refused, scripted_agent
+from acphold.server.positions import LINE
+from tests.editor import Editor, Refused, open_params, scripted_agent
 from tests.editor import wrapped as program
 from tests.served import Guest, guest, wrapped
 
@@ -38,10 +40,74 @@ async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_t
             with stopped(one), monkeypatch.context() as patch:
                 patch.setattr(owner_line, "REACH_SECONDS", 0.5)
                 await right.load(session)  # taken over
-            await one.refused("session/prompt", {"sessionId": session, "prompt": []})
+            with pytest.raises(Refused, match="another acphold process"):
+                await one.prompt(session, {"say": "never"})  # by that it finds out
             await left.load(session)
             await left.prompt(session, {"say": "again"})
             await right.until_text("again")
+
+
+async def test_a_client_of_an_owner_that_was_stopped_goes_on_at_the_one_that_took_its_session(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with guest(scripted_agent(), journal) as other:
+        await other.initialize()
+        async with program(journal) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello "})
+            with stopped(one), monkeypatch.context() as patch:
+                patch.setattr(owner_line, "REACH_SECONDS", 0.5)
+                await other.load(session)
+                await other.prompt(session, {"say": "meanwhile "})
+            with pytest.raises(Refused, match="another acphold process"):
+                await one.prompt(session, {"say": "never"})  # by that it finds out
+            await one.until_text("meanwhile ")
+            await one.prompt(session, {"say": "from one"})
+            await other.until_text("from one")
+            assert one.text() == other.text()
+
+
+async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_session(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 0.1)
+    async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
+        await left.initialize()
+        await right.initialize()
+        async with program(journal) as one:
+            sessions = [await one.new(), await one.new()]
+            session, other_session = sessions
+            for each in sessions:
+                await one.prompt(each, {"say": "hello "})
+                await left.load(each)
+            with stopped(one):
+                with monkeypatch.context() as patch:
+                    patch.setattr(owner_line, "REACH_SECONDS", 0.5)
+                    turn = left.begin_prompt(session, {"say": "from left "})
+                    await right.load(session)
+                    await right.prompt(session, {"say": "from right "})
+                # It was never begun where it was sent to, and is run once.
+                assert await turn == {"stopReason": "end_turn"}
+                await left.until_text("from right ")
+                await right.until_text("from left ")
+            await left.prompt(other_session, {"say": "still there"})
+            await one.until_text("still there")
+            await one.until(lambda: "from left " in one.text(session_id=session))
+        for client in (left, right, one):
+            for words in ("from left ", "from right "):
+                assert client.text(session_id=session).count(words) == 1
+
+
+async def test_a_line_is_refused_a_session_that_another_process_has_and_leads_there_itself(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
+        await left.initialize()
+        await right.initialize(_meta={LINE: True})
+        session = await left.new()
+        await left.prompt(session, {"say": "hello"})
+        refused = await right.refused("session/load", open_params(session, "/"))
+        assert refused.code == HELD_ELSEWHERE
 
 
 async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_an_open_line(

@@ -104,6 +104,8 @@ class State(Enum):
 class Attachment:
     """See the module. `untold` holds entries that this client knows otherwise: its own words, say.
 
+    `on_moved` is called, with the cursor, when another process has taken the session over.
+
     With `positions` each line carries the place that its client can go on from later. What is above
     `news_after` is told as it is told live: a notice in it is news. What is not is
     history, and told as a replay.
@@ -128,6 +130,7 @@ class Attachment:
         self._news_after = news_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
         self._due_bytes = 0
+        self.on_moved: Callable[[int], None] | None = None
         self._heir: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -332,6 +335,12 @@ class Attachment:
         other.untold |= {seq for seq in self.untold if seq > other._news_after}
         self._due.clear()
         self._stop_reading()
+
+    def moved(self) -> None:
+        """Send nothing more: the session goes on in another process, and its client with it."""
+        self.close()
+        if self.on_moved is not None:
+            self.on_moved(self.cursor)
 
     def close(self) -> None:
         """Send nothing more; what is due is done, for the client gets no more updates."""

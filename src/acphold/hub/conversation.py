@@ -13,9 +13,9 @@ import msgspec
 
 from acphold.agents import Agent, Asked, Updates
 from acphold.errors import (
-    AcpholdError,
     InvalidParamsError,
     JournalError,
+    LeaseLostError,
     MethodNotFoundError,
 )
 from acphold.hub.agent_session import AgentSession, Setup, Voice, update_in
@@ -339,11 +339,14 @@ class Conversation:
         """What people were asked when a crash ended it."""
         await self.questions.close_left(ids)
 
-    def lose(self, error: AcpholdError) -> None:
-        """Another process owns the session: nothing of it goes on here."""
+    def lose(self, error: LeaseLostError) -> None:
+        """Another process owns the session, or it is gone: nothing of it goes on here."""
         self.turns.lose(error)
         self._end()
-        self.session.leave()
+        if error.deleted:
+            self.session.leave()
+        else:
+            self.session.move()
 
     async def aclose(self) -> None:
         """End the turn, detach everybody, let go of the lease."""

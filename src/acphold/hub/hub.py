@@ -30,6 +30,7 @@ from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.listed_sessions import ListedSessions
+from acphold.hub.owners import reachable_at
 from acphold.hub.ownership import Ownership
 from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.hub.readiness import Readiness
@@ -173,6 +174,14 @@ class Hub:
     async def last_seq(self, session_id: str) -> int:
         """The last entry of a session, wherever it is live; raises UnknownSessionError."""
         return (await self._journal.session(session_id)).last_seq
+
+    async def owner_of(self, session_id: str) -> str:
+        """The socket of the process that has a session; "" when none has that can be reached.
+
+        Raises UnknownSessionError.
+        """
+        holder = await self._journal.holder(session_id)
+        return "" if holder.is_released else reachable_at(holder.owner)
 
     async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
         """Whether these content blocks were prompted behind an entry; UnknownSessionError."""

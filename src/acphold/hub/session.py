@@ -510,6 +510,13 @@ class Session:
         except JournalError:
             log.warning("session %s could not be compacted", self.id, exc_info=True)
 
+    def move(self) -> None:
+        """It goes on in another process: whoever has it open here is to follow it there."""
+        following = [attachment for attachment in self.attachments if attachment.is_open]
+        self.leave()
+        for attachment in following:
+            attachment.moved()
+
     def leave(self) -> None:
         """Send nothing more to anybody."""
         self._rest.stop()

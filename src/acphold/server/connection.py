@@ -69,7 +69,12 @@ from acphold.server.elsewhere import Elsewhere
 from acphold.server.initialization import client_info, with_ours
 from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.owner_line import Opened, OwnerLine
-from acphold.server.positions import position_in, wants_positions, without_position
+from acphold.server.positions import (
+    is_line,
+    position_in,
+    wants_positions,
+    without_position,
+)
 from acphold.server.sent_prompts import SentPrompt
 from acphold.server.unstable import UnstableMethods, archive_filter
 
@@ -94,7 +99,7 @@ class Connection:
         self._hub = hub
         self._initialized = False
         self._opening: dict[str, Opening] = {}
-        self._elsewhere = Elsewhere(self, limit, self._reopen, hub.last_seq)
+        self._elsewhere = Elsewhere(hub, self, limit, self._reopen)
         self._handlers: dict[str, Callable[[Request], Awaitable[bytes | None] | None]] = {
             INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
@@ -158,6 +163,7 @@ class Connection:
         self.capabilities = introduction.client_capabilities
         self.info = client_info(introduction.client_info)
         self.wants_positions = wants_positions(self.capabilities)
+        self._elsewhere.is_of_line = is_line(self.capabilities)
         try:
             answer = await self._hub.initialize(params)
         except AgentError as exc:
@@ -195,7 +201,7 @@ class Connection:
         attachment = conversation.session.attach(self, after=0, news_after=0)
         await conversation.session.be_followed(attachment)
         request.answer(self._shown(result))
-        conversation.open_to(attachment)
+        self._elsewhere.open_here(conversation, attachment, setup)
 
     async def _load(self, request: Request) -> None:
         setup = self._setup(LoadSessionRequest, request.params)
@@ -216,7 +222,7 @@ class Connection:
         async def here(dead: int | None) -> None:
             conversation, attachment = await open_(self, session_id, setup, dead)
             request.answer(self._shown(conversation.opened_result))
-            conversation.open_to(attachment)
+            self._elsewhere.open_here(conversation, attachment, setup)
 
         async def there(line: OwnerLine) -> None:
             # Nothing of what comes from now on is to be missing, should the owner end at once.
@@ -234,7 +240,7 @@ class Connection:
             conversation, attachment = await self._hub.resume(
                 self, session_id, opened.setup, dead, after=opened.told
             )
-            conversation.open_to(attachment)
+            self._elsewhere.open_here(conversation, attachment, opened.setup)
 
         async def there(line: OwnerLine) -> None:
             await self._elsewhere.resume(line, session_id, opened)
@@ -338,6 +344,12 @@ class Connection:
             reply(exc)
             return
 
+        def lose() -> None:
+            line.peer.withdraw(id_)
+            reply(OwnerLostError(PROMPT.name))
+
+        sent.lose = lose
+
         def give_up() -> None:
             sent.is_cancelled = True
             if not self.peer.is_lost:  # of a client that has gone the turn goes on
@@ -348,11 +360,12 @@ class Connection:
     async def _prompt_again(
         self, line: OwnerLine, request: Request, sent: SentPrompt, prompt: bytes
     ) -> None:
-        """The owner has ended before it answered; see acphold.server.sent_prompts."""
+        """Its owner has ended before it answered, or lost the session: see `sent_prompts`."""
         request.on_cancel = None
         session_id = sent.session_id
         try:
-            await line.is_over.wait()
+            if self._elsewhere.line(session_id) is line:
+                await line.is_over.wait()
             if not sent.is_cancelled and not sent.has_arrived:
                 sent.is_cancelled = await self._is_cancelled_meanwhile(request, session_id)
         finally:

@@ -2,15 +2,20 @@
 
 A session has one owner. A client that opens it in another process is attached there: what it asks
 goes over a line to the owner. When the owner ends, the session is opened again for the client: in
-this process, or in another one that was quicker to take it. The client does nothing for that.
+this process, or in another one that was quicker to take it. The client does nothing for that. So it
+is when another process takes the session from an owner that was stopped.
+
+A line leads to the owner itself: who is asked by a line to open what another process has, refuses,
+and the client's own process looks for the owner. Else a prompt could reach one by two ways.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from weakref import WeakSet
 
 from acphold.errors import (
@@ -21,7 +26,7 @@ from acphold.errors import (
     LeaseLostError,
     OwnerLostError,
 )
-from acphold.hub import Client, Setup
+from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.annotations import notice
 from acphold.hub.frames import Frames
 from acphold.hub.owners import reachable_at
@@ -32,7 +37,13 @@ from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
-from acphold.server.owner_line import Opened, OwnerLine, is_answering, line_to
+from acphold.server.owner_line import (
+    Opened,
+    OwnerLine,
+    is_answering,
+    is_held_elsewhere,
+    line_to,
+)
 from acphold.server.positions import behind
 
 log = logging.getLogger(__name__)
@@ -41,16 +52,19 @@ ATTEMPTS = 25
 """How often an owner is looked for that changes while we look: each time it has ended, or another
 was quicker. One that ends while it opens the session costs two of them."""
 
+LOOK_SECONDS = 5.0
+"""How often is looked who owns what is open elsewhere."""
+
 GAP = "Something that was said is not shown here"
 GAP_HOW = (
-    "The process that had this session open has ended, and what it had not told yet was put "
-    "together with the rest. To see it, load the session again."
+    "This session has gone to another process, and what was not told here yet was put together "
+    "with the rest. To see it, load the session again."
 )
 
 NOT_OPEN = "This session is not open any more"
 NOT_OPEN_HOW = (
-    "The process that had it open has ended, and it could not be opened again: {}. To go on, load "
-    "the session again."
+    "The process that had it open has it no more, and it could not be opened again: {}. To go on, "
+    "load the session again."
 )
 
 OpenHere = Callable[[int | None], Awaitable[None]]
@@ -62,21 +76,20 @@ OpenThere = Callable[[OwnerLine], Awaitable[None]]
 
 
 class Elsewhere:
-    """See the module. `reopen` is called for each session whose owner has ended, `last_seq` for the
-    number of the last entry of one."""
+    """See the module. `reopen` is called for each session whose owner has ended.
+
+    `is_of_line` says that the client is a line itself.
+    """
 
     def __init__(
-        self,
-        client: Client,
-        limit: int,
-        reopen: Callable[[str, Opened], Awaitable[None]],
-        last_seq: Callable[[str], Awaitable[int]],
+        self, hub: Hub, client: Client, limit: int, reopen: Callable[[str, Opened], Awaitable[None]]
     ) -> None:
         self.introduction = b"{}"
+        self.is_of_line = False
+        self._hub = hub
         self._client = client
         self._limit = limit
         self._reopen = reopen
-        self._last_seq = last_seq
         self._lines: dict[str, OwnerLine] = {}
         self._reaching = asyncio.Lock()
         self._tasks = EagerTasks()
@@ -84,6 +97,7 @@ class Elsewhere:
         self._ending: set[asyncio.Task[None]] = set()
         # Also those that are lost, for as long as a prompt that was sent there is not answered.
         self._known: WeakSet[OwnerLine] = WeakSet()
+        self._watching: asyncio.Task[None] | None = None
         self._is_over = False
 
     def line(self, session_id: str) -> OwnerLine | None:
@@ -107,6 +121,8 @@ class Elsewhere:
             try:
                 await here(dead)
             except HeldElsewhereError as held:
+                if self.is_of_line:
+                    raise
                 try:
                     line = await self._reach(reachable_at(held.owner))
                 except ConnectionLostError as exc:
@@ -135,7 +151,19 @@ class Elsewhere:
                 line = await line_to(path, self.introduction, self._client, self._limit, self._lost)
                 self._lines[path] = line
                 self._known.add(line)
+                self._watch()
             return line
+
+    def open_here(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
+        """The client has the answer that opens a session here; should it go, the client follows."""
+        if not self.is_of_line:
+            attachment.on_moved = partial(self._follow, conversation.id, setup)
+        conversation.open_to(attachment)
+
+    def _follow(self, session_id: str, setup: Setup, told: int) -> None:
+        opened = Opened(setup, told)
+        opened.is_open = True
+        self._begin_take_back(session_id, opened)
 
     async def forward_opening(
         self, line: OwnerLine, request: Request, session_id: str, setup: Setup, after: int
@@ -183,7 +211,7 @@ class Elsewhere:
             line.peer.withdraw(id_)  # the client has closed it meanwhile, or opens it itself
             raise
         if not isinstance(answer, bytes):
-            raise answer
+            raise OwnerLostError(RESUME_SESSION.name) if is_held_elsewhere(answer) else answer
 
     def _is_at(self, place: OwnerLine | None, session_id: str) -> None:
         """It is open there, or here: whoever had it before has it no more."""
@@ -197,6 +225,38 @@ class Elsewhere:
         """The client has closed or deleted a session there."""
         line.opened.pop(session_id, None)
 
+    def _watch(self) -> None:
+        if self._watching is None and not self._is_over:
+            self._watching = asyncio.create_task(self._look_on(), name="watch owners")
+
+    async def _look_on(self) -> None:
+        """Find out whether sessions have another owner: one that was stopped cannot tell."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for path, line in tuple(self._lines.items()):
+                for session_id, opened in tuple(line.opened.items()):
+                    if opened.is_open and await self._has_moved(session_id, path):
+                        self._move(path, line, session_id)
+
+    async def _has_moved(self, session_id: str, path: str) -> bool:
+        try:
+            owner = await self._hub.owner_of(session_id)
+        except AcpholdError as exc:
+            log.info("who owns session %s is not known: %s", session_id, exc)
+            return False
+        return owner not in ("", path)
+
+    def _move(self, path: str, line: OwnerLine, session_id: str) -> None:
+        """Another process has taken the session from the owner that this line leads to."""
+        if self._lines.get(path) is not line or session_id not in line.opened:
+            return  # the client has closed it meanwhile, or the line has ended
+        log.info("session %s has another owner; it is opened there", session_id)
+        self._begin_take_back(session_id, line.opened.pop(session_id))
+        line.prompts.lose(session_id)
+        if not line.opened:
+            del self._lines[path]
+            self._end(line.aclose())
+
     def _lost(self, line: OwnerLine) -> None:
         for path, known in tuple(self._lines.items()):
             if known is line:
@@ -205,7 +265,10 @@ class Elsewhere:
         for session_id, each in opened.items():
             if each.is_open:  # else its client has been told that it has to ask again
                 self._begin_take_back(session_id, each)
-        ending = asyncio.create_task(line.peer.aclose(), name="end line")
+        self._end(line.peer.aclose())
+
+    def _end(self, closing: Coroutine[None, None, None]) -> None:
+        ending = asyncio.create_task(closing, name="end line")
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
@@ -239,7 +302,7 @@ class Elsewhere:
                     raise
                 # Somebody else had the session meanwhile, and settled it.
                 log.warning("session %s: %s", session_id, exc)
-                opened.told = await self._last_seq(session_id)
+                opened.told = await self._hub.last_seq(session_id)
                 await self._reopen(session_id, opened)
                 self._tell(session_id, notice(GAP, GAP_HOW, "warning"))
         except AcpholdError as exc:
@@ -254,6 +317,9 @@ class Elsewhere:
     async def aclose(self) -> None:
         """Leave every owner."""
         self._is_over = True
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         reopening = tuple(self._reopening.values())
         for task in reopening:  # all in one step: none is to attach a client that has gone
             task.cancel()

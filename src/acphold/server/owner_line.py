@@ -16,8 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import (
+    HELD_ELSEWHERE,
     ConnectionLostError,
     OwnerLostError,
+    RemoteError,
 )
 from acphold.hub import Client, Setup
 from acphold.hub.attachment import LAG
@@ -135,6 +137,10 @@ class OwnerLine:
                 if not answered.done():
                     answered.set_exception(answer)
                 return
+            elif is_held_elsewhere(answer) and may_ask_anew():
+                if not answered.done():
+                    answered.set_exception(OwnerLostError(request.method))
+                return
             else:
                 request.refuse(answer)
             if not answered.done():
@@ -177,6 +183,11 @@ class OwnerLine:
             self._pump.cancel()
             await asyncio.wait([self._pump])
         await self.peer.aclose()
+
+
+def is_held_elsewhere(answer: Answer) -> bool:
+    """Whether the process at the other end says that it is not, or not any more, the owner."""
+    return isinstance(answer, RemoteError) and answer.code == HELD_ELSEWHERE
 
 
 def _ignore(_: OwnerLine) -> None:

@@ -21,6 +21,9 @@ from acphold.schema.splice import members, splice
 WANTED = "acphold/positions"
 AFTER = "acphold/after"
 
+LINE = "acphold/line"
+"""By this a client says that it is a line: it finds the owner of a session by itself."""
+
 BARE_BYTES = 1024
 """More than any of the params have that tell nothing but a position; ids are shorter than this."""
 
@@ -28,6 +31,11 @@ BARE_BYTES = 1024
 def wants_positions(capabilities: ClientCapabilities) -> bool:
     """Whether each update is to carry its position."""
     return (capabilities.meta or {}).get(WANTED) is True
+
+
+def is_line(capabilities: ClientCapabilities) -> bool:
+    """Whether the client is another process of ours, which looks for owners by itself."""
+    return (capabilities.meta or {}).get(LINE) is True
 
 
 def position_in(params: bytes) -> int | None:
@@ -59,12 +67,12 @@ _TOLD = re.compile(rb'"_meta":\{"%b":(\d+)\}\}$' % POSITION.encode())
 
 
 def with_wish(introduction: bytes) -> bytes:
-    """The params of `initialize`, asking for positions."""
+    """The params of `initialize` over a line, asking for positions."""
     parts = members(introduction)
     can = parts.get("clientCapabilities", b"{}")
     can = can if can.startswith(b"{") else b"{}"
     meta = members(can).get("_meta", b"{}")
-    meta = splice(meta if meta.startswith(b"{") else b"{}", {WANTED: b"true"})
+    meta = splice(meta if meta.startswith(b"{") else b"{}", {WANTED: b"true", LINE: b"true"})
     return splice(introduction, {"clientCapabilities": splice(can, {"_meta": meta})})
 
 

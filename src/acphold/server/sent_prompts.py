@@ -11,19 +11,27 @@ owner as if it had not been sent before.
                        journal any more: looked for there, and sent again if it is not there
     has arrived        its client is told at once that the turn was interrupted
     is cancelled       answered as cancelled, whether it has arrived or not
+
+It is the same when another process has taken the session from an owner that was stopped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class SentPrompt:
-    """See the module. `after` is an entry that was in the journal when it was sent."""
+    """See the module. `after` is an entry that was in the journal when it was sent.
 
-    __slots__ = ("after", "has_arrived", "is_cancelled", "session_id")
+    `lose` is called when its owner has lost the session, and has not ended.
+    """
+
+    __slots__ = ("after", "has_arrived", "is_cancelled", "lose", "session_id")
 
     def __init__(self, session_id: str, after: int) -> None:
         self.session_id = session_id
         self.after = after
+        self.lose: Callable[[], object] = bool
         self.has_arrived = False
         self.is_cancelled = False
 
@@ -51,6 +59,11 @@ class SentPrompts:
             if not sent.has_arrived:
                 sent.has_arrived = True
                 return
+
+    def lose(self, session_id: str) -> None:
+        """Another process has taken the session: its owner can begin no prompt in it any more."""
+        for sent in tuple(self._open.get(session_id, ())):
+            sent.lose()
 
     def cancel(self, session_id: str) -> None:
         """The client has cancelled its prompts in this session."""

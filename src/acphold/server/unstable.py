@@ -138,7 +138,7 @@ class UnstableMethods:
         conversation, attachment = await self._opened(made, setup)
         named = {"sessionId": encode(made)}
         request.answer(self._shown(splice(conversation.opened_result, named)))
-        conversation.open_to(attachment)
+        self._elsewhere.open_here(conversation, attachment, setup)
 
     async def _opened(self, made: str, setup: Setup) -> tuple[Conversation, Attachment]:
         """The fork, open to the client without a replay; nothing is left of it if that fails."""
