@@ -183,6 +183,11 @@ class Hub:
         holder = await self._journal.holder(session_id)
         return "" if holder.is_released else reachable_at(holder.owner)
 
+    async def can_be_followed(self, session_id: str) -> bool:
+        """Whether a session that was lost can be opened without taking it from its new owner."""
+        holder = await self._journal.holder(session_id)
+        return holder.is_released or bool(reachable_at(holder.owner))
+
     async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
         """Whether these content blocks were prompted behind an entry; UnknownSessionError."""
         while page := await self._journal.read(session_id, after):

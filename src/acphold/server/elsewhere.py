@@ -163,7 +163,16 @@ class Elsewhere:
     def _follow(self, session_id: str, setup: Setup, told: int) -> None:
         opened = Opened(setup, told)
         opened.is_open = True
-        self._begin_take_back(session_id, opened)
+        self._begin(session_id, self._go_there(session_id, opened))
+
+    async def _go_there(self, session_id: str, opened: Opened) -> None:
+        try:
+            followable = await self._hub.can_be_followed(session_id)
+        except AcpholdError as exc:
+            log.warning("who owns session %s is not known: %s", session_id, exc)
+            return
+        if followable:  # else each of the two would take it from the other, for ever
+            await self._take_back(session_id, opened)
 
     async def forward_opening(
         self, line: OwnerLine, request: Request, session_id: str, setup: Setup, after: int
@@ -273,10 +282,14 @@ class Elsewhere:
         ending.add_done_callback(self._ending.discard)
 
     def _begin_take_back(self, session_id: str, opened: Opened) -> None:
+        self._begin(session_id, self._take_back(session_id, opened))
+
+    def _begin(self, session_id: str, work: Coroutine[None, None, None]) -> None:
         if self._is_over:
+            work.close()
             return  # it is not to be open to a client that has gone
         # At once: what comes for the session from now on waits.
-        task = self._tasks.begin(self._take_back(session_id, opened), "reopen session")
+        task = self._tasks.begin(work, "reopen session")
         if task is None:
             return
         self._reopening[session_id] = task
