@@ -62,6 +62,27 @@ async def test_nobody_has_to_flush() -> None:
     assert journal.updates == [b"1"]
 
 
+async def test_what_is_said_in_a_block_leaves_at_its_end() -> None:
+    journal, outbox = opened()
+    with outbox.one_step():
+        await outbox.put(b"1")
+        await soon()
+        assert journal.updates == []
+    await soon()
+    assert journal.updates == [b"1"]
+
+
+async def test_what_is_said_in_a_block_behind_a_commit_leaves_too() -> None:
+    journal, outbox = opened()
+    await outbox.put(b"1")
+    with outbox.one_step():
+        await outbox.flush()
+        assert journal.updates == [b"1"]
+        await outbox.put(b"2")
+    await soon()
+    assert journal.updates == [b"1", b"2"]
+
+
 async def test_an_author_who_never_waits_lets_others_run() -> None:
     journal, outbox = opened()
     for number in range(BATCH_UPDATES + 1):

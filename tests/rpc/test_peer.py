@@ -383,6 +383,30 @@ async def test_a_cancel_request_is_told_to_who_keeps_the_request_and_answered() 
         ear.requests[0].answer(b"1")
         ear.requests[1].answer(b"2")
         assert (await wire.line())["result"] == 2
+        assert ear.requests[1].on_cancel is None  # it holds on to nobody any more
+
+
+async def test_what_waits_for_nothing_needs_no_coroutine() -> None:
+    class PlainEar(Ear):
+        def on_request(self, request: Request) -> Awaitable[bytes | None] | None:  # type: ignore[override]
+            if request.method == "wait":
+                return echo(request)
+            if request.method == "refuse":
+                raise InvalidParamsError("no", "$")
+            request.answer(b'"at once"')
+            return None
+
+    ours, theirs = memory_pair()
+    wire = Wire(theirs)
+    async with connected(Peer(ours, PlainEar())):
+        wire.send({"id": 1, "method": "refuse"}, {"id": 2, "method": "m"})
+        wire.send({"id": 3, "method": "wait", "params": {"a": 1}})
+        refused, *answers = [await wire.line() for _ in range(3)]
+    assert (refused["id"], refused["error"]["code"]) == (1, InvalidParamsError.code)
+    assert [(answer["id"], answer["result"]) for answer in answers] == [
+        (2, "at once"),
+        (3, {"a": 1}),
+    ]
 
 
 async def test_closing_is_told_to_who_keeps_a_request() -> None:

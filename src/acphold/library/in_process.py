@@ -191,7 +191,8 @@ class InProcessAgent:
             deaf.give_up()  # it was answered for: what it still says belongs to no later turn
         self._turns[opened.id] = turn
         began = monotonic()
-        self._tasks.begin(answered(), "turn")
+        with opened.outbox.one_step():
+            self._tasks.begin(answered(), "turn")
         # Code that has blocked is likely to do so in the next turn, too.
         self.takes_a_moment = monotonic() - began < BLOCKING_SECONDS
 

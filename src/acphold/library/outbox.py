@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from acphold.agents.interface import Updates
@@ -55,6 +56,7 @@ class Outbox:
         self._runs: list[tuple[str, list[bytes]]] = [(UPDATE, self._updates)]
         self._bytes = 0
         self._state: Literal["held", "open", "closed"] = "held"
+        self._is_due = False
         self._due: asyncio.Handle | None = None
         self._committing: asyncio.Task[Any] | None = None
         self._failure: AcpholdError | None = None
@@ -75,7 +77,7 @@ class Outbox:
             self._refuse()
         updates.append(raw)
         self._bytes += len(raw)
-        if self._due is None:
+        if not self._is_due:
             self._wait_for_more()
         return self._bytes >= BATCH_BYTES or len(updates) >= BATCH_UPDATES
 
@@ -97,8 +99,22 @@ class Outbox:
             self._runs += [(kind, [raw]), (UPDATE, self._updates)]
         else:
             self._runs.insert(-1, (kind, [raw]))
-        if self._due is None:
+        if not self._is_due:
             self._wait_for_more()
+
+    @contextmanager
+    def one_step(self) -> Iterator[None]:
+        """What is said in the block is due at its end, if it has not left by then.
+
+        A short turn is over by then: nothing was put on the event loop for what it said.
+        """
+        self._is_due = True
+        try:
+            yield
+        finally:
+            if self._due is None:
+                self._is_due = False
+                self._wait_for_more()
 
     async def breathe(self) -> None:
         """Wait until there is room, and let others run; raises what a commit failed with."""
@@ -133,6 +149,7 @@ class Outbox:
     def _wait_for_more(self) -> None:
         """Commit at the end of this step of the event loop, unless somebody does before."""
         if self._state == "open" and self._committing is None and self._holds_any:
+            self._is_due = True
             self._due = asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
@@ -141,6 +158,7 @@ class Outbox:
             self._committing = asyncio.create_task(self._commit(), name="commit updates")
 
     def _stop_waiting(self) -> None:
+        self._is_due = False
         if self._due is not None:
             self._due.cancel()
             self._due = None

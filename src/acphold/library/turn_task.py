@@ -86,6 +86,7 @@ class TurnTask:
             await scope.aclose()
         except AcpholdError as exc:  # the journal's: the hub has been told
             return as_remote(exc)
+        self._scope = None  # which knows this task: a circle is collected late
         if self._cancelled:
             return stopped("cancelled")
         return answer

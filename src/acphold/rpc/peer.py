@@ -337,7 +337,7 @@ class Peer:
             error = to_wire(TooManyRequestsError(f"{received.method}: {waiting}; try again later"))
             self._transport.send(self._protocol.error(received.id, error))
             return
-        request = Request(received, self._transport.send, self._open)
+        request = Request(received, self.send, self._open)
         try:
             work = self._receiver.on_request(request)
         except Exception as exc:
@@ -385,9 +385,9 @@ class Peer:
                 self._cancel_one(request)
 
     def _cancel_one(self, request: Request) -> None:
-        if request.on_cancel is not None:
+        if (on_cancel := request.on_cancel) is not None:
             request.refuse(RequestCancelledError("cancelled"))
-            request.on_cancel()
+            on_cancel()
         elif request.task is not None and not request.task.done():
             self._cancelled.add(request.task)
             request.task.cancel()

@@ -42,11 +42,13 @@ class Request:
     def answer(self, result: bytes) -> None:
         """Send the result, JSON bytes, now: what is sent next comes behind it. Only once."""
         if self._open.remove(self):
+            self.on_cancel = None  # whom it tells knows this request: a circle is collected late
             self._send(Protocol.result(self.id, result))
 
     def refuse(self, error: Exception) -> None:
         """Send an error instead of a result; does nothing when it is answered already."""
         if self._open.remove(self):
+            self.on_cancel = None
             self._send(Protocol.error(self.id, to_wire(error)))
 
     def reply(self, answer: bytes | Exception) -> None:
@@ -58,8 +60,9 @@ class Request:
 
     def abandon(self) -> None:
         """Nobody waits for the answer, which is not sent."""
-        if self._open.remove(self) and self.on_cancel is not None:
-            self.on_cancel()
+        on_cancel, self.on_cancel = self.on_cancel, None
+        if self._open.remove(self) and on_cancel is not None:
+            on_cancel()
 
 
 class OpenRequests:
