@@ -36,6 +36,12 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "journal.db"
 
 
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Where a scripted agent writes what it is sent; `tests.editor.received` reads it."""
+    return tmp_path / "agent.jsonl"
+
+
 @pytest.fixture(autouse=True, scope="session")
 def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The sockets of these tests lie apart from those of whoever runs them."""

@@ -299,6 +299,12 @@ def say(text: str) -> dict[str, Any]:
     return {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
 
 
+def update_line(update: dict[str, Any], session_id: str = "$ID", **beside: Any) -> str:
+    """An update as an agent prints it; `$ID` is the session that a scripted one is asked about."""
+    params = {"sessionId": session_id, "update": update, **beside}
+    return json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
+
+
 def received(log: Path, method: str | None = None) -> list[dict[str, Any]]:
     """What a scripted agent with this `log` was sent, of one method or all."""
     if not log.exists():

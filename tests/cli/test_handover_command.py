@@ -45,10 +45,9 @@ def test_a_copy_stands_in_the_list_of_the_other_agent(acphold: CommandLine) -> N
 
 
 async def test_the_other_agent_goes_on_with_it_and_the_first_session_stays(
-    two_turns: Path, acphold: CommandLine, tmp_path: Path
+    two_turns: Path, acphold: CommandLine, log: Path
 ) -> None:
     made = acphold.run_as_process("handover", "aa@2", "--", *OTHER).out.splitlines()[0]
-    log = tmp_path / "agent.jsonl"
     command = scripted_agent(info={"name": "other", "version": "1"}, log=str(log))
     async with guest(command, two_turns) as client:
         await client.initialize()

@@ -72,13 +72,7 @@ class PuppetAgent:
 
     async def say(self, session: str, *texts: str) -> None:
         """A chunk of text for each, all in one read."""
-        raws = [
-            json.dumps(
-                {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
-            ).encode()
-            for text in texts
-        ]
-        await self.listener.hear(Updates(session, "update", raws))
+        await self.listener.hear(Updates(session, "update", [said(text) for text in texts]))
 
     async def ask_client(self, method: str, **params: Any) -> Any:
         """What the clients answer to a request of this agent."""

@@ -27,10 +27,7 @@ async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_
         assert found == [session, "theirs"]  # and what it had said by then
 
 
-async def test_the_agent_is_asked_again_only_for_a_first_page(
-    journal: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_the_agent_is_asked_again_only_for_a_first_page(journal: Path, log: Path) -> None:
     sessions = [{"sessionId": f"s{n:02}", "cwd": "/"} for n in range(60)]
     can: dict[str, Any] = {"sessionCapabilities": {"list": {}}}
     replies = {"session/list": [{"sessions": sessions}]}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from tests.editor import open_params, received, say
+from tests.editor import open_params, received, say, update_line
 from tests.editor import wrapped as program
 from tests.served import wrapped
 
@@ -32,9 +33,8 @@ def plain(updates: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_load_of_one_goes_to_the_agent_and_its_replay_is_delivered_and_journalled(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     agent = stored(tmp_path, title="Their title", updatedAt="2020-02-02T02:02:02Z")
     async with wrapped(journal, log=str(log), **agent) as client:
         [listed] = await client.sessions()
@@ -45,7 +45,7 @@ async def test_load_of_one_goes_to_the_agent_and_its_replay_is_delivered_and_jou
         assert answer == len(client.messages) - 1
         assert len(received(log, "session/load")) == 1
         await client.call("session/close", {"sessionId": "theirs"})
-        log.unlink()
+        os.unlink(log)
         await client.load("theirs")
         assert plain(client.updates("theirs")) == plain(TOLD) * 2
 
@@ -104,13 +104,7 @@ async def test_an_adoption_that_failed_leaves_nothing_and_can_be_tried_again(
     journal: Path, tmp_path: Path
 ) -> None:
     agent = stored(tmp_path)
-    half = json.dumps(
-        {
-            "jsonrpc": "2.0",
-            "method": "session/update",
-            "params": {"sessionId": "theirs", "update": say("half")},
-        }
-    )
+    half = update_line(say("half"), "theirs")
     failing: dict[str, Any] = {
         **agent,
         "before": {"session/load": [half]},
@@ -130,13 +124,7 @@ async def test_a_crash_in_the_middle_of_an_adoption_leaves_it_to_be_adopted_anew
     journal: Path, tmp_path: Path
 ) -> None:
     agent = stored(tmp_path)
-    half = json.dumps(
-        {
-            "jsonrpc": "2.0",
-            "method": "session/update",
-            "params": {"sessionId": "theirs", "update": say("half")},
-        }
-    )
+    half = update_line(say("half"), "theirs")
     told = json.dumps({"jsonrpc": "2.0", "method": "_half/told", "params": {}})
     hanging = {**agent, "before": {"session/load": [half, told]}, "silent": ["session/load"]}
     async with program(journal, **hanging) as client:

@@ -121,9 +121,8 @@ async def test_half_a_capability_is_not_the_other_half(
 
 
 async def test_requests_of_the_agents_own_making_pass_outside_of_any_session(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     lines = [
         '{"jsonrpc":"2.0","id":"text id","method":"_vendor/ask","params":{"x":[null]}}',
         '{"jsonrpc":"2.0","id":7,"method":"vendor.ask"}',
@@ -147,9 +146,8 @@ async def test_requests_of_the_agents_own_making_pass_outside_of_any_session(
 
 
 async def test_a_request_before_the_answer_to_new_reaches_the_client_too(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     asked = '{"jsonrpc":"2.0","id":5,"method":"_vendor/ask","params":{"sessionId":"0"}}'
     agent: dict[str, Any] = {"ids": "counter", "before": {"session/new": [asked]}}
     async with wrapped(journal, log=str(log), **agent) as client:

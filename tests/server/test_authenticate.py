@@ -18,10 +18,7 @@ AUTH_REQUIRED = {
 
 
 @pytest.mark.parametrize("method", ["authenticate", "logout"])
-async def test_authenticate_and_logout_are_relayed(
-    journal: Path, tmp_path: Path, method: str
-) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_authenticate_and_logout_are_relayed(journal: Path, log: Path, method: str) -> None:
     replies = {method: [{"_meta": {"who": "me"}}]}
     async with wrapped(journal, log=str(log), replies=replies) as client:
         params = {"methodId": "key", "_meta": {"x": 1}}

@@ -24,8 +24,7 @@ async def never(_: dict[str, Any]) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def test_cancel_is_relayed_and_the_answer_is_cancelled(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_cancel_is_relayed_and_the_answer_is_cancelled(journal: Path, log: Path) -> None:
     async with wrapped(journal, log=str(log)) as client:
         session = await client.new()
         turn = client.begin_prompt(
@@ -69,10 +68,7 @@ async def test_the_answer_is_cancelled_even_when_the_agent_dies_of_it(journal: P
         assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
 
 
-async def test_cancel_ends_the_running_turn_and_those_that_wait(
-    journal: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_cancel_ends_the_running_turn_and_those_that_wait(journal: Path, log: Path) -> None:
     async with wrapped(journal, log=str(log)) as client:
         session = await client.new()
         turns = [
@@ -110,9 +106,8 @@ async def test_a_cancel_without_a_turn_or_for_an_unknown_session_is_ignored(
 
 
 async def test_pending_permission_requests_end_as_cancelled_at_once(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal, log=str(log)) as client:
         client.answers["session/request_permission"] = never
         session = await client.new()
@@ -184,10 +179,7 @@ async def test_state_that_an_overdue_turn_tells_of_is_kept(journal: Path, tmp_pa
         await client.until(lambda: commands in client.updates())
 
 
-async def test_or_the_next_prompt_is_sent_to_a_restarted_agent(
-    journal: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_or_the_next_prompt_is_sent_to_a_restarted_agent(journal: Path, log: Path) -> None:
     async with wrapped(journal, cancel_grace=0.2, log=str(log)) as client:
         session = await client.new()
         turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel ignored"})
@@ -203,9 +195,8 @@ async def test_or_the_next_prompt_is_sent_to_a_restarted_agent(
 
 
 async def test_a_prompt_that_waits_for_an_overdue_turn_can_be_cancelled(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal, cancel_grace=0.3, log=str(log)) as client:
         session = await client.new()
         first = client.begin_prompt(session, {"say": "a"}, {"until": "cancel ignored"})

@@ -51,8 +51,7 @@ async def test_a_closed_session_is_not_open_until_it_is_loaded(journal: Path) ->
         assert client.text().endswith("b")
 
 
-async def test_the_agents_own_close_is_used_where_it_has_one(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_the_agents_own_close_is_used_where_it_has_one(journal: Path, log: Path) -> None:
     can: dict[str, Any] = {"sessionCapabilities": {"close": {}}}
     async with wrapped(journal, capabilities=can, log=str(log)) as client:
         session = await client.new()
@@ -60,8 +59,7 @@ async def test_the_agents_own_close_is_used_where_it_has_one(journal: Path, tmp_
         assert [m["params"] for m in received(log, "session/close")] == [{"sessionId": session}]
 
 
-async def test_an_agent_without_close_is_not_asked(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_an_agent_without_close_is_not_asked(journal: Path, log: Path) -> None:
     async with wrapped(journal, log=str(log)) as client:
         session = await client.new()
         await client.call("session/close", {"sessionId": session})

@@ -55,9 +55,8 @@ async def test_deleting_an_unknown_id_succeeds(journal: Path) -> None:
 
 
 async def test_delete_is_relayed_under_the_agents_id_where_it_has_it(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": OWN, "ids": "counter"}
     async with wrapped(journal, ids="counter") as client:
         await client.prompt(await client.new(), {"say": "a"})
@@ -70,9 +69,8 @@ async def test_delete_is_relayed_under_the_agents_id_where_it_has_it(
 
 
 async def test_deleting_a_session_whose_id_the_agent_gave_to_another_leaves_that_one_alone(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": OWN, "ids": "counter", "store": str(tmp_path / "s")}
     async with wrapped(journal, **agent) as client:
         old = await client.talk({"say": "a"})

@@ -21,9 +21,8 @@ async def other_id(journal: Path) -> None:
 
 @pytest.mark.parametrize("method", ["_vendor/thing", "session/from_the_future", "vendor.thing"])
 async def test_extension_methods_and_unknown_ones_are_relayed(
-    journal: Path, tmp_path: Path, method: str
+    journal: Path, log: Path, method: str
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     result = {"deep": [1.50, {"\u00e9": None}], "_meta": {}}
     async with wrapped(journal, log=str(log), replies={method: [result]}) as client:
         params = {"a": [None, {"b": 1}], "_meta": {"c": 2}}
@@ -37,8 +36,7 @@ async def test_any_result_is_relayed(journal: Path, result: Any) -> None:
         assert await client.call("_x", {}) == result
 
 
-async def test_params_may_be_absent_or_an_array(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_params_may_be_absent_or_an_array(journal: Path, log: Path) -> None:
     async with wrapped(journal, log=str(log), replies={"_x": [1]}) as client:
         client.send({"id": 70, "method": "_x"})
         client.send({"id": 71, "method": "_x", "params": [1, 2]})
@@ -48,8 +46,7 @@ async def test_params_may_be_absent_or_an_array(journal: Path, tmp_path: Path) -
         assert second["params"] == [1, 2]
 
 
-async def test_their_session_ids_are_mapped(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_their_session_ids_are_mapped(journal: Path, log: Path) -> None:
     await other_id(journal)
     agent: dict[str, Any] = {"ids": "counter", "log": str(log), "replies": {"_x": [1]}}
     async with wrapped(journal, **agent) as client:
@@ -65,9 +62,8 @@ async def test_their_session_ids_are_mapped(journal: Path, tmp_path: Path) -> No
 
 
 async def test_the_agent_has_the_session_open_before_an_extension_method_of_it_comes(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {
         "capabilities": {"loadSession": True},
         "store": str(tmp_path / "store"),
@@ -97,8 +93,7 @@ async def test_an_error_of_an_extension_method_is_relayed_as_it_came(journal: Pa
         assert (refused.code, refused.message, refused.data) == tuple(error.values())
 
 
-async def test_unknown_notifications_pass_from_the_client(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_unknown_notifications_pass_from_the_client(journal: Path, log: Path) -> None:
     async with wrapped(journal, log=str(log), replies={"_x": [1]}) as client:
         client.tell("_vendor/note", {"a": 1})
         client.tell("future/note", {"b": [None]})
@@ -152,9 +147,8 @@ async def test_a_notification_that_cannot_be_delivered_does_not_take_others_with
 
 
 async def test_an_extension_request_that_the_client_cancels_is_cancelled_at_the_agent(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal, log=str(log), silent=["_slow"]) as client:
         slow = client.begin("_slow", {})
         number = client.last_id

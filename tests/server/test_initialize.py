@@ -35,9 +35,8 @@ async def test_anything_before_initialize_is_refused_and_told_why(
 
 
 async def test_a_notification_before_initialize_is_ignored_and_not_answered(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     async with guest(scripted_agent(log=str(log)), journal) as client:
         client.tell("session/cancel", {"sessionId": "x"})
         client.tell("_vendor/thing", {})
@@ -48,9 +47,8 @@ async def test_a_notification_before_initialize_is_ignored_and_not_answered(
 
 @pytest.mark.parametrize("version", [0, 1, 2, 65535])
 async def test_version_one_is_answered_whatever_version_is_asked_for_and_asked_of_the_agent(
-    journal: Path, tmp_path: Path, version: int
+    journal: Path, log: Path, version: int
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     async with guest(scripted_agent(log=str(log)), journal) as client:
         answer = await client.call("initialize", {"protocolVersion": version})
         assert answer["protocolVersion"] == 1
@@ -135,9 +133,8 @@ async def test_an_agent_without_any_capabilities_gets_those_of_acphold(journal: 
 
 
 async def test_the_agent_is_told_of_the_client_as_it_introduced_itself(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     params = {
         "protocolVersion": 1,
         "clientCapabilities": {"fs": {"readTextFile": True, "_meta": {"a": 1}}, "_vendor": [1]},

@@ -227,8 +227,7 @@ async def test_the_agents_own_sessions_are_filtered_by_cwd_even_if_it_does_not(
         assert ids(await client.sessions(cwd="/here")) == ["here"]
 
 
-async def test_the_agents_own_list_is_asked_for_page_by_page(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_the_agents_own_list_is_asked_for_page_by_page(journal: Path, log: Path) -> None:
     pages = [
         {"sessions": [{"sessionId": f"s{n}", "cwd": "/"}], "nextCursor": f"c{n}"} for n in range(3)
     ]
@@ -287,8 +286,7 @@ async def test_an_agent_whose_cursor_goes_in_circles_is_left(journal: Path) -> N
         assert ids(await client.sessions()) == ["s"]
 
 
-async def test_an_agent_that_does_not_list_is_not_asked(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_an_agent_that_does_not_list_is_not_asked(journal: Path, log: Path) -> None:
     async with wrapped(journal, log=str(log)) as client:
         await client.sessions()
         assert received(log, "session/list") == []

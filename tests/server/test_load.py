@@ -128,10 +128,7 @@ async def test_the_answer_follows_the_whole_replay_and_nothing_of_it_follows_the
         assert all("acphold" in json.dumps(u) or u == say("next") for u in behind)
 
 
-async def test_a_session_that_is_open_here_can_be_loaded_again(
-    journal: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_a_session_that_is_open_here_can_be_loaded_again(journal: Path, log: Path) -> None:
     async with wrapped(journal, log=str(log), capabilities={"loadSession": True}) as client:
         session = await client.talk({"say": "once"})
         await client.load(session)

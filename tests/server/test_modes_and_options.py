@@ -3,13 +3,13 @@ session config options."""
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.editor import received
+from tests.editor import received, update_line
 from tests.served import wrapped
 
 BOOLEANS: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}}}
@@ -54,8 +54,7 @@ def current(result: dict[str, Any]) -> dict[str, Any]:
     return {option["id"]: option["currentValue"] for option in result["configOptions"]}
 
 
-async def test_set_mode_is_relayed_and_remembered(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_set_mode_is_relayed_and_remembered(journal: Path, log: Path) -> None:
     async with wrapped(journal, opened={"modes": modes()}, log=str(log)) as client:
         session = await client.new()
         params = {**set_mode(session, "code"), "_meta": {"t": 1}}
@@ -97,9 +96,8 @@ async def test_a_missing_or_wrong_field_is_named(
 
 @pytest.mark.parametrize("answers", [{}, {"modes": None}, None])
 async def test_a_mode_is_set_again_in_a_restored_session_whatever_the_agent_says_of_it(
-    journal: Path, tmp_path: Path, answers: Any
+    journal: Path, log: Path, answers: Any
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": {"loadSession": True}}
     async with wrapped(journal, opened={"modes": modes()}, **agent) as client:
         session = await client.talk({"say": "a"})
@@ -111,10 +109,7 @@ async def test_a_mode_is_set_again_in_a_restored_session_whatever_the_agent_says
         assert [m["params"]["modeId"] for m in received(log, "session/set_mode")] == ["code"]
 
 
-async def test_a_mode_the_agent_restored_itself_is_not_set_again(
-    journal: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_a_mode_the_agent_restored_itself_is_not_set_again(journal: Path, log: Path) -> None:
     agent: dict[str, Any] = {"capabilities": {"loadSession": True}}
     async with wrapped(journal, opened={"modes": modes()}, **agent) as client:
         session = await client.talk({"say": "a"})
@@ -136,9 +131,8 @@ async def test_a_mode_the_agent_changed_itself_is_remembered(journal: Path) -> N
 
 
 async def test_set_config_option_is_relayed_and_the_answer_carries_the_complete_list(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     # The agent answers with nothing, with null, and with what depends on the choice as well.
     replies: list[Any] = [{}, None, {"configOptions": options(model="large", mode="code")}]
     async with wrapped(
@@ -161,8 +155,7 @@ async def test_set_config_option_is_relayed_and_the_answer_carries_the_complete_
         assert (await client.load(session))["configOptions"] == options("code", "large")
 
 
-async def test_options_are_set_again_in_a_restored_session(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_options_are_set_again_in_a_restored_session(journal: Path, log: Path) -> None:
     async with wrapped(journal, opened={"configOptions": options()}) as client:
         session = await client.talk({"say": "a"})
         await client.call("session/set_config_option", set_option(session, "model", "large"))
@@ -236,8 +229,7 @@ async def test_a_mode_that_is_no_value_of_the_option_leaves_it_alone(journal: Pa
 async def test_boolean_options_are_not_shown_to_clients_that_did_not_opt_in(journal: Path) -> None:
     both = [*options(), BRAVE]
     update = {"sessionUpdate": "config_option_update", "configOptions": both}
-    params = {"sessionId": "$ID", "update": update, "_meta": {"beside": 1}}
-    line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
+    line = update_line(update, _meta={"beside": 1})
     replies = {"session/set_config_option": [{"configOptions": both}]}
     agent: dict[str, Any] = {"opened": {"configOptions": both}, "replies": replies}
     async with wrapped(journal, **agent) as client:
@@ -259,8 +251,7 @@ async def test_boolean_options_are_not_shown_to_clients_that_did_not_opt_in(jour
         assert all(u["configOptions"] == both for u in shown)
 
 
-async def test_a_boolean_option_is_set_and_set_again_as_one(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_a_boolean_option_is_set_and_set_again_as_one(journal: Path, log: Path) -> None:
     agent: dict[str, Any] = {"opened": {"configOptions": [BRAVE]}, "log": str(log)}
     async with wrapped(journal, client=BOOLEANS, **agent) as client:
         session = await client.talk({"say": "a"})
@@ -268,7 +259,7 @@ async def test_a_boolean_option_is_set_and_set_again_as_one(journal: Path, tmp_p
         result = await client.call("session/set_config_option", params)
         assert result["configOptions"] == [{**BRAVE, "currentValue": True}]
         assert received(log, "session/set_config_option")[0]["params"] == params
-        log.unlink()
+        os.unlink(log)
     async with wrapped(journal, client=BOOLEANS, **agent) as client:
         await client.load(session)
         [again] = received(log, "session/set_config_option")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import DEADLINE, Refused, received
+from tests.editor import DEADLINE, Refused, received, update_line
 from tests.served import wrapped
 
 INVALID_PARAMS = -32602
@@ -81,9 +81,8 @@ SERVER = {"name": "files", "command": "/bin/cat", "args": [], "env": []}
     ],
 )
 async def test_an_mcp_server_that_cannot_be_used_is_refused_by_its_name(
-    journal: Path, tmp_path: Path, server: dict[str, Any], said: str
+    journal: Path, log: Path, server: dict[str, Any], said: str
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal, log=str(log)) as client:
         error = await client.refused("session/new", new(mcpServers=[SERVER, server]))
         assert error.code == INVALID_PARAMS
@@ -96,9 +95,8 @@ async def test_an_mcp_server_that_cannot_be_used_is_refused_by_its_name(
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
 async def test_http_and_sse_servers_are_relayed_to_an_agent_that_takes_them(
-    journal: Path, tmp_path: Path, transport: str
+    journal: Path, log: Path, transport: str
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     server = {
         "type": transport,
         "name": "web",
@@ -118,9 +116,8 @@ async def test_http_and_sse_servers_are_relayed_to_an_agent_that_takes_them(
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
 async def test_a_server_that_the_agent_cannot_reach_is_put_behind_a_bridge_on_stdio(
-    journal: Path, tmp_path: Path, transport: str
+    journal: Path, log: Path, transport: str
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     headers = [{"name": "Authorization", "value": "Bearer t"}]
     server = {"type": transport, "name": "web", "url": "https://x.test/mcp", "headers": headers}
     async with wrapped(journal, log=str(log)) as client:
@@ -134,9 +131,8 @@ async def test_a_server_that_the_agent_cannot_reach_is_put_behind_a_bridge_on_st
 
 
 async def test_a_command_on_path_is_handed_on_absolute_and_nothing_else_is_changed(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     first = {"name": "a", "command": "cat", "args": ["-"], "env": [], "timeout": 5, "_meta": {}}
     second = {"name": "b", "command": "/not/there/yet", "args": [], "env": []}
     async with wrapped(journal, log=str(log)) as client:
@@ -149,9 +145,8 @@ async def test_a_command_on_path_is_handed_on_absolute_and_nothing_else_is_chang
 
 
 async def test_a_server_reached_in_a_way_newer_than_this_release_is_relayed(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     server = {"type": "acp", "name": "mine", "id": "x-1"}
     async with wrapped(journal, log=str(log)) as client:
         await client.new("/", mcpServers=[server])
@@ -182,10 +177,7 @@ async def test_ids_are_unique_when_the_agent_counts_from_0_in_every_process(
             assert client.text(session_id=session).endswith(" and on")
 
 
-async def test_an_updates_session_is_the_clients_when_ids_differ(
-    journal: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_an_updates_session_is_the_clients_when_ids_differ(journal: Path, log: Path) -> None:
     async with wrapped(journal, ids="counter") as client:
         await client.prompt(await client.new(), "taken")
     async with wrapped(journal, ids="counter", log=str(log)) as client:
@@ -203,8 +195,7 @@ async def test_an_update_before_the_answer_to_new_is_not_taken_for_a_session_of_
 ) -> None:
     commands = [{"name": "early", "description": ""}]
     early = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
-    params = {"sessionId": "0", "update": early}
-    line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
+    line = update_line(early, "0")
     async with wrapped(journal, ids="counter", before={"session/new": [line]}) as client:
         old = await client.new()
         await client.until(lambda: client.updates(old) == [early])
@@ -226,16 +217,7 @@ async def test_updates_around_the_agents_answer_to_new_follow_ours(
 ) -> None:
     update = {"sessionUpdate": "available_commands_update", "availableCommands": []}
     info = {"sessionUpdate": "session_info_update", "title": "Early"}
-    lines = [
-        json.dumps(
-            {
-                "jsonrpc": "2.0",
-                "method": "session/update",
-                "params": {"sessionId": "0", "update": u},
-            }
-        )
-        for u in (update, info)
-    ]
+    lines = [update_line(update, "0"), update_line(info, "0")]
     agent: dict[str, Any] = {"ids": "counter", when: {"session/new": lines}}
     async with wrapped(journal, **agent) as client:
         assert await client.new() == "0"
@@ -283,9 +265,8 @@ async def test_a_new_session_without_an_id_is_an_error_and_leaves_nothing(journa
 
 
 async def test_the_bridge_that_the_agent_is_handed_reaches_the_server(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal, log=str(log)) as client:
         server = {"type": "http", "name": "w", "url": "http://127.0.0.1:9/mcp", "headers": []}
         await client.new("/", mcpServers=[server])

@@ -13,10 +13,7 @@ from tests.editor import wrapped as program
 from tests.served import wrapped
 
 
-async def test_a_prompt_is_relayed_with_unknown_fields_intact(
-    journal: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_a_prompt_is_relayed_with_unknown_fields_intact(journal: Path, log: Path) -> None:
     async with wrapped(journal, log=str(log)) as client:
         session = await client.new()
         params = {
@@ -161,8 +158,9 @@ async def test_a_prompt_that_fails_does_not_hold_up_the_next(journal: Path, tmp_
             await first
 
 
-async def test_a_prompt_right_behind_a_load_waits_for_it(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "agent.jsonl"
+async def test_a_prompt_right_behind_a_load_waits_for_it(
+    journal: Path, tmp_path: Path, log: Path
+) -> None:
     agent: dict[str, Any] = {
         "capabilities": {"loadSession": True},
         "store": str(tmp_path / "store"),
@@ -221,9 +219,8 @@ async def test_a_user_message_that_repeats_no_prompt_is_kept(journal: Path) -> N
 
 
 async def test_cancel_request_of_a_prompt_cancels_the_turn_at_the_agent(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal, log=str(log)) as client:
         session = await client.new()
         turn = client.begin_prompt(

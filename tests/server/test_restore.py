@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.editor import Refused, Talker, received, say
+from tests.editor import Refused, Talker, received, say, update_line
 from tests.editor import wrapped as program
 from tests.served import wrapped
 
 RESUME: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
 LOAD = {"loadSession": True}
-
-
-def line(update: dict[str, Any]) -> str:
-    """An update of the session "$ID" as the agent prints it."""
-    params = {"sessionId": "$ID", "update": update}
-    return json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
 
 
 async def talked(journal: Path, *said: str, **agent: Any) -> str:
@@ -36,9 +30,8 @@ def methods(log: Path) -> list[str]:
 
 
 async def test_the_session_is_restored_by_the_agents_own_resume_where_it_has_one(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": RESUME | LOAD, "store": str(tmp_path / "store")}
     session = await talked(journal, "a", **agent)
     server = {"name": "s", "command": "/bin/cat", "args": [], "env": [{"name": "K", "value": "v"}]}
@@ -54,9 +47,8 @@ async def test_the_session_is_restored_by_the_agents_own_resume_where_it_has_one
 
 
 async def test_else_by_its_own_load_with_that_replay_kept_from_client_and_journal(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": LOAD, "store": str(tmp_path / "store")}
     session = await talked(journal, "a", "b", **agent)
     for _ in range(2):
@@ -77,7 +69,13 @@ async def test_a_replay_that_goes_on_behind_the_agents_answer_is_kept_away_too(
     agent: dict[str, Any] = {
         "capabilities": LOAD,
         "store": str(tmp_path / "store"),
-        "after": {"session/load": [line(say("late")), line({"sessionUpdate": "x-late"}), all_told]},
+        "after": {
+            "session/load": [
+                update_line(say("late")),
+                update_line({"sessionUpdate": "x-late"}),
+                all_told,
+            ]
+        },
     }
     session = await talked(journal, "a", **agent)
     async with wrapped(journal, **agent) as client:
@@ -103,7 +101,7 @@ async def test_what_is_news_in_the_agents_replay_reaches_client_and_journal(
     agent: dict[str, Any] = {
         "capabilities": LOAD,
         "store": str(tmp_path / "store"),
-        "before": {"session/load": [line(update) for update in commands]},
+        "before": {"session/load": [update_line(update) for update in commands]},
     }
     session = await talked(journal, "a", **agent)
     for _ in range(2):
@@ -114,7 +112,7 @@ async def test_what_is_news_in_the_agents_replay_reaches_client_and_journal(
 
 
 async def test_a_mode_in_the_agents_replay_does_not_undo_what_the_person_chose(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, log: Path
 ) -> None:
     modes = {
         "currentModeId": "ask",
@@ -125,10 +123,11 @@ async def test_a_mode_in_the_agents_replay_does_not_undo_what_the_person_chose(
         "store": str(tmp_path / "store"),
         "opened": {"modes": modes},
         "before": {
-            "session/load": [line({"sessionUpdate": "current_mode_update", "currentModeId": "ask"})]
+            "session/load": [
+                update_line({"sessionUpdate": "current_mode_update", "currentModeId": "ask"})
+            ]
         },
     }
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal, **agent) as client:
         session = await client.talk({"say": "a"})
         await client.call("session/set_mode", {"sessionId": session, "modeId": "code"})
@@ -146,9 +145,8 @@ def context_in(prompt: list[dict[str, Any]]) -> str:
 
 @pytest.mark.parametrize("can", [{}, {"promptCapabilities": {"embeddedContext": True}}])
 async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_prompt(
-    journal: Path, tmp_path: Path, can: dict[str, Any]
+    journal: Path, log: Path, can: dict[str, Any]
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal, capabilities=can) as client:
         session = await client.talk("my first question")
         tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Look", "kind": "read"}
@@ -212,11 +210,10 @@ async def test_context_that_an_agent_sends_back_is_kept_away(
 
 
 async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
     from acphold.hub.handover import CONTEXT_BYTES
 
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal) as client:
         session = await client.new()
         for number in range(12):
@@ -269,9 +266,8 @@ async def test_restored_context_is_told_as_a_message_to_other_clients(journal: P
         assert client.text() == "ab"
 
 
-async def test_no_notice_when_nothing_was_said_before(journal: Path, tmp_path: Path) -> None:
+async def test_no_notice_when_nothing_was_said_before(journal: Path, log: Path) -> None:
     session = await talked(journal)
-    log = tmp_path / "agent.jsonl"
     async with wrapped(journal, log=str(log)) as client:
         await client.load(session)
         await client.prompt(session, "first")
@@ -280,9 +276,8 @@ async def test_no_notice_when_nothing_was_said_before(journal: Path, tmp_path: P
 
 
 async def test_an_agent_that_refuses_to_resume_and_load_gets_the_context(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     refusal = {"error": {"code": -32603, "message": "file is gone"}}
     agent: dict[str, Any] = {
         "capabilities": RESUME | LOAD,
@@ -304,10 +299,9 @@ async def test_an_agent_that_refuses_to_resume_and_load_gets_the_context(
 
 
 async def test_context_is_owed_until_the_agent_has_answered_a_prompt(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, log: Path
 ) -> None:
     """Also by the next process: the agent's new session does not know the conversation yet."""
-    log = tmp_path / "agent.jsonl"
     store = tmp_path / "store"
     agent: dict[str, Any] = {"capabilities": LOAD, "store": str(store)}
     session = await talked(journal, "a", **agent)
@@ -319,7 +313,7 @@ async def test_context_is_owed_until_the_agent_has_answered_a_prompt(
         await client.load(session)
         await client.prompt(session, "next")
         assert "Assistant: a" in context_in(received(log, "session/prompt")[0]["params"]["prompt"])
-    log.unlink()
+    os.unlink(log)
     async with wrapped(journal, log=str(log), **agent) as client:
         await client.load(session)
         await client.prompt(session, "last")
@@ -327,9 +321,8 @@ async def test_context_is_owed_until_the_agent_has_answered_a_prompt(
 
 
 async def test_a_prompt_that_the_agent_refused_does_not_use_the_context_up(
-    journal: Path, tmp_path: Path
+    journal: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     session = await talked(journal, "a")
     async with wrapped(journal, log=str(log)) as client:
         await client.load(session)
@@ -345,7 +338,7 @@ async def test_a_greeting_of_the_new_session_at_the_agent_is_not_part_of_the_con
 ) -> None:
     session = await talked(journal, "a")
     commands = {"sessionUpdate": "available_commands_update", "availableCommands": []}
-    after = {"session/new": [line(say("Welcome!")), line(commands)]}
+    after = {"session/new": [update_line(say("Welcome!")), update_line(commands)]}
     async with wrapped(journal, after=after) as client:
         await client.load(session)
         await client.until(lambda: commands in client.updates())
@@ -354,9 +347,8 @@ async def test_a_greeting_of_the_new_session_at_the_agent_is_not_part_of_the_con
 
 
 async def test_an_agent_that_restored_itself_is_told_of_the_turn_that_was_cut_off(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, log: Path
 ) -> None:
-    log = tmp_path / "agent.jsonl"
     agent: dict[str, Any] = {"capabilities": RESUME, "store": str(tmp_path / "store")}
     async with program(journal, **agent) as client:
         session = await client.talk({"say": "a whole turn"})

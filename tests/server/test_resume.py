@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import received
+from tests.editor import received, say, update_line
 from tests.served import wrapped
 
 OWN_WAYS: list[dict[str, Any]] = [
@@ -61,16 +61,11 @@ async def test_resume_answers_with_current_modes_and_options(journal: Path) -> N
 
 
 async def test_an_agents_replay_on_resume_is_kept_away(journal: Path, tmp_path: Path) -> None:
-    update = {
-        "sessionUpdate": "agent_message_chunk",
-        "content": {"type": "text", "text": "again"},
-    }
-    params = {"sessionId": "$ID", "update": update}
-    line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
+    update = say("again")
     agent: dict[str, Any] = {
         "capabilities": {"sessionCapabilities": {"resume": {}}},
         "store": str(tmp_path / "store"),
-        "before": {"session/resume": [line]},
+        "before": {"session/resume": [update_line(update)]},
     }
     async with wrapped(journal, **agent) as client:
         session = await client.talk({"say": "a"})
@@ -84,12 +79,10 @@ async def test_what_is_new_while_a_session_is_resumed_follows_the_answer(
     journal: Path, tmp_path: Path
 ) -> None:
     update = {"sessionUpdate": "available_commands_update", "availableCommands": []}
-    params = {"sessionId": "$ID", "update": update}
-    line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
     agent: dict[str, Any] = {
         "capabilities": {"sessionCapabilities": {"resume": {}}},
         "store": str(tmp_path / "store"),
-        "before": {"session/resume": [line]},
+        "before": {"session/resume": [update_line(update)]},
     }
     async with wrapped(journal, **agent) as client:
         session = await client.talk({"say": "a"})
@@ -100,12 +93,11 @@ async def test_what_is_new_while_a_session_is_resumed_follows_the_answer(
 
 
 async def test_resuming_a_session_that_only_the_agent_knows_adopts_it_without_a_replay(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, log: Path
 ) -> None:
     store = tmp_path / "store"
     told = [{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "old"}}]
     store.write_text(json.dumps({"theirs": {"cwd": "/", "updates": told}}))
-    log = tmp_path / "agent.jsonl"
     can = {"loadSession": True, "sessionCapabilities": {"resume": {}, "list": {}}}
     agent: dict[str, Any] = {"capabilities": can, "store": str(store), "log": str(log)}
     async with wrapped(journal, **agent) as client:

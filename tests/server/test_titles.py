@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.editor import Talker
+from tests.editor import Talker, update_line
 from tests.editor import wrapped as program
 from tests.served import wrapped
 
@@ -87,12 +87,9 @@ async def test_a_partial_update_leaves_the_title_and_null_clears_it(journal: Pat
 
 
 async def test_a_title_beside_other_params_counts_too(journal: Path) -> None:
-    line = (
-        '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$ID",'
-        '"_meta":{"x":1},"update":{"sessionUpdate":"session_info_update","title":"Beside"}}}'
-    )
+    named = {"sessionUpdate": "session_info_update", "title": "Beside"}
     async with wrapped(journal) as client:
-        await client.talk({"line": line})
+        await client.talk({"line": update_line(named, _meta={"x": 1})})
         assert await title(client) == "Beside"
 
 
