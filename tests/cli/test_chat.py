@@ -147,7 +147,7 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
             other.until("agent  from the first", "ready")
             one.type("\x04")
             assert one.ended() == 0
-            other.until("has ended")
+            other.until("has ended", "To go on: acphold chat --resume")
             assert other.ended() == 5
 
 

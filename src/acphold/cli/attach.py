@@ -78,14 +78,16 @@ async def join(session_id: str, journal: str | None, host: str, *, watch: bool =
     except ConnectionLostError as error:
         if "is not live" not in str(error):
             raise
-        print(
-            visible(
-                f"acphold attach: session {session_id} is not live in any process; to go on with "
-                f"it: acphold chat{host} --resume {session_id} AGENT (or -- CMD)"
-            ),
-            file=sys.stderr,
-        )
+        why = f"acphold attach: session {session_id} is not live in any process; to go on with it"
+        _say_how_to_go_on(why, session_id, host)
         return Exit.ERROR
     if on_terminal() and code == Exit.OK:
         print(f"\nDetached; the session goes on: acphold attach{host} {on_one_line(session_id)}")
+    elif seat.sitting.error is not None:
+        _say_how_to_go_on("To go on", session_id, host)
     return code
+
+
+def _say_how_to_go_on(why: str, session_id: str, host: str) -> None:
+    how = f"{why}: acphold chat{host} --resume {session_id} AGENT (or -- CMD)"
+    print(visible(how), file=sys.stderr)
