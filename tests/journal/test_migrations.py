@@ -9,7 +9,8 @@ import pytest
 
 from acphold.journal import ListFilter, SqliteJournal
 from acphold.journal.file import APPLICATION_ID
-from acphold.journal.migrations import MIGRATIONS, VERSION
+from acphold.journal.migrations import MIGRATIONS, SEQ_BITS, VERSION
+from acphold.journal.segments import CODES
 
 LISTS_OF_THE_FIRST_RELEASE = {
     "listed": "",
@@ -69,3 +70,66 @@ async def test_a_process_of_the_first_release_goes_on_listing_and_writing(
     assert rows == [("s2",), ("s1",)]
     older.rollback()
     older.close()
+
+
+HELD = (
+    ("prompt", b'[{"type":"text","text":"an apple"}]'),
+    ("update", b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"pear"}}'),
+    (
+        "update",
+        b'{"sessionUpdate":"usage_update","used":5,"size":9,"cost":{"amount":2,"currency":"EUR"}}',
+    ),
+    ("turn_end", b'{"stopReason":"end_turn"}'),
+)
+"""What was said in each session of a journal of an earlier release."""
+
+
+def kept_by(release: int, path: Path) -> None:
+    """A journal of a release, with one session that was settled and one that was not."""
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    for step in MIGRATIONS[:release]:
+        for statement in step:
+            database.execute(statement)
+    for number, settled in ((1, len(HELD)), (2, 0)):
+        database.execute(PUT, (f"s{number}",))
+        database.execute(
+            "UPDATE sessions SET prompted = 1, settled_through = ?1, message_count = ?2"
+            " WHERE number = ?3",
+            (settled, 2 if settled else 0, number),
+        )
+        for seq, (kind, raw) in enumerate(HELD, 1):
+            row = (number << SEQ_BITS | seq, seq, seq, CODES[kind], raw)
+            database.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
+    if release < 3:  # the index of then
+        database.execute("INSERT INTO documents VALUES (1, ?)", (1 << SEQ_BITS | 1,))
+        database.execute("INSERT INTO words (rowid, text) VALUES (1, 'an apple')")
+    database.execute(f"PRAGMA user_version = {release}")
+    database.commit()
+    database.close()
+
+
+@pytest.mark.parametrize("release", range(1, VERSION + 1))
+async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_with(
+    path: Path, release: int
+) -> None:
+    kept_by(release, path)
+    journal = SqliteJournal.open(path)
+    for session_id in ("s1", "s2"):
+        lease = await journal.acquire(session_id, "me")
+        await journal.append(lease, "prompt", [b'[{"type":"text","text":"a plum"}]'])
+        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+        await journal.settle(lease, lease.next_seq - 1)
+        await journal.release(lease)
+    rows = {row.session_id: row for row in await journal.page(ListFilter())}
+    assert {it: row.message_count for it, row in rows.items()} == {"s1": 3, "s2": 3}
+    await journal.catch_up(60)
+    for words in ("apple", "pear", "plum"):
+        found = await journal.search(words)
+        assert {hit.session_id for hit in found} == {"s1", "s2"}
+    assert [report.cost for it in await journal.usage() for report in it.reports] == [2, 2]
+    assert await journal.pack(60) == 0
+    for session_id in ("s1", "s2"):
+        assert len((await journal.state(session_id)).timeline) == 5
+    assert await journal.damage() == []
+    await journal.aclose()
