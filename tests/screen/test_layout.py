@@ -135,3 +135,10 @@ def test_no_line_ends_in_spaces() -> None:
     with console.capture() as captured:
         console.print(Beside("agent", "agent", Prose("so 👍🏽\n\n```py\nx = 1\n```\n\n- a\n")))
     assert not [line for line in captured.get().splitlines() if line != line.rstrip()]
+
+
+@given(st.integers(13, 120), st.text("ab ", min_size=1).filter(str.strip))
+def test_nothing_is_lost_on_a_narrow_terminal(width: int, words: str) -> None:
+    for body in (Hanging([Text(words)]), Prose(words)):
+        said = "".join(drawn(Beside("agent", "agent", body), width)).removeprefix("  agent")
+        assert said.replace(" ", "") == words.replace(" ", "")

@@ -208,6 +208,9 @@ HANGS_BEHIND = re.compile(r"\s*(?:[○◐●✓✗+-] )?\s*")
 MARK = "▸"
 """Beside the passage that was asked for."""
 
+NARROWEST = 4
+"""Columns of text beside a label, at least: a terminal of a dozen has no more."""
+
 MAX_WIDTH = 110
 """Columns of a line of prose beyond which the eye loses its place."""
 
@@ -297,7 +300,7 @@ class Beside:
         self._marked = marked
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = max(20, min(options.max_width, MAX_WIDTH) - self._gutter)
+        width = max(NARROWEST, min(options.max_width, MAX_WIDTH) - self._gutter)
         lines = console.render_lines(self._body, options.update(width=width), pad=False)
         label = self._label
         for line in without_margins(lines):

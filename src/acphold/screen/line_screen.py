@@ -324,10 +324,10 @@ class LineScreen:
         return shown
 
     def _status_text(self) -> str:
-        room = self._app.output.get_size().columns - GUTTER - 1
+        room = max(0, self._app.output.get_size().columns - GUTTER - 1)
         line = ""
         for piece in self.person.status():
-            longer = f"{line} · {piece}" if line else piece
+            longer = f"{line} · {piece}" if line else piece[:room]
             if len(longer) > room:
                 break
             line = longer
