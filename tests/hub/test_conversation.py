@@ -190,3 +190,14 @@ async def test_modes_with_ids_that_are_no_strings_do_no_harm(journal: Path) -> N
         await hear(house, session, json.dumps(update).encode())
         await house.agent.say(session, "goes on")
         await client.until_text("goes on")
+
+
+async def test_a_notice_of_the_agents_own_that_begins_like_ours_is_passed_on(journal: Path) -> None:
+    odd = {"sessionUpdate": "notice", "_meta": {"acphold/notice": 5}, "title": "Odd"}
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await hear(house, session, json.dumps(odd, separators=(",", ":")).encode())
+        await house.agent.say(session, "goes on")
+        await client.until_text("goes on")
+        assert odd in client.updates()

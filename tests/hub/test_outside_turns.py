@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acphold.hub import agent_session
 from acphold.hub.outside_turns import missing_turns
 from acphold.journal import Message, SessionState
 from tests.hub.shared import Shared, said, shared
@@ -69,6 +71,23 @@ async def test_a_turn_that_was_made_outside_is_in_the_next_load_once(journal: Pa
             client = await house.loaded("s0")
             assert client.text("user_message_chunk") == "mineoutside"
             assert client.text() == "answeredanswered there"
+
+
+async def test_turns_are_taken_in_however_often_the_session_went_on_outside(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await kept(journal)
+    replay = [user("mine"), said("answered")]
+    async with shared(journal) as house:
+        lists(house, "load", "resume")
+        house.agent.results["session/load"] = b"{}"
+        for number in range(4):
+            replay += [user(f"outside {number} "), said("answered there")]
+            monkeypatch.setattr(agent_session, "CAPTURED_BYTES", sum(map(len, replay)))
+            house.agent.replays["session/load"] = [*replay]
+            house.agent.generation += 1  # it is started anew
+            client = await house.loaded("s0")
+            assert f"outside {number} " in client.text("user_message_chunk")
 
 
 async def test_where_the_agent_does_not_tell_it_the_person_is_told_that_there_is_more(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.editor import open_params
+import pytest
+
+from tests.editor import Refused, open_params
 from tests.hub.shared import PERMISSION, Person, Shared, methods, shared, small_pages
 
 
@@ -119,3 +121,22 @@ async def test_a_question_the_agent_takes_back_is_taken_back_from_all(journal: P
         question.cancel()
         await one.until(lambda: "$/cancel_request" in methods(one))
         await two.until(lambda: "$/cancel_request" in methods(two))
+
+
+async def test_a_prompt_that_is_withdrawn_ends_the_question_of_its_turn(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(30):
+        house.agent.heeds_cancel = False  # it waits for the answer
+        client = await house.client()
+        person = Person(client)
+        session = await client.new()
+        turn = await house.begun(client, session, "hi")
+        number = client.last_id
+        tool = {"toolCallId": "t", "title": "Run it"}
+        asking = asyncio.create_task(
+            house.agent.ask_client(PERMISSION, sessionId=session, toolCall=tool, options=[])
+        )
+        await person.asked.wait()
+        client.tell("$/cancel_request", {"requestId": number})
+        assert await asking == {"outcome": {"outcome": "cancelled"}}
+        with pytest.raises(Refused, match="cancelled"):
+            await turn

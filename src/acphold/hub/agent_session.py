@@ -184,6 +184,10 @@ class AgentSession:
             self._capture([update_in(raw) for raw in updates.raws] if whole else updates.raws)
         return ()
 
+    def begin_capture(self) -> None:
+        """Take the conversation of the replay that is asked for next."""
+        self.captured, self._captured_bytes = [], 0
+
     def _capture(self, raws: Sequence[bytes]) -> None:
         assert self.captured is not None
         self._captured_bytes += sum(map(len, raws))

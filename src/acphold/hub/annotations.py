@@ -74,8 +74,14 @@ def notice(title: str, description: str, severity: str = "info") -> bytes:
 
 
 def notice_as_message(raw: bytes) -> bytes:
-    """A notice of ours for a client that does not take notices: a message that says who speaks."""
-    said = msgspec.json.decode(raw, type=_Notice)
+    """A notice of ours for a client that does not take notices: a message that says who speaks.
+
+    What only begins like one of ours is an agent's own, and stays as it came.
+    """
+    try:
+        said = msgspec.json.decode(raw, type=_Notice)
+    except msgspec.MsgspecError:
+        return raw
     speaker = said.meta.get(NOTICE, _Speaker()).speaker
     text = f"[{speaker}] {'. '.join(filter(None, (said.title, said.description)))}\n\n"
     return msgspec.json.encode(

@@ -247,7 +247,8 @@ class Restoration:
     async def _try(self, method: str, known: str, voice: Voice) -> bytes | None:
         side, setup = self._side, self._side.setup
         side.voice = Voice.REPEATS
-        side.captured = [] if self.went_on and method == LOAD_SESSION.name else None
+        if self.went_on and method == LOAD_SESSION.name:
+            side.begin_capture()
         try:
             side.bind(known)
             async with side.exchange(method, setup.params, OPEN_SECONDS) as answer:

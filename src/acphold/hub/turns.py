@@ -113,6 +113,8 @@ class Turns:
 
     def give_up(self, turn: Turn) -> None:
         """Cancel one turn: it keeps its place in the queue, and its end is journalled."""
+        if turn is self.running:
+            self._questions.cancel()
         self._wind_down(self._cancel(turn))
 
     def _begin_first(self) -> None:
