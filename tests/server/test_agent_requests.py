@@ -106,8 +106,6 @@ async def test_what_the_client_did_not_advertise_is_answered_without_bothering_i
     [
         ({"fs": {"readTextFile": True}}, "fs/write_text_file", {"path": "/a", "content": ""}),
         ({"fs": {"writeTextFile": True}}, "fs/read_text_file", {"path": "/a"}),
-        ({"elicitation": {"form": {}}}, "elicitation/create", URL),
-        ({"elicitation": {"url": {}}}, "elicitation/create", FORM),
         ({"elicitation": None, "terminal": False}, "elicitation/create", FORM),
     ],
 )
@@ -118,6 +116,19 @@ async def test_half_a_capability_is_not_the_other_half(
         client.answers[method] = lambda _: {}
         await client.talk({"ask": [method, params]})
         assert answer_to(client)["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("can", "params"),
+    [({"form": {}}, URL), ({"url": {}}, FORM), ({"form": {}, "url": {}}, {**FORM, "mode": "_x"})],
+)
+async def test_a_mode_of_asking_that_no_client_has_advertised_is_invalid(
+    journal: Path, can: dict[str, Any], params: dict[str, Any]
+) -> None:
+    async with wrapped(journal, client={"elicitation": can}) as client:
+        client.answers["elicitation/create"] = lambda _: {}
+        await client.talk({"ask": ["elicitation/create", params]})
+        assert answer_to(client)["error"]["code"] == -32602
 
 
 async def test_requests_of_the_agents_own_making_pass_outside_of_any_session(
@@ -183,9 +194,17 @@ async def test_an_agent_that_takes_its_question_back_takes_it_back_from_the_clie
 
 async def test_an_elicitation_is_completed_under_the_clients_session(journal: Path) -> None:
     async with wrapped(journal, client=ALL) as client:
-        await client.talk({"tell": ["elicitation/complete", {"elicitationId": "e"}]})
+        client.answers["elicitation/create"] = lambda _: {"action": "accept"}
+        completed = ["elicitation/complete", {"elicitationId": "e"}]
+        await client.talk({"ask": ["elicitation/create", URL]}, {"tell": completed})
         [told] = [m for m in client.messages if m.get("method") == "elicitation/complete"]
         assert told["params"]["elicitationId"] == "e"
+
+
+async def test_an_elicitation_is_completed_only_at_clients_that_were_asked(journal: Path) -> None:
+    async with wrapped(journal, client=ALL) as client:
+        await client.talk({"tell": ["elicitation/complete", {"elicitationId": "e"}]})
+        assert "elicitation/complete" not in [m.get("method") for m in client.messages]
 
 
 async def test_a_permission_before_its_tool_call_passes_as_it_comes(journal: Path) -> None:

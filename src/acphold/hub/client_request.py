@@ -8,11 +8,19 @@ answers all the same, later; that answer is ignored.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from acphold.agents import Asked
-from acphold.errors import AcpholdError, ConnectionLostError, RemoteError
+from acphold.errors import (
+    AcpholdError,
+    ConnectionLostError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    PeerError,
+    RemoteError,
+)
 from acphold.hub.attachment import LAG, Attachment, Client
 from acphold.journal.decisions import Outcome
 from acphold.schema import (
@@ -22,10 +30,14 @@ from acphold.schema import (
     WRITE_TEXT_FILE,
     ClientCapabilities,
 )
+from acphold.schema.initialize import ElicitationCapabilities
 from acphold.schema.splice import members
 
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """What a person decides: anybody who is attached may answer."""
+
+FORM, URL = b'"form"', b'"url"'
+"""The modes of an elicitation, as they stand on the wire."""
 
 TERMINAL_METHODS = "terminal/"
 
@@ -138,7 +150,21 @@ def covers(can: ClientCapabilities, asked: Asked) -> bool:
     if method.startswith(TERMINAL_METHODS):
         return can.terminal
     if method == CREATE_ELICITATION.name:
-        modes = can.elicitation
-        wants_url = members(asked.params).get("mode") == b'"url"'
-        return modes is not None and (modes.url if wants_url else modes.form) is not None
+        return can.elicitation is not None and _offers(can.elicitation, asked)
     return True
+
+
+def _offers(modes: ElicitationCapabilities, asked: Asked) -> bool:
+    mode = members(asked.params).get("mode", FORM)  # MCP leaves it out for a form
+    return (mode == FORM and modes.form is not None) or (mode == URL and modes.url is not None)
+
+
+def unanswerable(asked: Asked, clients: Iterable[ClientCapabilities]) -> PeerError:
+    """What the agent is told when none of those with these capabilities can be asked.
+
+    Source: spec v1, elicitation, "URL completion": a mode that was not advertised is -32602.
+    """
+    method = asked.method
+    if method == CREATE_ELICITATION.name and any(can.elicitation is not None for can in clients):
+        return InvalidParamsError("mode: no client here has advertised this one", field="mode")
+    return MethodNotFoundError(method)

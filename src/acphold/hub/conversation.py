@@ -32,7 +32,7 @@ from acphold.hub.choices import (
     options_update,
     with_all_options,
 )
-from acphold.hub.client_request import SERVICES, can_answer, covers
+from acphold.hub.client_request import SERVICES, can_answer, covers, unanswerable
 from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import is_context
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
@@ -209,7 +209,7 @@ class Conversation:
         if not covers(self._told(), asked) and not any(
             can_answer(client, asked) for client in clients
         ):
-            raise MethodNotFoundError(asked.method)
+            raise unanswerable(asked, (self._told(), *(client.capabilities for client in clients)))
         return await self.questions.decide(asked)
 
     async def _pass_on(self, asked: Asked) -> bytes:

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from acphold.agents import Answered, Asked, Event, Notified, Updates
-from acphold.errors import ConnectionLostError, InvalidParamsError, MethodNotFoundError
+from acphold.errors import ConnectionLostError, InvalidParamsError
 from acphold.hub.attachment import LAG, Client
-from acphold.hub.client_request import can_answer
+from acphold.hub.client_request import can_answer, unanswerable
 from acphold.hub.conversation import Conversation
 from acphold.hub.questions import is_decision, refusal
 from acphold.hub.routes import Routes
@@ -122,7 +122,7 @@ class Router:
         """
         client = next((known for known in self.clients if can_answer(known, asked)), None)
         if client is None:
-            raise MethodNotFoundError(asked.method)
+            raise unanswerable(asked, (known.capabilities for known in self.clients))
         try:
             return await client.ask(asked.method, asked.params)
         except ConnectionLostError:

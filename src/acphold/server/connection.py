@@ -35,6 +35,8 @@ from acphold.schema import (
     AUTHENTICATE,
     CANCEL,
     CLOSE_SESSION,
+    COMPLETE_ELICITATION,
+    CREATE_ELICITATION,
     DELETE_SESSION,
     INITIALIZE,
     LIST_SESSIONS,
@@ -68,6 +70,7 @@ from acphold.server.checked_params import (
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.initialization import client_info, with_ours
 from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
+from acphold.server.open_pages import OpenPages
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import (
     is_line,
@@ -97,6 +100,7 @@ class Connection:
         self.peer = Peer(transport, self, name="client", limit=limit)
         self.send: Callable[[bytes], None] = self.peer.send
         self._hub = hub
+        self._pages = OpenPages()
         self._initialized = False
         self._opening: dict[str, Opening] = {}
         self._elsewhere = Elsewhere(hub, self, limit, self._reopen)
@@ -130,9 +134,13 @@ class Connection:
         await self.peer.drain()
 
     async def ask(self, method: str, params: bytes) -> bytes:
+        if method == CREATE_ELICITATION.name:
+            self._pages.see(params)
         return await self.peer.call_raw(method, params)
 
     def tell(self, method: str, params: bytes) -> None:
+        if method == COMPLETE_ELICITATION.name and not self._pages.is_done(params):
+            return  # another client was asked
         self.peer.tell(method, params)
 
     # -- as the client sees it ------------------------------------------------------------
