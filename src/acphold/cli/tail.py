@@ -15,7 +15,6 @@ from acphold.exports.json_lines import entry_line
 from acphold.journal import history
 from acphold.journal.decisions import asked_question, closed_question
 from acphold.journal.entries import ANSWER, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
-from acphold.journal.raw_update import members
 from acphold.journal.timeline import turn_end
 from acphold.journal.transcript import Decision
 
@@ -126,10 +125,8 @@ class _Told:
         sys.stdout.flush()
 
     def _hear(self, entry: Entry) -> None:
-        if entry.kind == UPDATE:
-            self._flow.hear(entry.raw)
-        elif entry.kind == PARAMS:
-            self._flow.hear(members(entry.raw).get("update", b"{}"))
+        if entry.kind in (UPDATE, PARAMS):
+            self._flow.hear(entry.update)
         elif entry.kind == PROMPT:
             self._flow.prompted(entry.raw)
         elif entry.kind == TURN_END:

@@ -8,6 +8,8 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from acphold.journal.raw_update import members
+
 UPDATE: Final = "update"
 """The exact bytes of one ACP `update` object (`params.update` of `session/update`)."""
 
@@ -73,6 +75,13 @@ class Entry(Struct, frozen=True, gc=False):
     kind: str
     at: int
     raw: bytes
+
+    @property
+    def update(self) -> bytes:
+        """The update that it holds; b"" for other entries."""
+        if self.kind == PARAMS:
+            return members(self.raw).get("update", b"")
+        return self.raw if self.kind in (UPDATE, TERMINAL) else b""
 
 
 class PastEntry(Struct, frozen=True, gc=False):

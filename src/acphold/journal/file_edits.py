@@ -70,10 +70,7 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
         if segment.kind not in (UPDATE, PARAMS, TERMINAL) or b'"toolCallId"' not in segment.raw:
             continue
         for entry in segment.entries():
-            raw = entry.raw
-            if segment.kind == PARAMS:
-                raw = members(raw).get("update", b"")
-            kind, parts = update_kind(raw), members(raw)
+            kind, parts = update_kind(entry.update), members(entry.update)
             call_id = string(parts.get("toolCallId"))
             if kind not in ("tool_call", "tool_call_update") or not call_id:
                 continue

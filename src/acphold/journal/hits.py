@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from acphold.journal.entries import PARAMS, PROMPT, Entry
+from acphold.journal.entries import PROMPT, Entry
 from acphold.journal.journal import Part, SearchHit, Speaker
 from acphold.journal.raw_update import ROLES, members, string, update_kind
 from acphold.journal.words import camel_parts, document, with_spaces
@@ -64,20 +64,12 @@ def _texts(entry: Entry, part: Part | None) -> Iterator[tuple[Speaker, str]]:
 
 def speaker(entry: Entry) -> Speaker:
     """Whose words an entry with a message has."""
-    return "user" if entry.kind == PROMPT else ROLES[_kind(entry)]
-
-
-def _kind(entry: Entry) -> str:
-    return update_kind(_update(entry))
-
-
-def _update(entry: Entry) -> bytes:
-    return members(entry.raw).get("update", b"") if entry.kind == PARAMS else entry.raw
+    return "user" if entry.kind == PROMPT else ROLES[update_kind(entry.update)]
 
 
 def tool_title(entry: Entry) -> str | None:
     """What a tool call is called, where this entry tells it."""
-    return string(members(_update(entry)).get("title"))
+    return string(members(entry.update).get("title"))
 
 
 # -- the piece that is shown -----------------------------------------------------------------

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.journal.decisions import AskedQuestion, asked_question, closed_question
-from acphold.journal.entries import ANSWER, ECHO, PARAMS, QUESTION, TURN_END, UPDATE, Entry
+from acphold.journal.entries import ANSWER, ECHO, QUESTION, TURN_END, Entry
 from acphold.journal.fold import EMPTY, SessionState, fold
 from acphold.journal.raw_update import encode_object, members, string, update_kind
 from acphold.journal.timeline import Message, ToolCall, TurnEnd
@@ -156,7 +156,7 @@ class _Telling:
             self._asked(asked_question(entry.raw))
         elif entry.kind == ANSWER:
             self._answered(entry.raw)
-        raw = _update_of(entry)
+        raw = entry.update
         kind = update_kind(raw) if raw and _may_stand_beside(raw) else ""
         if kind == "plan" and self._plan_place is None:
             # Shown once, where it was first made, as its last update left it.
@@ -206,13 +206,6 @@ class _Telling:
             beside.append((end, 2, TurnOpen()))
         timeline = [(place, 1, item) for place, item in enumerate(self._state.timeline)]
         return [scene for *_, scene in sorted([*beside, *timeline], key=lambda told: told[:2])]
-
-
-def _update_of(entry: Entry) -> bytes:
-    """The update an entry holds; nothing for other entries."""
-    if entry.kind == UPDATE:
-        return entry.raw
-    return members(entry.raw).get("update", b"") if entry.kind == PARAMS else b""
 
 
 def _may_stand_beside(raw: bytes) -> bool:

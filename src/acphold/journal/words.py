@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acphold.journal.entries import PARAMS, PROMPT, TERMINAL, UPDATE, Entry
+from acphold.journal.entries import PROMPT, Entry
 from acphold.journal.raw_update import ROLES, UNREADABLE, items, members, string, update_kind
 
 TEXT_CHARACTERS: Final = 64 << 10
@@ -48,14 +48,7 @@ def document(entry: Entry) -> Document:
     if entry.kind == PROMPT:
         blocks = (_block_text(block) for block in items(entry.raw))
         return Document(messages=_joined(text for block in blocks for text in block))
-    if entry.kind in (UPDATE, TERMINAL):
-        return _update_document(entry.raw)
-    if entry.kind == PARAMS:
-        return _update_document(members(entry.raw).get("update", b""))
-    return Document()
-
-
-def _update_document(raw: bytes) -> Document:
+    raw = entry.update
     kind = update_kind(raw)
     if kind in ROLES:
         return Document(messages=_joined(_block_text(members(raw).get("content", b""))))
