@@ -101,6 +101,10 @@ class State(Enum):
     CLOSED = "closed"
 
 
+HELD, LIVE, READING, CLOSED = State
+"""By their names: Python 3.11 takes 0.1 µs to find a member, and each step asks for several."""
+
+
 class Attachment:
     """See the module. `untold` holds entries that this client knows otherwise: its own words, say.
 
@@ -124,7 +128,7 @@ class Attachment:
         self.cursor = after
         self.positions = positions or client.wants_positions
         self.untold: set[int] = set()
-        self.state = State.HELD
+        self.state = HELD
         self._source = source
         self._frames = Frames(source.id, client.capabilities, positions=self.positions)
         self._news_after = news_after
@@ -137,12 +141,12 @@ class Attachment:
     @property
     def is_open(self) -> bool:
         """Whether the client has the answer that opens the session."""
-        return self.state in (State.LIVE, State.READING)
+        return self.state in (LIVE, READING)
 
     @property
     def is_fed(self) -> bool:
         """Whether the client gets anything; if it could not be fed, it has to attach anew."""
-        return self.state is not State.CLOSED
+        return self.state is not CLOSED
 
     def show_terminals(self, show: bool) -> None:
         """Whether it is told of terminals: a client that has none knows no others either."""
@@ -153,16 +157,16 @@ class Attachment:
     async def replay(self, through: int) -> None:
         """Send all up to `through`; ConnectionLostError when detached."""
         size = FIRST_PAGE
-        while self.cursor < through and self.state is State.HELD:
+        while self.cursor < through and self.state is HELD:
             await self._read_page(size)
             size = PAGE
-        if self.state is State.CLOSED:
+        if self.state is CLOSED:
             raise ConnectionLostError("the client was detached")
 
     def open(self) -> None:
         """The client has the answer that opens the session: go on with what is behind it."""
-        if self.state is State.HELD:
-            self.state = State.LIVE
+        if self.state is HELD:
+            self.state = LIVE
             self._act()
             self._go_on()
 
@@ -170,7 +174,7 @@ class Attachment:
 
     def deliver(self, segment: Segment) -> None:
         """Send what was just committed, unless this client lags: then it comes from the journal."""
-        if self.state is not State.LIVE:
+        if self.state is not LIVE:
             return
         if self.cursor + 1 != segment.first_seq:
             self._go_on()
@@ -203,7 +207,7 @@ class Attachment:
         At once when it has been, and when this client gets no more.
         """
         last = self._last
-        if last.state is State.CLOSED or last._is_behind(seq):
+        if last.state is CLOSED or last._is_behind(seq):
             act()
         else:
             last._due.append((seq, act))
@@ -249,14 +253,14 @@ class Attachment:
 
     def _tell(self, method: str, params: bytes) -> None:
         self._due_bytes -= len(params)
-        if self._last.state is not State.CLOSED:
+        if self._last.state is not CLOSED:
             self.client.tell(method, params)
 
     # -- reading --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         if self.cursor < self._source.last_seq:
-            self.state = State.READING
+            self.state = READING
             self._reading = asyncio.create_task(self._read_on(), name="attachment reads on")
 
     async def _read_on(self) -> None:
@@ -266,7 +270,7 @@ class Attachment:
             while self.cursor < self._source.last_seq:
                 await self._read_page(size)
                 size = PAGE
-            self.state = State.LIVE
+            self.state = LIVE
         except (ConnectionLostError, LeaseLostError) as exc:
             log.info("session %s: a client gets no more: %s", self._source.id, exc)
             self.close()
@@ -309,7 +313,7 @@ class Attachment:
             )
         lines.append(self._frames.history(past))
         self.untold.difference_update(segment.last_seq for segment in page)
-        if any(lines) and self.state is not State.CLOSED:
+        if any(lines) and self.state is not CLOSED:
             self.client.send(b"".join(lines))
         self._advance(page[-1].last_seq)
 
@@ -330,7 +334,7 @@ class Attachment:
 
         What it is sent as history is sent whole, its own words, too.
         """
-        self.state, self._heir = State.CLOSED, other
+        self.state, self._heir = CLOSED, other
         other._due.extend(self._due)
         other.untold |= {seq for seq in self.untold if seq > other._news_after}
         self._due.clear()
@@ -344,7 +348,7 @@ class Attachment:
 
     def close(self) -> None:
         """Send nothing more; what is due is done, for the client gets no more updates."""
-        self.state = State.CLOSED
+        self.state = CLOSED
         self._stop_reading()
         while self._due:
             self._due.popleft()[1]()

@@ -34,6 +34,9 @@ class Stage(Enum):
     OVER = "over"
 
 
+_CANCELLED, _OVER = Stage.CANCELLED, Stage.OVER  # Python 3.11 takes 0.1 µs to find a member
+
+
 class Turn:
     """One prompt from its arrival to its end; `prompt` is the member of `params`.
 
@@ -60,11 +63,11 @@ class Turn:
 
     @property
     def is_cancelled(self) -> bool:
-        return self.stage is Stage.CANCELLED
+        return self.stage is _CANCELLED
 
     @property
     def is_over(self) -> bool:
-        return self.stage is Stage.OVER
+        return self.stage is _OVER
 
     @property
     def is_at_agent(self) -> bool:

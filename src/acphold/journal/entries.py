@@ -64,6 +64,9 @@ KINDS: Final = (
 """The kinds that the fold and the replay know; any other is kept and passed over."""
 
 
+NEWLINE: Final = 10
+"""As a byte: Python looks for a number in bytes six times as fast as for other bytes."""
+
 Run: TypeAlias = tuple[str, Sequence[bytes]]
 """Entries of one kind that come in a row: the kind, and the raw bytes of each."""
 
@@ -152,7 +155,7 @@ def in_one(first_seq: int, kind: str, raws: Sequence[bytes], at: int) -> Segment
     """Entries of one kind as one segment; ValueError for none."""
     count = len(raws)
     if count == 1:
-        raw = raws[0] if b"\n" not in raws[0] else on_one_line(raws[0])
+        raw = on_one_line(raws[0]) if NEWLINE in raws[0] else raws[0]
     elif count:
         raw = b"\n".join(raws)
         if raw.count(b"\n") != count - 1:

@@ -216,7 +216,8 @@ class SqliteJournal:
     def _row(self, lease: Lease, made: Segment) -> tuple[object, ...]:
         self._grown += len(made.raw)
         key = lease.number << SEQ_BITS | made.last_seq
-        return (key, made.first_seq, made.at, CODES.get(made.kind, made.kind), made.raw)
+        raw = bytearray(made.raw)  # for bytes, the module of Python 3.11 looks for an adapter
+        return (key, made.first_seq, made.at, CODES.get(made.kind, made.kind), raw)
 
     def _append(
         self,
