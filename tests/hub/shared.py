@@ -41,6 +41,7 @@ class PuppetAgent:
         self.reads_journal = False
         self.takes_a_moment = True
         self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.calls: list[Call] = []  # a call's id is its place
         self.cancelled = asyncio.Event()
         self.results: dict[str, Answer] = {}
         self.opened: dict[str, Any] = {}  # what the answer to session/new has beside the id
@@ -116,6 +117,7 @@ class PuppetAgent:
         asked = json.loads(call.params)
         times = sum(method == call.method for method, _ in self.asked)
         self.asked.append((call.method, asked))
+        self.calls.append(call)
         self._news.set()
         if call.method == "session/prompt":
             self._turns[asked["sessionId"]] = call
@@ -149,6 +151,9 @@ class PuppetAgent:
 
     def withdraw(self, call: Call) -> None:
         self.withdrawn.append(call.method)
+
+    def call_of(self, number: int) -> Call | None:
+        return dict(enumerate(self.calls)).get(number)
 
     async def tell(self, method: str, params: bytes) -> None:
         if method == "session/cancel":

@@ -471,6 +471,28 @@ async def test_what_the_agent_was_told_stays_true_when_only_watchers_are_there(
         asked.cancel()
 
 
+@pytest.mark.parametrize("method", ["authenticate", "session/new"])
+async def test_a_form_of_a_request_is_for_the_client_that_made_it_under_the_id_that_it_gave(
+    journal: Path, method: str
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = await house.client(**FORMS), await house.client(**FORMS)
+        house.agent.may_answer.clear()
+        house.agent.results["authenticate"] = b"{}"
+        person = Person(two, FORM)
+        person.answer.set_result({"action": "decline"})
+        asking = two.begin(method, {"cwd": "/", "mcpServers": [], "methodId": "m"})
+        await house.agent.was_asked(method)
+        wanted = {**form(""), "requestId": len(house.agent.calls) - 1}
+        del wanted["sessionId"]
+        assert await house.agent.ask_client(FORM, **wanted) == {"action": "decline"}
+        [asked] = [m["params"] for m in two.messages if m.get("method") == FORM]
+        assert asked["requestId"] == two.last_id
+        assert FORM not in methods(one)
+        house.agent.may_answer.set()
+        await asking
+
+
 async def test_a_form_outside_of_sessions_is_cancelled_when_its_client_goes(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one = await house.client(**FORMS)

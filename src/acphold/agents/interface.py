@@ -131,6 +131,9 @@ class Agent(Protocol):
     def withdraw(self, call: Call) -> None:
         """Nobody waits for the answer any more: `$/cancel_request`; `Answered` does not come."""
 
+    def call_of(self, number: int) -> Call | None:
+        """The request that the agent knows by this id, while it has not answered it."""
+
     async def tell(self, method: str, params: bytes) -> None:
         """Send a notification; dropped when the agent does not run."""
 

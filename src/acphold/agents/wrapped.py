@@ -204,6 +204,9 @@ class ProcessAgent:
         if id_ is not None and self._peer is not None:
             self._peer.withdraw(id_)
 
+    def call_of(self, number: int) -> Call | None:
+        return next((call for call, id_ in self._calls.items() if id_ == number), None)
+
     def _spoken_to(self) -> Peer:
         if self._peer is None:
             raise AgentExitedError(f"{self.called} does not run", "not started", "")

@@ -34,7 +34,7 @@ from acphold.hub.owners import reachable_at
 from acphold.hub.ownership import Ownership
 from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.hub.readiness import Readiness
-from acphold.hub.router import Router
+from acphold.hub.router import Asker, Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.session_list import SessionList, check_folder
@@ -211,18 +211,29 @@ class Hub:
         method: str,
         params: bytes,
         session_id: str | None,
-        client: Client,
+        asker: Asker,
         reply: Callable[[bytes], None],
     ) -> None:
         """A method that is the agent's own business: an extension's, or newer than this release."""
         conversation = self._live.get(session_id or "")
         if conversation is not None:
-            await conversation.relay(method, params, client, reply)
+            await conversation.relay(method, params, asker.client, reply)
             return
         await self.agent.ensure()
         params = await self._for_agent(params, session_id)
-        async with Exchange(self.agent, method, params, seconds=None) as answer:
+        async with self._asked_by(asker, Exchange(self.agent, method, params, None)) as answer:
             reply(answer)
+
+    @asynccontextmanager
+    async def _asked_by(self, asker: Asker | None, exchange: Exchange) -> AsyncIterator[bytes]:
+        """An exchange during which the agent may have to ask this client something."""
+        if asker is not None:
+            self.router.askers[exchange] = asker
+        try:
+            async with exchange as answer:
+                yield answer
+        finally:
+            self.router.askers.pop(exchange, None)
 
     async def tell(
         self, method: str, params: bytes, session_id: str | None, client: Client
@@ -271,11 +282,12 @@ class Hub:
 
     # -- opening --------------------------------------------------------------------------
 
-    async def new(self, setup: Setup) -> tuple[Conversation, bytes]:
+    async def new(self, setup: Setup, asker: Asker | None = None) -> tuple[Conversation, bytes]:
         """A new session, and the agent's answer under the id that clients are to use."""
         await self.agent.ensure()
         params = splice(setup.params, {"sessionId": None})
-        async with Exchange(self.agent, NEW_SESSION.name, params) as answer:
+        exchange = Exchange(self.agent, NEW_SESSION.name, params)
+        async with self._asked_by(asker, exchange) as answer:
             # An update that came behind the answer finds its session.
             try:
                 conversation = await self._made(setup, answer)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import assert_never
+from typing import NamedTuple, assert_never
 from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct
 
-from acphold.agents import Answered, Asked, Event, Notified, Updates
+from acphold.agents import Answered, Asked, Call, Event, Notified, Updates
 from acphold.errors import ConnectionLostError, InvalidParamsError
 from acphold.hub.attachment import LAG, Client
 from acphold.hub.client_request import can_answer, unanswerable
@@ -23,7 +23,7 @@ from acphold.hub.conversation import Conversation
 from acphold.hub.questions import is_decision, refusal
 from acphold.hub.routes import Routes
 from acphold.mcp.servers import MCP_MESSAGE
-from acphold.schema.splice import members
+from acphold.schema.splice import members, splice
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +32,24 @@ ROOM_SECONDS = 5.0
 has not caught up by then is stuck, and not waited for again before it has."""
 
 
+class Asker(NamedTuple):
+    """The client that asks for something outside of sessions; the id of its request, as JSON."""
+
+    client: Client
+    request_id: bytes
+
+
 class Router:
     """The hub's ear at the agent (agents.Listener).
 
     `clients` are those that are connected; `providers` those of MCP servers over ACP, by
-    `serverId`.
+    `serverId`; `askers` those for whom the agent is at work outside of sessions.
     """
 
     def __init__(self, routes: Routes, conversations: Mapping[str, Conversation]) -> None:
         self.clients: list[Client] = []
         self.providers: dict[str, Client] = {}
+        self.askers: dict[Call, Asker] = {}
         self._stuck: WeakSet[Client] = WeakSet()
         self._routes = routes
         self._conversations = conversations
@@ -117,18 +125,29 @@ class Router:
     async def _ask_anybody(self, asked: Asked) -> bytes:
         """A request outside of the sessions we know goes to the client that is here.
 
-        A form that belongs to a request is nobody else's, and ends with its client (spec v1,
-        elicitation, "Creating an elicitation").
+        A form that belongs to a request is for the client that made it, under the id that it gave
+        it, and ends with that client (spec v1, elicitation, "Creating an elicitation").
         """
-        client = next((known for known in self.clients if can_answer(known, asked)), None)
+        asker, params = self._asker(asked), asked.params
+        clients = self.clients if asker is None else [asker.client]
+        client = next((known for known in clients if can_answer(known, asked)), None)
         if client is None:
-            raise unanswerable(asked, (known.capabilities for known in self.clients))
+            raise unanswerable(asked, (known.capabilities for known in clients))
+        if asker is not None:
+            params = splice(params, {"requestId": asker.request_id})
         try:
-            return await client.ask(asked.method, asked.params)
+            return await client.ask(asked.method, params)
         except ConnectionLostError:
             if not is_decision(asked):
                 raise
             return refusal(asked, "cancelled")
+
+    def _asker(self, asked: Asked) -> Asker | None:
+        number, agent = _request_id(asked.params), self._routes.agent
+        if not is_decision(asked) or number is None or agent is None:
+            return None
+        call = agent.call_of(number)
+        return None if call is None else self.askers.get(call)
 
     def _find(self, agent_session: str | None) -> Conversation | None:
         session_id = self._routes.find(agent_session)
@@ -144,6 +163,18 @@ def _server_id(params: bytes) -> str | None:
 
 class _McpParams(Struct):
     serverId: str | None = None
+
+
+def _request_id(params: bytes) -> int | None:
+    """The id of a request of ours that these params name; all of ours are numbers."""
+    try:
+        return msgspec.json.decode(params or b"{}", type=_RequestParams).requestId
+    except msgspec.MsgspecError:
+        return None
+
+
+class _RequestParams(Struct):
+    requestId: int | None = None
 
 
 class _SessionParams(Struct):

@@ -26,6 +26,7 @@ from acphold.hub.choices import without_booleans
 from acphold.hub.client_request import watches
 from acphold.hub.frames import wants_begun
 from acphold.hub.prompt_turn import Turn
+from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
 from acphold.mcp.servers import provided_ids
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
@@ -205,7 +206,7 @@ class Connection:
 
     async def _new(self, request: Request) -> None:
         setup = self._setup(NewSessionRequest, request.params)
-        conversation, result = await self._hub.new(setup)
+        conversation, result = await self._hub.new(setup, Asker(self, request.id))
         attachment = conversation.session.attach(self, after=0, news_after=0)
         await conversation.session.be_followed(attachment)
         request.answer(self._shown(result))
@@ -476,7 +477,8 @@ class Connection:
                 result = b"{}" if result == b"null" else result
             request.answer(result)
 
-        await self._hub.relay(method, request.params, session_in(request.params), self, reply)
+        asker = Asker(self, request.id)
+        await self._hub.relay(method, request.params, session_in(request.params), asker, reply)
 
     # -- answers --------------------------------------------------------------------------
 
