@@ -277,6 +277,12 @@ class Shared:
         await self.agent.prompted(own or session)
         return turn
 
+    async def at_work(self, client: Onlooker, folder: Path | str = "/") -> str:
+        """A session in this folder, with a turn of this client that runs."""
+        session = await client.new(folder)
+        await self.begun(client, session, "do it")
+        return session
+
     async def turn(
         self, client: Onlooker, session: str, text: str, *says: str, own: str = ""
     ) -> Any:

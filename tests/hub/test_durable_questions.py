@@ -56,13 +56,6 @@ def notices(client: Onlooker) -> list[str]:
     return [u["title"] for u in client.updates() if u["sessionUpdate"] == "notice"]
 
 
-async def begun(house: Shared, client: Onlooker) -> str:
-    """A session with a turn that runs."""
-    session = await client.new()
-    await house.begun(client, session, "do it")
-    return session
-
-
 async def journalled(house: Shared, session: str, kind: str) -> None:
     """Wait until there is an entry of this kind."""
     while not await house.entries(session, kind):  # noqa: ASYNC110 (a journal tells nobody)
@@ -73,7 +66,7 @@ async def test_question_and_answer_are_in_the_journal_with_who_answered(journal:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         client = await house.client(name="zed")
         client.answers[PERMISSION] = lambda _: selected("allow_once")
-        session = await begun(house, client)
+        session = await house.at_work(client)
         assert await asking(house, session) == selected("allow_once")
         [question] = await house.entries(session, "question")
         [answer] = await house.entries(session, "answer")
@@ -95,7 +88,7 @@ async def test_they_are_no_part_of_a_replay(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(), await house.client()
         one.answers[PERMISSION] = lambda _: selected("allow_once")
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await asking(house, session)
         await house.agent.say(session, "done")
         await two.load(session)
@@ -112,7 +105,7 @@ async def test_the_question_is_journalled_before_anybody_is_asked(journal: Path)
             return selected("allow_once")
 
         client.answers[PERMISSION] = asked
-        session = await begun(house, client)
+        session = await house.at_work(client)
         await asking(house, session)
         assert seen == [1]
 
@@ -123,7 +116,7 @@ async def test_with_nobody_attached_a_question_waits_and_is_asked_of_who_comes(
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         house.agent.heeds_cancel = False
         one = await house.client()
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await house.agent.say(session, "working")
         hub_leaves(house, one)
         question = asking(house, session)
@@ -149,7 +142,7 @@ async def test_a_form_waits_for_a_client_that_can_show_it_and_the_others_are_tol
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         first = await house.client(**FORMS)
-        session = await begun(house, first)
+        session = await house.at_work(first)
         hub_leaves(house, first)
         two = await house.loaded(session, session={"notices": {}})
         question = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
@@ -170,7 +163,7 @@ async def test_a_form_is_refused_if_the_agent_was_not_told_that_forms_can_be_sho
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        session = await begun(house, await house.client())
+        session = await house.at_work(await house.client())
         with pytest.raises(MethodNotFoundError):
             await house.agent.ask_client(FORM, **form(session))
         assert await house.entries(session, "question") == []
@@ -180,7 +173,7 @@ async def test_a_form_is_put_to_a_client_that_can_show_it_though_the_first_one_c
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        session = await begun(house, await house.client())
+        session = await house.at_work(await house.client())
         two = await house.client(**FORMS)
         two.answers[FORM] = lambda _: {"action": "decline"}
         await two.load(session)
@@ -192,7 +185,7 @@ async def test_a_cancel_ends_questions_and_forms_as_cancelled(journal: Path) -> 
         house.agent.heeds_cancel = False
         client = await house.client(**FORMS)
         people = Person(client), Person(client, FORM)
-        session = await begun(house, client)
+        session = await house.at_work(client)
         question = asking(house, session)
         asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
         for person in people:
@@ -212,7 +205,7 @@ async def test_a_question_that_all_refuse_is_refused_with_the_reason(journal: Pa
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         client = await house.client()
         del client.answers[PERMISSION]
-        session = await begun(house, client)
+        session = await house.at_work(client)
         with pytest.raises(RemoteError, match="not here"):
             await asking(house, session)
         [answer] = await house.entries(session, "answer")
@@ -226,7 +219,7 @@ async def test_a_late_answer_and_a_client_that_knows_no_cancelled_requests_harm_
         one, two = await house.client(), await house.client()
         late = Person(one)
         two.answers[PERMISSION] = lambda _: selected("reject_once")
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await two.load(session)
         assert await asking(house, session) == selected("reject_once")
         await late.asked.wait()
@@ -242,7 +235,7 @@ async def test_a_question_that_the_agent_takes_back_is_closed_as_withdrawn(journ
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         client = await house.client()
         person = Person(client)
-        session = await begun(house, client)
+        session = await house.at_work(client)
         question = asking(house, session)
         await person.asked.wait()
         question.cancel()
@@ -266,7 +259,7 @@ async def test_with_reject_nobody_is_waited_for_and_nothing_is_said_for_always(
     async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):
         client = await house.client(**FORMS)
         person = Person(client)
-        session = await begun(house, client)
+        session = await house.at_work(client)
         question = asking(house, session, *kinds)
         await person.asked.wait()  # while somebody is there, it waits
         hub_leaves(house, client)
@@ -284,7 +277,7 @@ async def test_behind_the_limit_a_question_is_rejected_though_somebody_is_there(
     async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):
         client = await house.client(**FORMS)
         Person(client), Person(client, FORM)
-        session = await begun(house, client)
+        session = await house.at_work(client)
         assert await asking(house, session) == selected("reject_once")
         assert await house.agent.ask_client(FORM, **form(session)) == {"action": "cancel"}
         await client.until(lambda: methods(client).count("$/cancel_request") == 2)
@@ -297,7 +290,7 @@ async def test_when_the_agent_dies_its_question_ends_and_who_comes_next_is_told(
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one = await house.client()
-        session = await begun(house, one)
+        session = await house.at_work(one)
         call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Run make"}
         await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
         hub_leaves(house, one)
@@ -325,7 +318,7 @@ async def test_when_the_owner_died_its_question_ends_and_who_comes_next_is_told(
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         client = await house.client()
         Person(client)
-        session = await begun(house, client)
+        session = await house.at_work(client)
         question = asking(house, session)
         await journalled(house, session, "question")
         # What the next owner finds is what a process left that was killed here.
@@ -382,7 +375,7 @@ async def test_many_questions_to_a_client_that_reads_nothing_take_bounded_memory
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(), await house.client()
         two.answers[PERMISSION] = lambda _: selected("reject_once")
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await two.load(session)
         one.reads.clear()
         filler = "x" * 100_000
@@ -410,7 +403,7 @@ async def test_a_watcher_is_asked_nothing_and_a_question_waits_though_it_is_ther
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one = await house.client(**FORMS)
         watcher = await house.client(session={"notices": {}}, **FORMS, **WATCHES)
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await watcher.load(session)
         await one.go()
         await house.gone(one)
@@ -432,7 +425,7 @@ async def test_a_notice_names_the_tool_call_of_which_the_question_has_only_the_i
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one = await house.client()
         watcher = await house.client(session={"notices": {}}, **WATCHES)
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await watcher.load(session)
         call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit main.py\nand more"}
         await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
@@ -448,7 +441,7 @@ async def test_with_reject_a_watcher_is_nobody(journal: Path) -> None:
     rules = QuestionRules(when_detached="reject")
     async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):
         one, watcher = await house.client(), await house.client(**WATCHES)
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await watcher.load(session)
         await one.go()
         await house.gone(one)
@@ -461,7 +454,7 @@ async def test_what_the_agent_was_told_stays_true_when_only_watchers_are_there(
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, watcher = await house.client(**FORMS), await house.client(**WATCHES)
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await watcher.load(session)
         await one.go()
         await house.gone(one)

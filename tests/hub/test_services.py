@@ -26,13 +26,6 @@ ALL: dict[str, Any] = {"fs": {"readTextFile": True, "writeTextFile": True}, "ter
 DEADLINE = 30
 
 
-async def begun(house: Shared, client: Onlooker, folder: Path | str = "/") -> str:
-    """A session in this folder, with a turn of this client that runs."""
-    session = await client.new(folder)
-    await house.begun(client, session, "do it")
-    return session
-
-
 def never(_: dict[str, Any]) -> Any:
     return asyncio.get_running_loop().create_future()
 
@@ -79,7 +72,7 @@ async def test_a_file_that_is_asked_of_a_client_that_goes_is_asked_of_the_next(
         one, two = await house.client(**READS), await house.client(**READS)
         one.answers[READ] = never
         two.answers[READ] = lambda _: {"content": "two"}
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await two.load(session)
         reading = asked(house, READ, session, path="/a")
         await one.until(lambda: READ in methods(one))
@@ -96,7 +89,7 @@ async def test_with_nobody_there_files_are_served_inside_the_folders_of_the_sess
     (tmp_path / "secret.txt").write_text("no")
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         client = await house.client(**ALL)
-        session = await begun(house, client, root)
+        session = await house.at_work(client, root)
         lost(house, client)
         ask = house.agent.ask_client
         some = await ask(READ, sessionId=session, path=f"{root}/a.txt", line=2, limit=1)
@@ -115,7 +108,7 @@ async def test_what_the_agent_was_told_stays_true_for_a_client_that_can_less(
     (tmp_path / "a.txt").write_text("here")
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(**READS), await house.client()
-        session = await begun(house, two, tmp_path)
+        session = await house.at_work(two, tmp_path)
         answer = await house.agent.ask_client(READ, sessionId=session, path=f"{tmp_path}/a.txt")
         assert answer == {"content": "here"}
         assert READ not in methods(one) + methods(two)
@@ -126,7 +119,7 @@ async def test_nothing_is_served_that_the_agent_was_not_told_of(
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         client = await house.client(**READS)
-        session = await begun(house, client, tmp_path)
+        session = await house.at_work(client, tmp_path)
         lost(house, client)
         ask = house.agent.ask_client
         with pytest.raises(MethodNotFoundError):
@@ -143,7 +136,7 @@ async def test_with_nobody_there_a_command_runs_here_and_what_it_shows_is_kept(
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         client = await house.client(**ALL)
-        session = await begun(house, client, tmp_path)
+        session = await house.at_work(client, tmp_path)
         lost(house, client)
         ask = house.agent.ask_client
         command = {"command": "/bin/sh", "args": ["-c", "echo $PWD; exit 3"]}
@@ -175,7 +168,7 @@ async def test_a_command_that_runs_here_is_killed_and_ends_with_the_session(
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         client = await house.client(**ALL)
-        session = await begun(house, client, tmp_path)
+        session = await house.at_work(client, tmp_path)
         lost(house, client)
         ask = house.agent.ask_client
         sleep = {"command": "sleep", "args": ["600"]}
@@ -196,7 +189,7 @@ async def test_a_terminal_stays_where_it_was_made_whoever_prompts_later(journal:
         one, two = await house.client(terminal=True), await house.client(terminal=True)
         one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
         one.answers["terminal/output"] = lambda _: {"output": "one", "truncated": False}
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await two.load(session)
         await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
         await house.agent.end(session)
@@ -210,7 +203,7 @@ async def test_a_terminal_is_shown_to_the_client_that_has_it_alone(journal: Path
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(**ALL), await house.client(**ALL)
         one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await two.load(session)
         await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
         three = await house.loaded(session, **ALL)
@@ -232,7 +225,7 @@ async def test_when_the_client_of_a_terminal_goes_every_call_about_it_ends_at_on
         one, two = await house.client(**ALL), await house.client(**ALL)
         one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
         one.answers["terminal/wait_for_exit"] = never
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await two.load(session)
         await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
         waiting = asked(house, "terminal/wait_for_exit", session, terminalId="t")
@@ -253,7 +246,7 @@ async def test_a_command_that_was_asked_of_a_client_that_goes_is_not_run_twice(
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(**ALL), await house.client(**ALL)
         one.answers["terminal/create"] = never
-        session = await begun(house, one)
+        session = await house.at_work(one)
         await two.load(session)
         making = asked(house, "terminal/create", session, command="ls")
         await one.until(lambda: "terminal/create" in methods(one))

@@ -16,7 +16,7 @@ from acphold.library.commands import CommandExit
 from acphold.library.tools import LIVE_OUTPUT
 from acphold.schema import ClientCapabilities
 from acphold.testing import Client, Received, connect
-from tests.library.test_turn import agent_that
+from tests.library.test_turn import agent_that, one_turn
 
 
 async def until_it_prints(running: acphold.RunningCommand) -> str:
@@ -36,8 +36,7 @@ async def test_a_command_runs_here_in_the_cwd_with_its_environment(work: Path) -
             assert not running.in_client
         await turn.say(f"{output.text}{ended.code} {output.exit == ended} {output.truncated}")
 
-    async with connect(agent_that(run)) as client:
-        result = await (await client.new_session(work)).prompt("go")
+    result = await one_turn(run, cwd=work)
     assert result.text.split() == [str(work), "ever", "3", "True", "False"]
 
 
@@ -49,8 +48,7 @@ async def test_a_command_can_be_awaited_killed_and_read_afterwards() -> None:
         ended = await running.wait()
         await turn.say(f"{(await running.output()).text} {ended.signal}")
 
-    async with connect(agent_that(run)) as client:
-        result = await (await client.new_session()).prompt("go")
+    result = await one_turn(run)
     assert result.text.split() == ["begun", "SIGTERM"]
 
 
@@ -70,8 +68,7 @@ async def test_what_cannot_run_raises_with_the_reason(
             await turn.terminal(command, cwd=cwd)
         await turn.say("told")
 
-    async with connect(agent_that(run)) as client:
-        assert (await (await client.new_session()).prompt("go")).text == "told"
+    assert (await one_turn(run)).text == "told"
 
 
 WAITS = "echo one; until [ -e go ]; do sleep 0.02; done; echo two"
@@ -120,8 +117,7 @@ async def test_a_command_that_prints_a_lot_is_shown_in_few_small_pieces(work: Pa
     command = (
         "i=0; while [ $i -lt 4000 ]; do echo line $i of many that are printed; i=$((i+1)); done"
     )
-    async with connect(agent_that(run_shown)) as client:
-        result = await (await client.new_session(work)).prompt(command)
+    result = await one_turn(run_shown, prompt=command, cwd=work)
     *live, last = [update for update in result.of("tool_call_update") if update.get("content")]
     assert len(live) < 40
     assert all(len(json.dumps(update)) < 2 * LIVE_OUTPUT for update in live)
@@ -139,8 +135,7 @@ async def test_the_output_of_a_command_can_be_iterated_over(work: Path, by_line:
                 if "one" in piece:
                     (work / "go").touch()
 
-    async with connect(agent_that(run)) as client:
-        result = await (await client.new_session(work)).prompt("go")
+    result = await one_turn(run, cwd=work)
     if by_line:
         assert result.text == "<zero><one><two><three>"
     else:

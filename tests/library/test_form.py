@@ -14,7 +14,7 @@ from acphold.schema import (
     ElicitationUrlCapabilities,
 )
 from acphold.testing import connect
-from tests.library.test_turn import agent_that
+from tests.library.test_turn import agent_that, one_turn
 
 NAME = {"name": {"type": "string", "title": "Your name"}}
 
@@ -41,8 +41,7 @@ async def test_a_form_brings_the_values_of_its_fields() -> None:
 async def test_a_form_that_is_declined_and_one_that_is_dismissed_differ(
     given: Literal["dismissed"] | None, outcome: str
 ) -> None:
-    async with connect(agent_that(ask), form=lambda request: given) as client:
-        result = await (await client.new_session()).prompt("go")
+    result = await one_turn(ask, form=lambda request: given)
     assert result.text == f"{outcome} False {{}}"
 
 
@@ -50,8 +49,7 @@ async def test_a_form_without_values_that_is_accepted_is_an_answer() -> None:
     async def work(turn: acphold.Turn) -> None:
         await turn.say(str(bool(await turn.ask("Nothing?", {"a": {"type": "string"}}))))
 
-    async with connect(agent_that(work), form=lambda request: {}) as client:
-        assert (await (await client.new_session()).prompt("go")).text == "True"
+    assert (await one_turn(work, form=lambda request: {})).text == "True"
 
 
 @pytest.mark.parametrize("values", [{}, {"name": 5}])
@@ -89,8 +87,7 @@ async def test_a_schema_that_no_form_can_show_raises_at_the_line(fields: dict[st
             await turn.ask("What?", fields)
         await turn.say("told")
 
-    async with connect(agent_that(work), form=lambda request: {}) as client:
-        assert (await (await client.new_session()).prompt("go")).text == "told"
+    assert (await one_turn(work, form=lambda request: {})).text == "told"
 
 
 async def test_without_forms_nothing_is_asked() -> None:

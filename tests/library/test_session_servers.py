@@ -14,7 +14,7 @@ import acphold
 from acphold.schema import CreateElicitationRequest
 from acphold.testing import connect
 from tests.library.conftest import broken_server, mcp_server
-from tests.library.test_turn import agent_that
+from tests.library.test_turn import agent_that, one_turn
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -134,8 +134,7 @@ async def test_a_session_without_servers_says_so() -> None:
             turn.mcp["test"]
         await turn.say("told")
 
-    async with connect(agent_that(use)) as client:
-        assert (await (await client.new_session()).prompt("go")).text == "told"
+    assert (await one_turn(use)).text == "told"
 
 
 async def test_prompts_are_slash_commands_that_become_what_the_server_makes_of_them() -> None:

@@ -7,15 +7,8 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.testing import Received, connect
-from tests.library.test_turn import Work, agent_that
-
-
-async def told(work: Work, folder: Path | None = None) -> Received:
-    """What a client is told of a turn that does `work`."""
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session(folder)
-        return await session.prompt("go")
+from acphold.testing import Received
+from tests.library.test_turn import one_turn
 
 
 def statuses(result: Received) -> list[str]:
@@ -32,7 +25,7 @@ async def test_a_call_is_pending_then_in_progress_then_completed() -> None:
             await call.content("found", acphold.ResourceLink(name="a", uri="file:///a"))
             await call.output(["a"])
 
-    result = await told(work)
+    result = await one_turn(work)
     assert statuses(result) == ["pending", "in_progress", "completed"]
     [call] = result.tool_calls
     assert (call.title, call.kind, call.raw_input) == ("Look", "search", b'{"for":"x"}')
@@ -47,7 +40,7 @@ async def test_an_exception_marks_it_failed_with_its_words() -> None:
             async with turn.tool("Divide"):
                 _ = 1 / 0
 
-    result = await told(work)
+    result = await one_turn(work)
     assert statuses(result) == ["pending", "in_progress", "failed"]
     assert b"ZeroDivisionError: division by zero" in result.tool_calls[0].content[0]
 
@@ -58,7 +51,7 @@ async def test_what_a_call_shows_grows_and_is_not_sent_again_at_its_end() -> Non
             await call.content("one")
             await call.content("two")
 
-    result = await told(work)
+    result = await one_turn(work)
     shown = [
         len(update["content"]) for update in result.of("tool_call_update") if "content" in update
     ]
@@ -74,7 +67,7 @@ async def test_progress_is_shown_until_something_else_is() -> None:
             await call.progress("1 of 1")
             await call.content("found")
 
-    first, second = (await told(work)).tool_calls
+    first, second = (await one_turn(work)).tool_calls
     assert first.content == []
     assert [b"found" in item for item in second.content] == [True]
 
@@ -85,7 +78,7 @@ async def test_diffs_and_locations_start_at_the_cwd(work: Path) -> None:
             await call.diff("./sub/../a.py", "new", "old")
             await call.location("/etc/hosts")
 
-    result = await told(change, work)
+    result = await one_turn(change, cwd=work)
     [call] = result.tool_calls
     assert f'"path":"{work}/a.py","newText":"new","oldText":"old"'.encode() in call.content[0]
     places = result.of("tool_call_update")[-2]["locations"]
@@ -102,7 +95,7 @@ async def test_what_is_set_before_the_announcement_is_announced() -> None:
         await call.diff("/a", "new")
         await call.announce()
 
-    result = await told(work)
+    result = await one_turn(work)
     assert result.of("tool_call")[0]["content"][0]["type"] == "diff"
 
 
@@ -111,7 +104,7 @@ async def test_a_call_that_is_over_stays_as_it_ended() -> None:
         async with turn.tool("Look") as call:
             await call.fail("nothing there")
 
-    result = await told(work)
+    result = await one_turn(work)
     assert statuses(result) == ["pending", "in_progress", "failed"]
 
 
@@ -124,6 +117,6 @@ async def test_a_call_keeps_the_output_of_a_command_that_runs_here() -> None:
             await call.terminal(running)
             await running.wait()
 
-    [call] = (await told(work)).tool_calls
+    [call] = (await one_turn(work)).tool_calls
     assert call.raw_output == b'{"truncated":false,"exitCode":3,"signal":null}'
     assert b'"````\\n```\\n````"' in call.content[0]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import acphold
 from acphold.schema import PROMPT, PromptRequest
-from acphold.testing import Client, connect
+from acphold.testing import Client, Result, connect
 
 Work = Callable[[acphold.Turn], Awaitable[Any]]
 
@@ -26,6 +27,15 @@ def agent_that(work: Work, **options: Any) -> acphold.Agent:
     return agent
 
 
+async def one_turn(
+    work: Work, *, prompt: str = "go", cwd: Path | None = None, **client: Any
+) -> Result:
+    """What a client with these options is told of a turn that does `work`."""
+    async with connect(agent_that(work), **client) as connected:
+        session = await connected.new_session(cwd)
+        return await session.prompt(prompt)
+
+
 async def test_pieces_in_a_row_are_one_message_with_one_id() -> None:
     async def work(turn: acphold.Turn) -> None:
         await turn.say("one ")
@@ -33,8 +43,7 @@ async def test_pieces_in_a_row_are_one_message_with_one_id() -> None:
         await turn.think("a thought")
         await turn.say("another")
 
-    async with connect(agent_that(work)) as client:
-        result = await (await client.new_session()).prompt("go")
+    result = await one_turn(work)
     said = result.of("agent_message_chunk")
     ids = [update["messageId"] for update in said]
     assert ids[0] == ids[1] != ids[2]
@@ -53,8 +62,7 @@ async def test_what_is_said_behind_a_tool_call_is_another_message() -> None:
             pass
         await turn.say("after")
 
-    async with connect(agent_that(work)) as client:
-        result = await (await client.new_session()).prompt("go")
+    result = await one_turn(work)
     first, second = result.of("agent_message_chunk")
     assert first["messageId"] != second["messageId"]
 
@@ -64,8 +72,7 @@ async def test_ten_thousand_pieces_come_whole_and_in_order() -> None:
         for number in range(10_000):
             await turn.say(f"{number} ")
 
-    async with connect(agent_that(work)) as client:
-        result = await (await client.new_session()).prompt("go")
+    result = await one_turn(work)
     assert result.text.split() == [str(number) for number in range(10_000)]
 
 
@@ -86,8 +93,7 @@ async def test_other_content_blocks_can_be_said() -> None:
         await turn.say(acphold.ImageContent(data="aGk=", mime_type="image/png"))
         await turn.think(acphold.ResourceLink(name="a", uri="file:///a"))
 
-    async with connect(agent_that(work)) as client:
-        result = await (await client.new_session()).prompt("go")
+    result = await one_turn(work)
     assert result.of("agent_message_chunk")[0]["content"]["type"] == "image"
     assert result.of("agent_thought_chunk")[0]["content"]["uri"] == "file:///a"
 
@@ -176,8 +182,7 @@ async def test_misuse_raises_at_the_line_that_did_it(
         except Exception as exc:
             raised.append(exc)
 
-    async with connect(agent_that(work)) as client:
-        result = await (await client.new_session()).prompt("go")
+    result = await one_turn(work)
     assert [type(exc) for exc in raised] == [error]
     assert result.stop_reason == "end_turn"
     assert result.text == ""
@@ -200,8 +205,7 @@ async def test_a_stop_reason_is_returned_or_raised(ended: object, reason: str) -
             raise ended
         return ended
 
-    async with connect(agent_that(work)) as client:
-        result = await (await client.new_session()).prompt("go")
+    result = await one_turn(work)
     assert (result.stop_reason, result.text) == (reason, "so far")
 
 

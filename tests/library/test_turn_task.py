@@ -21,7 +21,7 @@ from acphold.schema import (
 )
 from acphold.testing import connect
 from tests.library.test_commands import until_it_prints
-from tests.library.test_turn import Work, agent_that
+from tests.library.test_turn import Work, agent_that, one_turn
 
 
 class ClientGoneError(Exception):
@@ -138,8 +138,7 @@ async def test_a_permission_that_the_client_cancels_cancels_the_turn(in_task: bo
                 tasks.create_task(asyncio.Event().wait())
         await turn.say("went on")
 
-    async with connect(agent_that(work), permission="cancelled") as client:
-        result = await (await client.new_session()).prompt("go")
+    result = await one_turn(work, permission="cancelled")
     assert (result.stop_reason, result.text) == ("cancelled", "")
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.editor import DEADLINE, Talker, received
 from tests.editor import wrapped as wrapped_process
 from tests.served import wrapped
+from tests.server.test_extensions import other_id
 
 ALL: dict[str, Any] = {
     "fs": {"readTextFile": True, "writeTextFile": True},
@@ -48,12 +49,6 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("_vendor/ask", {"any": ["thing"]}),
     ("future/ask", {"any": ["thing"]}),
 ]
-
-
-async def other_id(journal: Path) -> None:
-    """Take the id "0", so that the next session has another id here than at the agent."""
-    async with wrapped(journal, ids="counter") as client:
-        await client.prompt(await client.new(), "taken")
 
 
 def answer_to(client: Talker) -> Any:
