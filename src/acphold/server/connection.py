@@ -6,10 +6,8 @@ process owns goes there (`server.elsewhere`).
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from acphold.errors import (
@@ -72,6 +70,7 @@ from acphold.server.elsewhere import Elsewhere
 from acphold.server.initialization import client_info, with_ours
 from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.open_pages import OpenPages
+from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import (
     is_line,
@@ -103,7 +102,7 @@ class Connection:
         self._hub = hub
         self._pages = OpenPages()
         self._initialized = False
-        self._opening: dict[str, Opening] = {}
+        self._openings = Openings()
         self._elsewhere = Elsewhere(hub, self, limit, self._reopen)
         self._handlers: dict[str, Callable[[Request], Awaitable[bytes | None] | None]] = {
             INITIALIZE.name: self._initialize,
@@ -238,7 +237,7 @@ class Connection:
             begin = await self._hub.last_seq(session_id) if after is None else after
             await self._elsewhere.forward_opening(line, request, session_id, setup, begin)
 
-        with self._waiting_for(session_id):
+        with self._openings.one(session_id):
             await self._elsewhere.reopen_no_more(session_id)
             await self._elsewhere.open(session_id, here, there)
 
@@ -254,8 +253,7 @@ class Connection:
         async def there(line: OwnerLine) -> None:
             await self._elsewhere.resume(line, session_id, opened)
 
-        before = self._opening.get(session_id)
-        with self._waiting_for(session_id):
+        with self._openings.one(session_id) as before:
             if before is not None:
                 # The client itself opens it, or has just done so; if that fails, it has it still.
                 await before.ends()
@@ -271,17 +269,6 @@ class Connection:
             return False
         return self._hub.held(session_id).session.find(self) is not None
 
-    @contextmanager
-    def _waiting_for(self, session_id: str) -> Iterator[None]:
-        """What comes for a session right behind the request that opens it waits for that."""
-        opening = self._opening[session_id] = Opening(self._opening.get(session_id))
-        try:
-            yield
-        finally:
-            opening.done.set()
-            if self._opening.get(session_id) is opening:
-                del self._opening[session_id]
-
     def _setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
         setup = checked_setup(kind, params, self._hub.agent.capabilities)
         for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
@@ -292,13 +279,13 @@ class Connection:
 
     def _prompt(self, request: Request) -> Awaitable[None] | None:
         session_id, prompt = prompt_in(request.params)
-        if session_id in self._opening:
+        if self._openings.has(session_id):
             return self._prompt_when_open(request, session_id, prompt)
         self._prompt_open(request, session_id, prompt)
         return None
 
     async def _prompt_when_open(self, request: Request, session_id: str, prompt: bytes) -> None:
-        cancelled = await self._is_cancelled_meanwhile(request, session_id)
+        cancelled = await self._openings.is_cancelled(session_id, request)
         self._prompt_open(request, session_id, prompt, is_cancelled=cancelled)
 
     def _prompt_open(
@@ -311,13 +298,6 @@ class Connection:
             request.answer(CANCELLED)
         else:
             self._prompt_there(line, request, session_id, prompt)
-
-    async def _is_cancelled_meanwhile(self, request: Request, session_id: str) -> bool:
-        """Wait until a session that is being opened is open; whether the prompt was cancelled."""
-        cancelled = False
-        while (opening := self._opening.get(session_id)) is not None:
-            cancelled = await opening.over(request) or cancelled
-        return cancelled
 
     def _prompt_here(
         self, request: Request, session_id: str, prompt: bytes, *, is_cancelled: bool
@@ -376,7 +356,7 @@ class Connection:
             if self._elsewhere.line(session_id) is line:
                 await line.is_over.wait()
             if not sent.is_cancelled and not sent.has_arrived:
-                sent.is_cancelled = await self._is_cancelled_meanwhile(request, session_id)
+                sent.is_cancelled = await self._openings.is_cancelled(session_id, request)
         finally:
             line.prompts.remove(sent)
         if sent.is_cancelled:
@@ -389,13 +369,11 @@ class Connection:
     async def _cancel(self, params: bytes) -> None:
         try:
             session_id = session_id_of(params)
-            opening = self._opening.get(session_id)
-            if opening is not None:
-                opening.cancel()
+            self._openings.cancel(session_id)
             self._elsewhere.cancel_prompts(session_id)
             if (line := self._elsewhere.line(session_id)) is not None:
                 line.peer.tell(CANCEL.name, params)
-            elif opening is None or self._hub.holds(session_id):
+            elif self._hub.holds(session_id) or not self._openings.has(session_id):
                 await self._hub.held(session_id).turns.cancel(self)
         except AcpholdError as exc:
             log.warning("session/cancel was ignored: %s", exc)
@@ -421,8 +399,7 @@ class Connection:
         session_id = session_in(request.params)
         if session_id is None:
             return False
-        while (opening := self._opening.get(session_id)) is not None:
-            await opening.done.wait()
+        await self._openings.over(session_id)
         line = self._elsewhere.line(session_id)
         if line is not None:
             await line.forward(request)
@@ -503,37 +480,6 @@ class Connection:
             if provider is self:
                 del router.providers[server_id]
         self._hub.leave(self)
-
-
-class Opening:
-    """A session that a client has asked to open, and the prompts that came right behind.
-
-    `before` is the one before it that has not ended: several may be on their way at once.
-    """
-
-    def __init__(self, before: Opening | None) -> None:
-        self._before = before
-        self.done = asyncio.Event()
-        self._waiting: set[Request] = set()
-        self._cancelled: set[Request] = set()
-
-    async def ends(self) -> None:
-        """Wait until neither this one is on its way, nor any before it."""
-        if self._before is not None:
-            await self._before.ends()
-        await self.done.wait()
-
-    async def over(self, prompt: Request) -> bool:
-        """Wait until the session is open, or could not be; whether the prompt was cancelled."""
-        self._waiting.add(prompt)
-        await self.done.wait()
-        return prompt in self._cancelled
-
-    def cancel(self) -> None:
-        """`session/cancel` came: for the prompts before it."""
-        self._cancelled |= self._waiting
-        if self._before is not None:
-            self._before.cancel()
 
 
 OpenSession = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
