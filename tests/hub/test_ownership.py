@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import AgentExitedError, JournalUnavailableError
+from acphold.hub import ownership
+from acphold.journal import Lease
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, shared
 
@@ -146,6 +148,54 @@ async def test_a_session_is_closed_to_the_end_though_nobody_waits_for_it(journal
             while not (await house.journal.holder(session)).is_released:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await client.load(session)
+
+
+async def test_a_session_that_takes_its_time_to_close_holds_up_no_load_of_another(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(40):
+        client, other = await house.client(), await house.client()
+        slow, session = await client.new(), await other.new()
+        closing, may_end = asyncio.Event(), asyncio.Event()
+        release = house.journal.release
+
+        async def slowly(lease: Lease) -> None:
+            closing.set()
+            await may_end.wait()
+            await release(lease)
+
+        monkeypatch.setattr(house.journal, "release", slowly)
+        close = client.begin("session/close", {"sessionId": slow})
+        await closing.wait()
+        again = client.begin("session/load", open_params(slow, "/"))
+        await other.load(session)
+        assert not close.done()
+        assert not again.done()
+        may_end.set()
+        await close
+        await again
+
+
+async def test_the_leases_of_others_are_renewed_though_one_fails_unforeseen(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "LEASE_SECONDS", 0.03)
+    async with shared(journal) as house, asyncio.timeout(40):
+        client = await house.client()
+        odd, session = await client.new(), await client.new()
+        renewed: list[str] = []
+        renewed_twice = asyncio.Event()
+
+        async def renew(lease: Lease) -> None:
+            if lease.session_id == odd:
+                raise RuntimeError("a fault of ours")
+            renewed.append(lease.session_id)
+            if len(renewed) > 1:
+                renewed_twice.set()
+
+        monkeypatch.setattr(house.journal, "renew", renew)
+        await renewed_twice.wait()
+        assert {*renewed} == {session}
 
 
 async def test_an_agent_that_hangs_while_it_starts_again_does_not_hold_up_the_end(

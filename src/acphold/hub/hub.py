@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from acphold.agents import Agent, Exchange, Listener, ask
 from acphold.errors import (
@@ -97,7 +98,7 @@ class Hub:
         self._undoing: set[asyncio.Task[None]] = set()
         self._tasks = EagerTasks()
         self._closing: set[asyncio.Task[None]] = set()
-        self._waking = asyncio.Lock()
+        self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
         self._readiness = Readiness(self.agent, self.sessions)
@@ -413,7 +414,7 @@ class Hub:
         """The session, live here: it was, or is taken from the journal, or from the agent."""
         await self._journal.complete(session_id)
         if session_id not in self._adopting:
-            async with self._waking:
+            async with self._alone(session_id):
                 if session_id in self._live or await self._adoption.is_known(session_id):
                     return await self._wake(session_id, setup, dead)
         adopting = self._adopting.get(session_id)
@@ -425,9 +426,13 @@ class Hub:
             adopting.add_done_callback(partial(self._adopted, session_id))
         with suppress(SessionExistsError):  # another process has adopted it meanwhile
             await asyncio.shield(adopting)
-        async with self._waking:
+        async with self._alone(session_id):
             # It was adopted as whoever came first has asked; the others may ask for something else.
             return await self._wake(session_id, setup, dead)
+
+    def _alone(self, session_id: str) -> asyncio.Lock:
+        """Held by who makes this session live here, or closes it; closing may take seconds."""
+        return self._waking.setdefault(session_id, asyncio.Lock())
 
     async def _keep(self, session_id: str) -> None:
         """Have a session in the journal, also one that only the agent has: UnknownSessionError."""
@@ -534,7 +539,7 @@ class Hub:
 
     async def _close_here(self, conversation: Conversation) -> None:
         """No request finds it from now on; who loads it again waits until it is closed."""
-        async with self._waking:
+        async with self._alone(conversation.id):
             if self._live.get(conversation.id) is conversation:
                 del self._live[conversation.id]
                 await conversation.aclose()

@@ -74,6 +74,8 @@ class Ownership:
                     log.warning("%s", exc)  # the session has left already
                 except AcpholdError as exc:
                     log.warning("the lease of session %s was not renewed: %s", conversation.id, exc)
+                except Exception:  # nobody awaits this task; the leases of others are to be kept
+                    log.exception("the lease of session %s was not renewed", conversation.id)
 
     async def confirm(self, conversation: Conversation) -> None:
         """Hold on to it, or let it leave: then it is taken back like any other."""
