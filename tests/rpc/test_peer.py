@@ -19,7 +19,7 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.rpc import NotificationReceived, Peer, connected, to_wire
-from acphold.rpc.peer import HIGH_WATER, UNREAD, Answer
+from acphold.rpc.peer import HIGH_WATER, UNREAD, Answer, OnAnswer
 from acphold.rpc.request import Request
 from acphold.schema import (
     CANCEL,
@@ -609,14 +609,41 @@ async def test_a_handler_that_raises_on_a_notification_does_not_end_the_connecti
         assert "bad day" in caplog.text
 
 
+async def test_a_receiver_that_has_nothing_to_wait_for_hears_in_the_order_of_the_wire(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with peer_and_wire() as (peer, ear, wire):
+
+        def hear(batch: list[NotificationReceived]) -> None:
+            ear.heard += [notification.method for notification in batch]
+            if "n2" in [notification.method for notification in batch]:
+                raise RuntimeError("bad day")
+
+        monkeypatch.setattr(ear, "on_notifications", hear)
+        number = peer.begin("ask", b"{}", lambda _: ear.heard.append("answer"))
+        wire.send({"method": "n1"})
+        wire.send({"id": number, "result": {}})
+        wire.send({"method": "n2"})
+        wire.send({"method": "n3"}, {"method": "n4"}, {"id": 1, "method": "m"})
+        assert (await wire.line())["method"] == "ask"
+        assert (await wire.line())["id"] == 1
+        assert ear.heard == ["n1", "answer", "n2", "n3", "n4", "m"]
+        assert "bad day" in caplog.text
+
+
+async def fail_later(answer: Answer) -> None:
+    raise RuntimeError("bad day")
+
+
+def fail_at_once(answer: Answer) -> None:
+    raise RuntimeError("bad day")
+
+
+@pytest.mark.parametrize("fail", [fail_at_once, fail_later])
 async def test_an_answer_that_cannot_be_handled_does_not_end_the_connection(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, fail: OnAnswer
 ) -> None:
     async with peer_and_wire() as (peer, _, wire):
-
-        async def fail(answer: Answer) -> None:
-            raise RuntimeError("bad day")
-
         number = peer.begin("m", b"{}", fail)
         wire.send({"id": number, "result": {}}, {"id": 1, "method": "m"})
         assert (await wire.line())["method"] == "m"

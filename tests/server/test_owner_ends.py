@@ -7,7 +7,7 @@ process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,9 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set once a line has heard something, for which its client may have no room."""
     event, hear = asyncio.Event(), OwnerLine.on_notifications
 
-    async def noted(self: OwnerLine, batch: list[NotificationReceived]) -> None:
+    def noted(self: OwnerLine, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         event.set()
-        await hear(self, batch)
+        return hear(self, batch)
 
     monkeypatch.setattr(OwnerLine, "on_notifications", noted)
     monkeypatch.setattr(pipes, "TURN_BYTES", 64 * LAG)  # else others run behind so much

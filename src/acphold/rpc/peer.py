@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 P = TypeVar("P")
 R = TypeVar("R")
+V = TypeVar("V")
 
 HIGH_WATER = 256 * 1024
 """Bytes buffered towards a peer above which callers wait before they send more."""
@@ -63,11 +64,14 @@ more is answers that it asks for and does not read."""
 AT_ONCE = 16
 """Requests of one read that are begun before others have their turn on the event loop."""
 
+UNHANDLED = "%s the %s could not be handled"
+
 Answer = bytes | AcpholdError
 """The result of a call as JSON bytes; or RemoteError, or ConnectionLostError."""
 
-OnAnswer = Callable[[Answer], Awaitable[None]]
-"""Called in the inbound lane with the answer of a call, before anything that came behind it."""
+OnAnswer = Callable[[Answer], Awaitable[None] | None]
+"""Called in the inbound lane with the answer of a call, before anything that came behind it; no
+coroutine where there is nothing to wait for."""
 
 
 class Receiver(Interface):
@@ -80,7 +84,7 @@ class Receiver(Interface):
         the error with its code.
         """
 
-    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+    def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         """All notifications that came in a row in one read; called in the inbound lane."""
 
 
@@ -133,7 +137,7 @@ class Peer:
         """
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-        async def take(outcome: Answer) -> None:
+        def take(outcome: Answer) -> None:
             if answer.done():
                 return
             if isinstance(outcome, bytes):
@@ -231,7 +235,8 @@ class Peer:
             if (telling := self._begin_telling(event)) is not None:
                 self._begin_lane(self._to_its_end(telling))
         elif isinstance(event, NotificationReceived) and event.method != CANCEL_REQUEST.name:
-            self._begin_lane(self._hear([event]))
+            if (rest := self._hear([event])) is not None:
+                self._begin_lane(rest)
         else:
             self._begin_lane(self._take(events))
         return True
@@ -271,7 +276,8 @@ class Peer:
                 batch.append(event)
                 continue
             if batch:
-                await self._hear(batch)
+                if (rest := self._hear(batch)) is not None:
+                    await rest
                 batch = []
             match event:
                 case RequestReceived():
@@ -287,8 +293,8 @@ class Peer:
                 case MalformedReceived():
                     self._complain(event)
                     garbage.append(event)
-        if batch:
-            await self._hear(batch)
+        if batch and (rest := self._hear(batch)) is not None:
+            await rest
         if garbage:
             first, more = garbage[0], len(garbage) - 1
             behind = f", and {more} more such lines" if more else ""
@@ -296,11 +302,8 @@ class Peer:
             said = f": {first.excerpt!r}" if self._is_agent else ""
             log.warning("from the %s: %s%s%s", self.name, first.problem, said, behind)
 
-    async def _hear(self, batch: list[NotificationReceived]) -> None:
-        try:
-            await self._receiver.on_notifications(batch)
-        except Exception:  # one notification must not end the connection; nobody awaits it
-            log.exception("a notification from the %s could not be handled", self.name)
+    def _hear(self, batch: list[NotificationReceived]) -> Work | None:
+        return self._handed(self._receiver.on_notifications, batch, "a notification from")
 
     def _begin_telling(self, event: ResponseReceived) -> asyncio.Task[None] | None:
         on_answer = self._calls.pop(event.id, None)
@@ -308,7 +311,31 @@ class Peer:
             return None  # cancelled meanwhile: nobody waits any more
         error, answer = event.error, event.result
         told = answer if error is None else RemoteError(error.code, error.message, error.raw)
-        return self._tasks.begin(self._told(on_answer, told), f"{self.name} has answered")
+        return self._begin_answer(on_answer, told)
+
+    def _begin_answer(self, on_answer: OnAnswer, answer: Answer) -> asyncio.Task[None] | None:
+        rest = self._handed(on_answer, answer, "an answer of")
+        return None if rest is None else self._tasks.begin(rest, f"{self.name} has answered")
+
+    def _handed(
+        self, take: Callable[[V], Awaitable[None] | None], what: V, called: str
+    ) -> Work | None:
+        """Have something taken that nobody awaits; the rest of it, if it has to be waited for.
+
+        What cannot be handled does not end the connection.
+        """
+        try:
+            rest = take(what)
+        except Exception:
+            log.exception(UNHANDLED, called, self.name)
+            return None
+        return None if rest is None else self._waited_for(rest, called)
+
+    async def _waited_for(self, rest: Awaitable[None], called: str) -> None:
+        try:
+            await rest
+        except Exception:
+            log.exception(UNHANDLED, called, self.name)
 
     async def _to_its_end(self, telling: asyncio.Task[None]) -> None:
         """Nobody else has this answer: it is told to the end, also when the pump is ended."""
@@ -317,12 +344,6 @@ class Peer:
         except asyncio.CancelledError:
             await asyncio.wait([telling])
             raise
-
-    async def _told(self, on_answer: OnAnswer, answer: Answer) -> None:
-        try:
-            await on_answer(answer)
-        except Exception:  # one answer must not end the connection
-            log.exception("an answer of the %s could not be handled", self.name)
 
     def _complain(self, event: MalformedReceived) -> None:
         listens = not self._is_agent and self._transport.buffered < HIGH_WATER
@@ -403,7 +424,7 @@ class Peer:
         while self._calls:  # one after the other: if this is cancelled, `aclose` tells the rest
             on_answer = self._calls.pop(next(iter(self._calls)))
             lost = ConnectionLostError(f"the {self.name} has gone")
-            telling = self._tasks.begin(self._told(on_answer, lost), f"{self.name} is lost")
+            telling = self._begin_answer(on_answer, lost)
             if telling is not None:
                 await self._to_its_end(telling)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
@@ -106,7 +106,7 @@ class OwnerLine:
         Raises OwnerLostError when the owner has gone already.
         """
 
-        async def take(answer: Answer) -> None:
+        def take(answer: Answer) -> None:
             lost = isinstance(answer, ConnectionLostError)
             reply(OwnerLostError(method) if lost else answer)
 
@@ -158,7 +158,7 @@ class OwnerLine:
     async def on_request(self, request: Request) -> bytes:
         return await self._client.ask(request.method, request.params)
 
-    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+    def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         for notification in batch:
             position = told_position(notification.params)
             session_id = "" if position is None else _session_id(notification.params)
@@ -171,10 +171,12 @@ class OwnerLine:
                 self.opened[session_id].told = position
                 if not tells_more or tells_beginning(notification.params):
                     self.prompts.arrived(session_id)
-        if self._client.buffered > LAG:
-            # While we do not read, the owner feeds this client from the journal.
-            with suppress(ConnectionLostError):
-                await self._client.drain()
+        # While we do not read, the owner feeds this client from the journal.
+        return self._room() if self._client.buffered > LAG else None
+
+    async def _room(self) -> None:
+        with suppress(ConnectionLostError):
+            await self._client.drain()
 
     async def aclose(self) -> None:
         """Leave the owner, and every session there."""
