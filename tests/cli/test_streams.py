@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from acphold.cli.command_line import a_text
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.cli.conversation import CONVERSATION, remember
+from tests.editor import scripted_agent
 
 
 @pytest.fixture
@@ -56,6 +58,25 @@ def test_a_stream_that_is_closed_is_no_error(acphold: CommandLine, closed: str) 
 def test_a_reader_that_has_seen_enough_is_no_error(acphold: CommandLine, command: str) -> None:
     done = in_shell(acphold, f'{{ "$@" {command}; echo $? >&2; }} | head -c 1')
     assert (done.stderr, len(done.stdout)) == (b"0\n", 1)
+
+
+def test_a_chat_that_nobody_reads_ends_at_once(acphold: CommandLine) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    asked = json.dumps([{"say": "begun\n\nand"}, {"until": "cancel"}])
+    try:
+        done = subprocess.run(
+            [*ACPHOLD, "chat", "--", *scripted_agent()],
+            env=acphold.environment,
+            input=asked.encode(),
+            stdout=writes,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+            check=False,
+        )
+    finally:
+        os.close(writes)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_ctrl_c_before_anything_has_begun_leaves_no_traceback(acphold: CommandLine) -> None:

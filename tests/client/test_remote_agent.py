@@ -201,6 +201,18 @@ async def test_a_cursor_that_leads_to_itself_ends_the_list() -> None:
     assert far.methods().count("session/list") == 2
 
 
+async def test_cursors_that_lead_round_and_round_end_the_list() -> None:
+    far = FarAgent(ALL)
+
+    @far.on("session/list")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        return {"sessions": [], "nextCursor": "b" if params.get("cursor") == "a" else "a"}
+
+    async with talking(far) as agent:
+        assert [info async for info in agent.sessions()] == []
+    assert far.methods().count("session/list") == 3
+
+
 async def test_what_an_agent_lists_is_taken_as_it_is_each_time() -> None:
     far = FarAgent(ALL)
     listed: list[dict[str, Any]] = [{"additionalDirectories": ["/a"], "title": "One"}, {}]

@@ -139,12 +139,19 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Place:
     path = None if output in (None, "-") else os.path.expanduser(output or "")
     told = form_of(path) if path else None
     is_folder = path is not None and (
-        os.path.isdir(path) or path.endswith(os.sep) or (several and told is None)
+        os.path.isdir(path)
+        or path.endswith(os.sep)
+        or (several and told is None and not _is_device(path))
     )
     chosen = FORMS[form] if form else told or FORMS["markdown"]
     if several and chosen.has_pages and not is_folder:
         raise UsageError("several pages need a folder: --output FOLDER/")
     return _Place(chosen, path, is_folder)
+
+
+def _is_device(path: str) -> bool:
+    """Whether this is a device or a pipe, which takes all in a row."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 # -- writing ------------------------------------------------------------------------------------

@@ -143,6 +143,7 @@ class Seat:
             loop.remove_signal_handler(signal.SIGINT)
             await self.sitting.aclose()
             face.changed()
+            face.require_written()
 
     def _interrupt(self) -> None:
         """Ctrl-C: no hint could be seen, so without a turn it leaves at once."""
@@ -166,6 +167,7 @@ class Seat:
         finally:
             await self.sitting.aclose()
             face.changed()
+            face.require_written()
 
 
 def _watching() -> ClientCapabilities:

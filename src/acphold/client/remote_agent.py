@@ -159,14 +159,16 @@ class RemoteAgent:
         self._advertised().to_list()
         folder = None if cwd is None else absolute(cwd)
         cursor: str | None = None
+        been: set[str | None] = {cursor}
         while True:
             request = ListSessionsRequest(cwd=folder, cursor=cursor)
             page = await self._uplink.ask(LIST_SESSIONS, request)
             for info in page.sessions:
                 yield info
-            if page.next_cursor is None or page.next_cursor == cursor:
-                return  # a cursor that leads to itself leads nowhere
             cursor = page.next_cursor
+            if cursor in been:
+                return  # the last page; or one that leads back, which would never end
+            been.add(cursor)
 
     async def delete_session(self, session_id: str) -> None:
         """Have the agent delete a conversation for good."""

@@ -33,12 +33,26 @@ class PlainFace:
         self._stream = stream
         self._plain = Plain(stream)
         self._closed = asyncio.Event()
+        self._unwritten: OSError | None = None
 
     def changed(self) -> None:
-        """Print what is finished."""
-        for passage in self._flow.take():
-            self._plain.put(passage)
-        self._stream.flush()
+        """Print what is finished. The sitting is over when that cannot be written any more."""
+        if self._unwritten is not None:
+            return
+        try:
+            for passage in self._flow.take():
+                self._plain.put(passage)
+            self._stream.flush()
+        except (
+            OSError
+        ) as error:  # told by `require_written`: whoever has news for us cannot help it
+            self._unwritten = error
+            self.close()
+
+    def require_written(self) -> None:
+        """Raise the OSError that something could not be written with."""
+        if self._unwritten is not None:
+            raise self._unwritten
 
     async def choose(self, choice: Choice) -> str | None:
         """Wait until it is answered elsewhere."""
