@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,9 @@ from acphold.client import RemoteSession
 from acphold.screen.flow import Flow
 from acphold.screen.panels import Choice, Field
 from acphold.screen.sitting import Sitting
+from acphold.server.neighbours import PRESENCE
 from tests.client.far_agent import DEADLINE, FarAgent, talking
+from tests.screen.test_flow import shown, taken, tool
 
 
 class Keys:
@@ -115,6 +118,59 @@ async def test_a_mode_option_without_any_value_is_no_mode() -> None:
         at.next_mode()
         await keys.next_change()
         assert at.status() == ("this agent has no modes",)
+
+
+async def test_a_turn_is_over_before_what_comes_behind_its_answer() -> None:
+    far, at = FarAgent(), Sitting(Flow())
+
+    @far.on("session/new")
+    async def new(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
+        return {"sessionId": "s1"}
+
+    @far.on("session/prompt")
+    async def prompt(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
+        far.say("s1", "of ours")
+        answer = {"jsonrpc": "2.0", "id": far.got[-1]["id"], "result": {"stopReason": "cancelled"}}
+        said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "next"}}
+        update = {"sessionId": "s1", "update": said}
+        behind = {"jsonrpc": "2.0", "method": "session/update", "params": update}
+        far.line(f"{json.dumps(answer)}\n{json.dumps(behind)}")  # read together
+        await asyncio.Event().wait()  # it is answered
+        return {}
+
+    at.face = keys = Keys()
+    async with talking(far, on_update=at.hear) as agent:
+        at.begin(agent, await agent.new_session("/tmp"))
+        at.submit("hello")
+        while at.in_turn and "next" not in str(shown(at.flow.live())):
+            await keys.next_change()
+        assert taken(at.flow) == [("you", "hello"), ("agent", "of ours"), ("turn", "cancelled")]
+        assert shown(at.flow.live()) == [("agent", "next")]
+        await at.aclose()
+
+
+async def test_a_prompt_behind_the_turn_of_another_client_does_not_cut_into_it() -> None:
+    keys = Keys()
+    async with sitting(keys) as (at, far):
+
+        @far.on(PRESENCE)
+        async def presence(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
+            live = {"sessionId": "s1", "clients": 2, "running": True}
+            return {"pid": 1, "agent": "far", "sessions": [live]}
+
+        @far.on("session/prompt")
+        async def prompt(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
+            await asyncio.Event().wait()  # behind the other
+            return {}
+
+        tool(at.flow, status="in_progress")
+        at.submit("mine")
+        await far.until("session/prompt")
+        assert at.status()[0].startswith("behind another client's turn")
+        assert (taken(at.flow), shown(at.flow.live())) == (
+            [],
+            [("tool", "◐ Run it  other · in progress")],
+        )
 
 
 async def test_what_fails_unforeseen_is_told_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ from acphold.screen.typed import blocks
 from acphold.server.neighbours import PRESENCE, LiveSession, Process
 
 if TYPE_CHECKING:
-    from acphold.client import RemoteAgent, RemoteSession
+    from acphold.client import RemoteAgent, RemoteSession, RemoteTurn
     from acphold.client.remote_session import ConfigOption
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ IDLE_LOOK_SECONDS = 5.0
 
 class Sitting:
     """See the module. `error` is what ended it, if the person did not; `last_end` is the end of
-    the last turn that was prompted here, None before."""
+    the last turn that was prompted here, None before that."""
 
     def __init__(self, flow: Flow, *, reads_only: bool = False, leaving: str = "leaves") -> None:
         self.flow = flow
@@ -79,6 +79,7 @@ class Sitting:
         self._pressed = ""
         self._hint_until = 0.0
         self._heard = asyncio.Event()
+        self._turn: RemoteTurn | None = None
         self._live = LiveSession("")
         self._facts: tuple[str, ...] = ()
 
@@ -163,6 +164,8 @@ class Sitting:
         if self._session is None:
             self._early.append(raw)
         elif session_id == self._session.id:
+            if self._turn is not None and self._turn.stop_reason is not None:
+                self._end_turn(_end_of(self._turn))  # what comes now is behind it
             if raw == PROMPT_BEGUN:
                 self._show_prompt()
             self.flow.hear(raw)
@@ -190,24 +193,35 @@ class Sitting:
         """A turn, to its end, which is shown."""
         assert self._session is not None
         self._is_prompting, self._cancelled = True, False
+        self.last_end = None
         said = blocks(text, self._session.cwd)
+        if self.flow.is_open:  # is it a turn of another client that runs?
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self.look()
         self._unshown = encode(said)
         if not (self.flow.is_open and self._live.running):
             self._show_prompt()
         self.face.changed()
         try:
-            turn = await self._session.prompt(*said)
-            end = turn_end(msgspec.json.encode({"stopReason": turn.stop_reason}), 0)
+            turn = self._turn = self._session.prompt(*said)
+            end = _end_of(await turn)
         except AcpholdError as error:
             end = TurnEnd("failed", 0, message=str(error))
         finally:
             self._is_prompting = bool(self._queue)
-            self._show_prompt()  # of a turn that never began
-        self.last_end = end
+        if self.last_end is None:
+            self._end_turn(end)
+        return end
+
+    def _end_turn(self, end: TurnEnd) -> None:
+        """Our turn is over: show how, and its prompt, if it never began."""
+        assert self._session is not None
+        self._turn, self.last_end = None, end
+        self._show_prompt()
         self.flow.turn_over(end)
         self._live = LiveSession(self._session.id, self._live.clients)
         self.face.changed()
-        return end
 
     def _show_prompt(self) -> None:
         """Our prompt, behind a turn of another client that was before it."""
@@ -343,6 +357,10 @@ class Sitting:
             self.flow.standing_changed = False
             self._facts = standing(self._agent, self._session)
         return self._facts
+
+
+def _end_of(turn: RemoteTurn) -> TurnEnd:
+    return turn_end(msgspec.json.encode({"stopReason": turn.stop_reason}), 0)
 
 
 def standing(agent: RemoteAgent, session: RemoteSession) -> tuple[str, ...]:
