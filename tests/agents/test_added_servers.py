@@ -104,7 +104,7 @@ async def test_an_agent_that_refuses_it_is_asked_without_it_and_told_nothing_mor
     ]
 
 
-async def test_what_an_agent_refuses_anyway_is_refused(tmp_path: Path) -> None:
+async def test_what_an_agent_refuses_anyway_is_refused() -> None:
     refusal = {"error": {"code": -32602, "message": "no such folder"}}
     agent = ProcessAgent(scripted_agent(replies={"session/new": [refusal]}), Heard(), added=server)
     try:

@@ -195,7 +195,7 @@ def test_the_report_can_go_into_a_file(telling: Path, acphold: CommandLine, tmp_
     assert len(lines) == 7
 
 
-def test_nothing_to_take_out_is_said_too(two: Path, acphold: CommandLine, tmp_path: Path) -> None:
+def test_nothing_to_take_out_is_said_too(two: Path, acphold: CommandLine) -> None:
     remember(two, "cc-3", prompt("Hi"), said("Hello"), ended(), cwd="/srv")
     done = acphold.run("export", "cc-3", "--redact")
     assert done.err == "Nothing was taken out.\n"

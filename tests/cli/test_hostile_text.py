@@ -99,9 +99,7 @@ def test_nothing_that_a_command_prints_of_others_is_obeyed_by_a_terminal(
             assert obeyed(shown) == [], (command, shown)
 
 
-def test_an_agents_own_words_about_itself_are_made_visible(
-    acphold: CommandLine, tmp_path: Path
-) -> None:
+def test_an_agents_own_words_about_itself_are_made_visible(acphold: CommandLine) -> None:
     hostile = "\x1b[2J\u202e"
     answer = {
         "protocolVersion": 1,

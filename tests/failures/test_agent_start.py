@@ -164,9 +164,7 @@ async def test_megabytes_on_stderr_before_the_first_answer_have_no_effect(journa
         await serves(client)
 
 
-async def test_megabytes_on_a_stderr_that_nobody_reads_have_no_effect(
-    journal: Path, tmp_path: Path
-) -> None:
+async def test_megabytes_on_a_stderr_that_nobody_reads_have_no_effect(journal: Path) -> None:
     # The editor reads neither the agent's words nor our own log.
     agent = scripted_agent(initialize="flood")
     command = wrap_command(agent, "--log-level", "debug")

@@ -18,7 +18,6 @@ from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.owners import owner_name
 from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.journal import SqliteJournal
-from acphold.rpc import MAX_MESSAGE
 from acphold.rpc.peer import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.server import Connection
@@ -337,7 +336,6 @@ def said(text: str, kind: str = "agent_message_chunk") -> bytes:
 async def shared(
     journal: Path,
     *,
-    limit: int = MAX_MESSAGE,
     owner: str = OWNER,
     rules: QuestionRules = NO_RULES,
     alerts: Alerts = NO_ALERTS,

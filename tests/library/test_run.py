@@ -170,7 +170,7 @@ def test_what_cannot_be_run_is_told(
     assert "Traceback" not in stderr
 
 
-def test_the_help_names_every_option(tmp_path: Path) -> None:
+def test_the_help_names_every_option() -> None:
     done = subprocess.run(acphold("run", "--help"), capture_output=True, text=True, check=True)
     for option in ("--journal", "--mcp-timeout", "--cancel-grace", "--log-file"):
         assert option in done.stdout

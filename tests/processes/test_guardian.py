@@ -252,9 +252,7 @@ def test_ending_what_has_ended_already_takes_no_time(agent: Agent) -> None:
 
 
 @linux_only
-def test_another_program_that_starts_at_the_same_time_is_told_from_it(
-    agent: Agent, runs: Runs
-) -> None:
+def test_another_program_that_starts_at_the_same_time_is_told_from_it(agent: Agent) -> None:
     guard = Guard()
     with Marking(guard):
         stranger = subprocess.Popen(agent("time.sleep(60)"))

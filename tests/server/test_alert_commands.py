@@ -209,7 +209,7 @@ async def test_at_the_end_they_get_a_moment_and_are_then_ended(
 
 
 async def test_one_that_is_about_to_start_at_the_end_does_not_stay(
-    pid_file: Path, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], bool]
+    pid_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alert_commands, "LAST_SECONDS", 0.0)
     commands = AlertCommands()

@@ -51,7 +51,7 @@ async def test_auth_required_at_prompt_reaches_the_client_unchanged(journal: Pat
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_auth_required_at_load_reaches_the_client_unchanged_and_loading_later_works(
-    journal: Path, tmp_path: Path, method: str
+    journal: Path, method: str
 ) -> None:
     async with wrapped(journal) as client:
         session = await client.talk({"say": "before"})

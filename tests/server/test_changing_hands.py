@@ -99,7 +99,7 @@ async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_
 
 
 async def test_a_line_is_refused_a_session_that_another_process_has_and_leads_there_itself(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path,
 ) -> None:
     async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
         await left.initialize()

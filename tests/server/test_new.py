@@ -159,9 +159,7 @@ async def test_the_id_is_the_agents_own_if_it_is_free(journal: Path) -> None:
         assert await client.new() == "1"
 
 
-async def test_ids_are_unique_when_the_agent_counts_from_0_in_every_process(
-    journal: Path, tmp_path: Path
-) -> None:
+async def test_ids_are_unique_when_the_agent_counts_from_0_in_every_process(journal: Path) -> None:
     seen: list[str] = []
     for number in range(3):
         async with wrapped(journal, ids="counter") as client:

@@ -55,7 +55,7 @@ async def test_a_prompt_for_a_session_that_is_not_open_is_not_found(journal: Pat
 
 
 async def test_the_prompt_and_its_updates_are_in_the_journal_before_they_are_delivered(
-    journal: Path, tmp_path: Path
+    journal: Path,
 ) -> None:
     async with program(journal) as client:
         session = await client.new()

@@ -171,7 +171,7 @@ async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_pr
 
 
 async def test_restored_context_is_never_shown_or_journalled_as_something_the_user_said(
-    journal: Path, tmp_path: Path
+    journal: Path,
 ) -> None:
     session = await talked(journal, "a")
     async with wrapped(journal) as client:
@@ -190,9 +190,7 @@ async def test_restored_context_is_never_shown_or_journalled_as_something_the_us
 
 
 @pytest.mark.parametrize("embedded", [True, False])
-async def test_context_that_an_agent_sends_back_is_kept_away(
-    journal: Path, tmp_path: Path, embedded: bool
-) -> None:
+async def test_context_that_an_agent_sends_back_is_kept_away(journal: Path, embedded: bool) -> None:
     can = {"promptCapabilities": {"embeddedContext": embedded}}
     session = await talked(journal, "a", capabilities=can)
     async with wrapped(journal, capabilities=can, echo=True) as client:

@@ -275,7 +275,7 @@ async def test_closing_twice_and_at_once_is_one_end(agent: Agent) -> None:
         await process.aclose(grace=60)
 
 
-async def test_cancelling_a_close_does_not_stop_the_ending(agent: Agent, runs: Runs) -> None:
+async def test_cancelling_a_close_does_not_stop_the_ending(agent: Agent) -> None:
     async with running(agent(STUBBORN)) as process:
         await hears(process, b"up")
         with pytest.raises(TimeoutError):

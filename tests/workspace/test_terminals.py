@@ -254,7 +254,7 @@ async def test_a_released_terminal_is_unknown(terminals: Terminals) -> None:
 
 
 async def test_what_a_command_left_running_ends_with_the_release(
-    terminals: Terminals, pid_file: Path, until: Until, runs: Runs
+    terminals: Terminals, pid_file: Path, runs: Runs
 ) -> None:
     script = f"sleep 60 & echo $! > {pid_file}; echo done"
     terminal = await terminals.create("sh", ["-c", script])

@@ -36,7 +36,7 @@ class Witness:
         self.seen = 0
         self.wrong: list[tuple[str, tuple[Line, ...]]] = []
 
-    def saw(self, *lines: Line | None) -> None:
+    def saw(self) -> None:
         """One thing that the rule is about."""
         self.seen += 1
 

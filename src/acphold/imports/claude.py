@@ -261,7 +261,7 @@ class _Telling:
         if entries is not None:
             self._scribe.plan(entries)
 
-    def _result(self, block: Object, details: object, meta: Object | None = None) -> None:
+    def _result(self, block: Object, details: object) -> None:
         call_id = text(block, "tool_use_id")
         name, given = self._calls.pop(call_id, ("", {}))
         if not name:
@@ -364,7 +364,7 @@ class _Telling:
         elif text(record, "type") == "user":
             for block in objects_of(record, "message", "content"):
                 if text(block, "type") == "tool_result":
-                    self._result(block, record.get("toolUseResult"), meta)
+                    self._result(block, record.get("toolUseResult"))
 
 
 _COMMAND_TAGS: Final = frozenset(

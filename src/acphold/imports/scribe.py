@@ -72,11 +72,6 @@ class Scribe:
         """Whether a turn is open."""
         return self._turn_open
 
-    @property
-    def open_calls(self) -> list[str]:
-        """The ids of calls without a result."""
-        return list(self._open_calls)
-
     def prompt(self, blocks: Sequence[Object]) -> None:
         """A person typed this; content blocks of the protocol."""
         if not blocks:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -143,8 +142,6 @@ class Field(Struct, frozen=True):
     hints: tuple[str, ...] = ()
     default: str = ""
 
-
-Panel: TypeAlias = Choice | Field
 
 # -- permission -----------------------------------------------------------------------------
 

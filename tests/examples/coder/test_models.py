@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from acphold.errors import RemoteError
@@ -73,9 +71,7 @@ async def test_the_end_of_an_answer_is_the_end_of_the_turn(
     assert (result.stop_reason, result.text) == (reason, "Half an ans")
 
 
-async def test_known_models_have_a_context_and_a_price(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_known_models_have_a_context_and_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with answering(saying("Hello", model="gpt-4o")) as service:
         monkeypatch.setenv("OPENAI_BASE_URL", service.url)

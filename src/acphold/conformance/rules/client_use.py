@@ -27,7 +27,7 @@ def _offered_only(
                 witness.accuse(f"{'.'.join(path)} was not offered", line)
             missing = any(not offered(record.offers, *it) for it in methods.values())
             if line.by == "client" and line.method == "session/prompt" and missing:
-                witness.saw(line)
+                witness.saw()
 
 
 def _is(line: Line, name: str) -> bool:
@@ -75,7 +75,7 @@ def elicitation_offered(records: Sequence[Record], witness: Witness) -> None:
         for line in record.lines:
             if line.by == "client" and line.method == "session/prompt":
                 if not offered(record.offers, "elicitation"):
-                    witness.saw(line)
+                    witness.saw()
             elif line.by == "agent" and line.method == "elicitation/create":
                 mode = str(line.params.get("mode"))
                 if not offered(record.offers, "elicitation", mode):
@@ -91,7 +91,7 @@ def elicitation_offered(records: Sequence[Record], witness: Witness) -> None:
 )
 def absolute(records: Sequence[Record], witness: Witness) -> None:
     for _, line in calls(records, "agent", "fs/read_text_file", "fs/write_text_file"):
-        witness.saw(line)
+        witness.saw()
         if not str(line.params.get("path")).startswith("/"):
             witness.accuse(f"{line.params.get('path')!r} is not", line)
 
@@ -107,7 +107,7 @@ def first_line(records: Sequence[Record], witness: Witness) -> None:
     for _, line in calls(records, "agent", "fs/read_text_file"):
         number = line.params.get("line")
         if number is not None:
-            witness.saw(line)
+            witness.saw()
             if number == 0:
                 witness.accuse("it asks for line 0", line)
 
@@ -123,7 +123,7 @@ def terminal_folder(records: Sequence[Record], witness: Witness) -> None:
     for _, line in calls(records, "agent", "terminal/create"):
         cwd = line.params.get("cwd")
         if cwd is not None:
-            witness.saw(line)
+            witness.saw()
             if not str(cwd).startswith("/"):
                 witness.accuse(f"{cwd!r} is not", line)
 
@@ -144,7 +144,7 @@ def released(records: Sequence[Record], witness: Witness) -> None:
         }
         for exchange in record.exchanges("agent", "terminal/create"):
             if exchange.result:
-                witness.saw(exchange.request)
+                witness.saw()
                 if exchange.result.get("terminalId") not in given_back:
                     witness.accuse("this one is not", *exchange.lines)
 
@@ -170,13 +170,13 @@ def known_terminals(records: Sequence[Record], witness: Witness) -> None:
                 known.add(made[line.number])
                 embeddable.add(made[line.number])
             elif (line.method or "").startswith("terminal/") and "terminalId" in line.params:
-                witness.saw(line)
+                witness.saw()
                 if line.params["terminalId"] not in known:
                     witness.accuse("there is no such terminal", line)
                 if line.method == "terminal/release":
                     known.discard(line.params["terminalId"])
             for id in _embedded(line):
-                witness.saw(line)
+                witness.saw()
                 if made and id not in embeddable:
                     witness.accuse("a terminal is shown that was never made", line)
 

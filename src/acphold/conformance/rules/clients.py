@@ -30,7 +30,7 @@ SILENT = "the client said nothing"
 )
 def messages(records: Sequence[Record], witness: Witness) -> None:
     for line in said(records, "client"):
-        witness.saw(line)
+        witness.saw()
         if line.problem:
             witness.accuse(line.problem, line)
         elif line.message.get("jsonrpc") != "2.0":
@@ -46,7 +46,7 @@ def messages(records: Sequence[Record], witness: Witness) -> None:
 )
 def schema(records: Sequence[Record], witness: Witness) -> None:
     for message in _known(records):
-        witness.saw(message.line)
+        witness.saw()
         if wrong := problem(message):
             witness.accuse(f"{message.method}: {wrong}", message.line)
 
@@ -60,7 +60,7 @@ def schema(records: Sequence[Record], witness: Witness) -> None:
 )
 def members(records: Sequence[Record], witness: Witness) -> None:
     for message in _known(records):
-        witness.saw(message.line)
+        witness.saw()
         if path := custom_member(message):
             witness.accuse(f"{path} is no part of the protocol", message.line)
 
@@ -80,7 +80,7 @@ def _known(records: Sequence[Record]) -> Iterator[Message]:
 def methods(records: Sequence[Record], witness: Witness) -> None:
     for line in said(records, "client"):
         if line.method is not None:
-            witness.saw(line)
+            witness.saw()
             known = line.method in AGENT_METHODS or line.method in PROTOCOL_METHODS
             if not known and not line.method.startswith("_"):
                 witness.accuse(f"{line.method!r} does not", line)
@@ -100,7 +100,7 @@ def answers(records: Sequence[Record], witness: Witness) -> None:
         for line in record.by("client"):
             if not line.is_response:
                 continue
-            witness.saw(line)
+            witness.saw()
             if id_of(line) not in asked:
                 witness.accuse("no request has this id", line)
             elif id_of(line) in answered:
@@ -127,7 +127,7 @@ def initialize_first(records: Sequence[Record], witness: Witness) -> None:
             if line.by == "agent":
                 answered = answered or line.is_response
             elif line.method is not None:
-                witness.saw(line)
+                witness.saw()
                 if line.method != "initialize" and not answered:
                     witness.accuse(f"{line.method} came before", line)
 
@@ -141,7 +141,7 @@ def initialize_first(records: Sequence[Record], witness: Witness) -> None:
 )
 def info(records: Sequence[Record], witness: Witness) -> None:
     for _, line in calls(records, "client", "initialize"):
-        witness.saw(line)
+        witness.saw()
         told = line.params.get("clientInfo")
         if not isinstance(told, dict) or not told.get("name") or not told.get("version"):
             witness.accuse("`clientInfo` lacks one of them", line)
@@ -181,7 +181,7 @@ def advertised_methods(records: Sequence[Record], witness: Witness) -> None:
         for line in line_record.by("client"):
             path = NEEDS.get(line.method or "")
             if line.method is not None:
-                witness.saw(line)
+                witness.saw()
             if path is not None and not offered(can, *path):
                 witness.accuse(f"{'.'.join(path)} was not advertised", line)
 
@@ -199,7 +199,7 @@ NO_SESSION = "the client opened no session"
 )
 def advertised_servers(records: Sequence[Record], witness: Witness) -> None:
     for record, line in calls(records, "client", *SETUPS):
-        witness.saw(line)
+        witness.saw()
         for server in _servers(line):
             kind = server.get("type")
             if kind in ("http", "sse") and not offered(_can(record), "mcpCapabilities", kind):
@@ -219,7 +219,7 @@ def _servers(line: Line) -> list[Json]:
 )
 def advertised_directories(records: Sequence[Record], witness: Witness) -> None:
     for record, line in calls(records, "client", *SETUPS):
-        witness.saw(line)
+        witness.saw()
         advertised = offered(_can(record), "sessionCapabilities", "additionalDirectories")
         if line.params.get("additionalDirectories") and not advertised:
             witness.accuse("additionalDirectories was not advertised", line)
@@ -237,7 +237,7 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
 )
 def advertised_content(records: Sequence[Record], witness: Witness) -> None:
     for record, line in calls(records, "client", "session/prompt"):
-        witness.saw(line)
+        witness.saw()
         for block in objects(line.params.get("prompt")):
             name = CONTENT.get(str(block.get("type")))
             if name is not None and not offered(_can(record), "promptCapabilities", name):
@@ -262,7 +262,7 @@ def absolute(records: Sequence[Record], witness: Witness) -> None:
         if line.params.get("cwd") is not None:
             paths.append(line.params["cwd"])
         for path in paths:
-            witness.saw(line)
+            witness.saw()
             if not isinstance(path, str) or not path.startswith("/"):
                 witness.accuse(f"{path!r} is not", line)
 
@@ -284,7 +284,7 @@ def known_sessions(records: Sequence[Record], witness: Witness) -> None:
                 known |= {entry.get("sessionId") for entry in sessions_in(exchange)}
             # A session that is opened may be known from another day.
             elif line.by == "client" and line.session_id and line.method not in SETUPS:
-                witness.saw(line)
+                witness.saw()
                 if line.session_id not in known:
                     witness.accuse("it has no session with this id", line)
 
@@ -305,7 +305,7 @@ def same_folder(records: Sequence[Record], witness: Witness) -> None:
             folders |= {it.get("sessionId"): it.get("cwd") for it in sessions_in(exchange)}
             line = exchange.request
             if line.method in ("session/load", "session/resume") and line.session_id in folders:
-                witness.saw(line)
+                witness.saw()
                 if line.params.get("cwd") != folders[line.session_id]:
                     witness.accuse(f"its folder is {folders[line.session_id]!r}", line)
 
@@ -323,7 +323,7 @@ def cursors(records: Sequence[Record], witness: Witness) -> None:
         for exchange in record.exchanges("client", "session/list"):
             cursor, cwd = (exchange.request.params.get(name) for name in ("cursor", "cwd"))
             if cursor is not None:
-                witness.saw(exchange.request)
+                witness.saw()
                 if cursor not in given:
                     witness.accuse("this cursor was not given", exchange.request)
                 elif given[cursor] != cwd:
@@ -346,7 +346,7 @@ def one_turn(records: Sequence[Record], witness: Witness) -> None:
         last: dict[object, Line | None] = {}
         for exchange in record.exchanges("client", "session/prompt"):
             line = exchange.request
-            witness.saw(line)
+            witness.saw()
             if line.session_id in last:
                 before = last[line.session_id]
                 if before is None or before.number > line.number:
@@ -367,7 +367,7 @@ def permission_options(records: Sequence[Record], witness: Witness) -> None:
             outcome = exchange.result.get("outcome")
             if not isinstance(outcome, dict):
                 continue
-            witness.saw(exchange.request)
+            witness.saw()
             options = objects(exchange.request.params.get("options"))
             known = {option.get("optionId") for option in options}
             if outcome.get("outcome") == "selected" and outcome.get("optionId") not in known:
@@ -387,7 +387,7 @@ def permission_cancelled(records: Sequence[Record], witness: Witness) -> None:
             cancelled = _cancel_within(record, exchange.request, exchange.answer)
             if cancelled is None:
                 continue
-            witness.saw(cancelled)
+            witness.saw()
             outcome = exchange.result.get("outcome")
             said = outcome.get("outcome") if isinstance(outcome, dict) else None
             if said != "cancelled":
@@ -418,7 +418,7 @@ def _cancel_within(record: Record, asked: Line, answer: Line | None) -> Line | N
 def known_choices(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for exchange in record.exchanges("client", "session/set_mode", "session/set_config_option"):
-            witness.saw(exchange.request)
+            witness.saw()
             if exchange.answer is not None and "error" in exchange.answer.message:
                 witness.accuse("the agent does not have this one", *exchange.lines)
 
@@ -437,7 +437,7 @@ def sign_in_methods(records: Sequence[Record], witness: Witness) -> None:
             for method in objects(exchange.result.get("authMethods")):
                 known[method.get("id")] = method.get("type")
             if exchange.request.method == "authenticate":
-                witness.saw(exchange.request)
+                witness.saw()
                 method_id = exchange.request.params.get("methodId")
                 if known.get(method_id, "unknown") in ("unknown", "terminal"):
                     witness.accuse(f"{method_id!r} is none of those", exchange.request)

@@ -188,7 +188,7 @@ def _methods(record: Record) -> list[tuple[Answer, list[Json]]]:
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for answer, methods in _methods(record):
-            witness.saw(answer.line)
+            witness.saw()
             if (id := twice(str(it.get("id")) for it in methods)) is not None:
                 witness.accuse(f"several methods have the id {id!r}", *answer.lines)
 
@@ -205,7 +205,7 @@ def terminal_offered(records: Sequence[Record], witness: Witness) -> None:
         if (record.offers.get("auth") or {}).get("terminal"):
             continue
         for answer, methods in _methods(record):
-            witness.saw(answer.line)
+            witness.saw()
             if any(method.get("type") == "terminal" for method in methods):
                 witness.accuse("a `terminal` method, to a client that offers none", *answer.lines)
 
@@ -222,7 +222,7 @@ def methods_for_sign_in(records: Sequence[Record], witness: Witness) -> None:
         for exchange in record.exchanges("client"):
             error = exchange.answer.message.get("error") if exchange.answer else None
             if isinstance(error, dict) and error.get("code") == AUTH_REQUIRED:
-                witness.saw(exchange.request)
+                witness.saw()
                 if not _methods(record):
                     why = "a sign-in is wanted, and `authMethods` names none"
                     witness.accuse(why, *exchange.lines)

@@ -47,7 +47,7 @@ ALWAYS = "the agent said nothing"
 @RULES.observer("stdio.utf-8", "Everything on stdout is UTF-8.", MUST, ENCODING, unless=ALWAYS)
 def utf_8(records: Sequence[Record], witness: Witness) -> None:
     for line in said(records, "agent"):
-        witness.saw(line)
+        witness.saw()
         if line.problem == NOT_UTF_8:
             witness.accuse(line.problem, line)
 
@@ -61,7 +61,7 @@ def utf_8(records: Sequence[Record], witness: Witness) -> None:
 )
 def only_messages(records: Sequence[Record], witness: Witness) -> None:
     for line in said(records, "agent"):
-        witness.saw(line)
+        witness.saw()
         if line.problem and line.problem != NOT_UTF_8:
             witness.accuse(line.problem, line)
 
@@ -76,7 +76,7 @@ def only_messages(records: Sequence[Record], witness: Witness) -> None:
 def version(records: Sequence[Record], witness: Witness) -> None:
     for line in said(records, "agent"):
         if line.message:
-            witness.saw(line)
+            witness.saw()
             if line.message.get("jsonrpc") != "2.0":
                 witness.accuse(f"it says {line.message.get('jsonrpc')!r}", line)
 
@@ -95,7 +95,7 @@ def result_or_error(records: Sequence[Record], witness: Witness) -> None:
     for line in said(records, "agent"):
         if not line.is_response:
             continue
-        witness.saw(line)
+        witness.saw()
         if ("result" in line.message) == ("error" in line.message):
             both = "result" in line.message
             witness.accuse("a result and an error" if both else "neither result nor error", line)
@@ -123,7 +123,7 @@ def same_id(records: Sequence[Record], witness: Witness) -> None:
             if line.by == "client" and line.is_request:
                 asked.add(id_of(line))
             elif line.by == "agent" and line.is_response:
-                witness.saw(line)
+                witness.saw()
                 # The id of what could not be read is null, and when, other rules say.
                 if id_of(line) not in asked and line.message.get("id") is not None:
                     witness.accuse("no request has this id", line)
@@ -141,7 +141,7 @@ def one_answer(records: Sequence[Record], witness: Witness) -> None:
         answered: dict[bytes, Line] = {}
         for line in record.by("agent"):
             if line.is_response and line.message.get("id") is not None:
-                witness.saw(line)
+                witness.saw()
                 if (before := answered.get(id_of(line))) is not None:
                     witness.accuse("the second answer to one request", before, line)
                 answered[id_of(line)] = line
@@ -156,7 +156,7 @@ def one_answer(records: Sequence[Record], witness: Witness) -> None:
 )
 def error_message(records: Sequence[Record], witness: Witness) -> None:
     for line, error in _errors(records):
-        witness.saw(line)
+        witness.saw()
         message = error.get("message")
         if isinstance(message, str) and (not message.strip() or "\n" in message.strip()):
             said = "several lines" if message.strip() else "nothing"
@@ -185,7 +185,7 @@ def error_codes(records: Sequence[Record], witness: Witness) -> None:
         code = error.get("code")
         if not isinstance(code, int):
             continue
-        witness.saw(line)
+        witness.saw()
         if -32768 <= code < -32099 and code not in KNOWN_CODES:
             witness.accuse(f"{code} is reserved and means nothing", line)
 

@@ -213,7 +213,7 @@ def _listed(records: Sequence[Record]) -> list[tuple[Exchange, Json]]:
 )
 def absolute_folders(records: Sequence[Record], witness: Witness) -> None:
     for exchange, entry in _listed(records):
-        witness.saw(exchange.request)
+        witness.saw()
         more = entry.get("additionalDirectories")
         for path in (entry.get("cwd"), *(more if isinstance(more, list) else ())):
             if not isinstance(path, str) or not path.startswith("/"):
@@ -232,7 +232,7 @@ def times(records: Sequence[Record], witness: Witness) -> None:
         at = entry.get("updatedAt")
         if at is None:
             continue
-        witness.saw(exchange.request)
+        witness.saw()
         if not isinstance(at, str) or not _is_time(at):
             witness.accuse(f"{at!r} is no such time", *exchange.lines)
 
@@ -271,7 +271,7 @@ def _compare_titles(
         number, title = told.get(entry.get("sessionId"), (0, None))
         if not number or number > exchange.request.number:
             continue
-        witness.saw(exchange.request)
+        witness.saw()
         if entry.get("title") != title:
             why = f"{title!r} was told, and {entry.get('title')!r} is listed"
             witness.accuse(why, *exchange.lines)

@@ -23,7 +23,7 @@ CUSTOM = Source(EXTENSIBILITY, "Custom Requests")
 
 
 def _judge(message: Message, witness: Witness) -> None:
-    witness.saw(message.line)
+    witness.saw()
     if wrong := problem(message):
         witness.accuse(f"{message.method}: {wrong}", message.line)
 
@@ -53,7 +53,7 @@ def empty_results(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for message in said(record):
             if message.is_result and message.method != "session/load":
-                witness.saw(message.line)
+                witness.saw()
                 if message.value is None:
                     witness.accuse(f"the result of {message.method} is null", message.line)
 
@@ -96,7 +96,7 @@ def requests(records: Sequence[Record], witness: Witness) -> None:
 def members(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for message in said(record):
-            witness.saw(message.line)
+            witness.saw()
             if path := custom_member(message):
                 witness.accuse(f"{path} is no part of the protocol", message.line)
 
@@ -114,7 +114,7 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
             method = line.method
             if method is None:
                 continue
-            witness.saw(line)
+            witness.saw()
             known = method in CLIENT_METHODS or method in PROTOCOL_METHODS
             if not known and not method.startswith("_"):
                 witness.accuse(f"{method!r} does not", line)
@@ -139,7 +139,7 @@ def offered_updates(records: Sequence[Record], witness: Witness) -> None:
         for line in record.updates():
             path = OFFERED.get(line.update_kind)
             if path is None or not offered(record.offers, *path):
-                witness.saw(line)
+                witness.saw()
                 if path is not None:
                     witness.accuse(f"{'.'.join(path)} was not offered", line)
 

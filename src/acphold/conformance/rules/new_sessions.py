@@ -143,7 +143,7 @@ def known_id(records: Sequence[Record], witness: Witness) -> None:
         }
         for line in record.by("agent"):
             if line.method is not None and "sessionId" in line.params:
-                witness.saw(line)
+                witness.saw()
                 if line.session_id not in known:
                     witness.accuse("the client has no session with this id", line)
 

@@ -106,7 +106,7 @@ COUNTED = 20
 def stays(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         if record.lines and not record.broken:
-            witness.saw(record.lines[0])
+            witness.saw()
             if record.ended:
                 words = f"it ended by itself in “{record.name}”: {record.ended}"
                 witness.accuse(words, *record.lines[-3:])

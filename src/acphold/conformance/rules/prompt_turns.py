@@ -166,7 +166,7 @@ def updates_first(records: Sequence[Record], witness: Witness) -> None:
                 busy.discard(request.session_id)
                 if request.method == "session/prompt" and not _is_cancelled(line):
                     over[request.session_id] = line
-                    witness.saw(line)
+                    witness.saw()
             elif line.session_id in over and line.session_id not in busy:
                 kind = line.update_kind
                 if kind in CHUNKS or kind in ("tool_call", "tool_call_update", "plan"):
@@ -188,7 +188,7 @@ def own_session(records: Sequence[Record], witness: Witness) -> None:
             if line.by == "client" and line.method in opened:
                 used.add(line.session_id)
             elif line.update_kind in CHUNKS and used:
-                witness.saw(line)
+                witness.saw()
                 if line.session_id not in used:
                     witness.accuse("nothing was asked in this session", line)
 
@@ -213,7 +213,7 @@ def message_ids(records: Sequence[Record], witness: Witness) -> None:
             update = line.update
             kind, message_id = update.get("sessionUpdate"), update.get("messageId")
             if kind in CHUNKS and message_id is not None:
-                witness.saw(line)
+                witness.saw()
                 first = kinds.setdefault((line.session_id, message_id), line)
                 if first.update_kind != kind:
                     witness.accuse("one id for messages of two kinds", first, line)
@@ -232,7 +232,7 @@ def usage(records: Sequence[Record], witness: Witness) -> None:
             update = line.update
             if update.get("sessionUpdate") != "usage_update":
                 continue
-            witness.saw(line)
+            witness.saw()
             for name in ("used", "size"):
                 count = update.get(name)
                 if not isinstance(count, int) or isinstance(count, bool) or count < 0:

@@ -45,7 +45,7 @@ def _available(modes: Json) -> list[str]:
 )
 def current_mode(records: Sequence[Record], witness: Witness) -> None:
     for _, line, modes in _modes(records):
-        witness.saw(line)
+        witness.saw()
         if modes.get("currentModeId") not in _available(modes):
             witness.accuse(f"{modes.get('currentModeId')!r} is not", line)
 
@@ -59,7 +59,7 @@ def current_mode(records: Sequence[Record], witness: Witness) -> None:
 )
 def unique_modes(records: Sequence[Record], witness: Witness) -> None:
     for _, line, modes in _modes(records):
-        witness.saw(line)
+        witness.saw()
         if (id := twice(_available(modes))) is not None:
             witness.accuse(f"two modes are {id!r}", line)
 
@@ -76,7 +76,7 @@ def known_updates(records: Sequence[Record], witness: Witness) -> None:
         for line in record.updates():
             update = line.update
             if update.get("sessionUpdate") == "current_mode_update" and line.session_id in known:
-                witness.saw(line)
+                witness.saw()
                 if update.get("currentModeId") not in known[line.session_id]:
                     witness.accuse(f"{update.get('currentModeId')!r} is not", line)
 
@@ -166,7 +166,7 @@ def _values(option: Json) -> list[str]:
 )
 def unique_options(records: Sequence[Record], witness: Witness) -> None:
     for _, line, options in _options(records):
-        witness.saw(line)
+        witness.saw()
         if (id := twice(str(it.get("id")) for it in options)) is not None:
             witness.accuse(f"two options are {id!r}", line)
         for option in options:
@@ -183,7 +183,7 @@ def unique_options(records: Sequence[Record], witness: Witness) -> None:
 )
 def current_values(records: Sequence[Record], witness: Witness) -> None:
     for _, line, options in _options(records):
-        witness.saw(line)
+        witness.saw()
         for option in options:
             value = option.get("currentValue")
             if option.get("type") == "select" and value not in _values(option):
@@ -202,7 +202,7 @@ def current_values(records: Sequence[Record], witness: Witness) -> None:
 def boolean_offered(records: Sequence[Record], witness: Witness) -> None:
     for record, line, options in _options(records):
         if not offered(record.offers, "session", "configOptions", "boolean"):
-            witness.saw(line)
+            witness.saw()
             for option in options:
                 if option.get("type") == "boolean":
                     witness.accuse(f"{option.get('id')!r} is one", line)
@@ -223,7 +223,7 @@ def categories(records: Sequence[Record], witness: Witness) -> None:
         for option in options:
             category = option.get("category")
             if isinstance(category, str):
-                witness.saw(line)
+                witness.saw()
                 if category not in CATEGORIES and not category.startswith("_"):
                     witness.accuse(f"{category!r} does not", line)
 
@@ -240,7 +240,7 @@ def and_modes(records: Sequence[Record], witness: Witness) -> None:
         for exchange in record.exchanges("client", "session/new"):
             options = objects(exchange.result.get("configOptions"))
             if "mode" in [it.get("category") for it in options]:
-                witness.saw(exchange.request)
+                witness.saw()
                 if not isinstance(exchange.result.get("modes"), dict):
                     witness.accuse("there are no modes", *exchange.lines)
 
@@ -260,7 +260,7 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
                 continue
             for option in objects(exchange.result.get("configOptions")):
                 if option.get("category") == "mode":
-                    witness.saw(exchange.request)
+                    witness.saw()
                     if option.get("currentValue") != modes.get("currentModeId"):
                         witness.accuse("they do not", *exchange.lines)
 
@@ -381,7 +381,7 @@ def _commands(records: Sequence[Record]) -> Iterator[tuple[Line, list[Json]]]:
 )
 def command_names(records: Sequence[Record], witness: Witness) -> None:
     for line, commands in _commands(records):
-        witness.saw(line)
+        witness.saw()
         names = [str(it.get("name")) for it in commands]
         for name in names:
             if not name or name.startswith("/") or len(name.split()) != 1:

@@ -21,7 +21,6 @@ UPDATING = Source(PAGE, "Updating")
 STATUS = Source(PAGE, "Status")
 PERMISSION = Source(PAGE, "Requesting Permission")
 OPTIONS = Source(PAGE, "Permission Options")
-FOLLOWING = Source(PAGE, "Following the Agent")
 CANCELLATION = Source("Prompt Turn", "Cancellation")
 NO_TOOLS = "the agent made no tool call: it has no model here, or its model chose so"
 NO_PERMISSION = "the agent asked for no permission"
@@ -209,7 +208,7 @@ async def cancelled_is_no_yes(stage: Stage) -> None:
 )
 def options(records: Sequence[Record], witness: Witness) -> None:
     for _, line in calls(records, "agent", "session/request_permission"):
-        witness.saw(line)
+        witness.saw()
         entries = objects(line.params.get("options"))
         if not entries:
             witness.accuse("there are none", line)
@@ -265,7 +264,7 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
         for line, update in told:
             key = line.session_id, update.get("toolCallId")
             if update.get("sessionUpdate") == "tool_call":
-                witness.saw(line)
+                witness.saw()
                 if key in ended:
                     witness.accuse("a call of this id was over before", ended[key], line)
             if update.get("status") in ("completed", "failed"):
@@ -287,7 +286,7 @@ def known_id(records: Sequence[Record], witness: Witness) -> None:
             if update.get("sessionUpdate") == "tool_call":
                 known.add(key)
             elif update.get("sessionUpdate") == "tool_call_update":
-                witness.saw(line)
+                witness.saw()
                 if key not in known:
                     witness.accuse("no tool call with this id was told", line)
 
@@ -313,7 +312,7 @@ def ends(records: Sequence[Record], witness: Witness) -> None:
                     status = update.get("status") or before
                     statuses[update.get("toolCallId")] = status, line
             for status, line in statuses.values():
-                witness.saw(line)
+                witness.saw()
                 if status not in ("completed", "failed"):
                     witness.accuse(f"one is {status}", line, exchange.answer)
 
@@ -333,7 +332,7 @@ def no_way_back(records: Sequence[Record], witness: Witness) -> None:
             if update.get("sessionUpdate") == "tool_call":
                 ended.pop(key, None)
             if status in ("completed", "failed"):
-                witness.saw(line)
+                witness.saw()
                 ended.setdefault(key, line)
             elif status is not None and key in ended:
                 witness.accuse(f"it is {status} again", ended[key], line)
@@ -356,7 +355,7 @@ def in_progress(records: Sequence[Record], witness: Witness) -> None:
             if _was_stopped(record, exchange.request):
                 continue
             id = call.get("toolCallId") if isinstance(call, dict) else None
-            witness.saw(exchange.request)
+            witness.saw()
             later = record.updates(exchange.request.session_id, since=exchange.request.number)
             statuses = {
                 line.update.get("status") for line in later if line.update.get("toolCallId") == id
@@ -399,7 +398,7 @@ def _was_stopped(record: Record, asked: Line) -> bool:
 def absolute(records: Sequence[Record], witness: Witness) -> None:
     for _, line, update in _told(records):
         for place in _places(update):
-            witness.saw(line)
+            witness.saw()
             if not str(place.get("path")).startswith("/"):
                 witness.accuse(f"{place.get('path')!r} is not", line)
 
@@ -415,7 +414,7 @@ def lines(records: Sequence[Record], witness: Witness) -> None:
     for _, line, update in _told(records):
         for place in _places(update):
             if place.get("line") is not None:
-                witness.saw(line)
+                witness.saw()
                 if place["line"] == 0:
                     witness.accuse("there is no line 0", line)
 
