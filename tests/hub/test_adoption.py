@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from acphold.hub import adoption
+from acphold.hub.adoption import Adoption
 from acphold.hub.owners import lives, owner_name
 from acphold.journal import NewSession
-from tests.editor import open_params
+from tests.editor import DEADLINE, open_params
 from tests.hub.shared import OWNER, Shared, said, shared
 
 TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
@@ -63,6 +64,36 @@ async def test_a_second_load_while_the_agent_replays_gets_the_whole_of_it_too(
         await asyncio.gather(*loads)
         assert one.text() == two.text() == "It is that."
         assert [method for method, _ in house.agent.asked].count("session/load") == 1
+
+
+async def test_of_two_processes_that_find_a_half_adopted_session_one_adopts_it(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = Adoption._until_nobody_is_at_it
+    other = f"{OWNER.rpartition(':')[0]}:1"  # a process that lives
+    async with shared(journal) as first, shared(journal, owner=other) as second:
+        one, two = await first.client(), await second.client()
+        for house, client in ((first, one), (second, two)):
+            holding(house)
+            await client.sessions()
+            house.agent.may_answer.clear()
+        await first.journal.create(NewSession("theirs", first.agent.key, "/"), DEAD)
+        loads: list[asyncio.Future[Any]] = []
+
+        async def slow(self: Adoption, session_id: str) -> int:
+            seen = await look(self, session_id)
+            if not loads:  # the other one is quicker, and is at it now
+                loads.append(two.begin("session/load", open_params("theirs", "/")))
+                await second.agent.replayed.wait()
+                second.agent.may_answer.set()
+                first.agent.may_answer.set()
+            return seen
+
+        monkeypatch.setattr(Adoption, "_until_nobody_is_at_it", slow)
+        async with asyncio.timeout(DEADLINE):
+            await one.load("theirs")
+            await loads[0]
+        assert one.text() == two.text() == "It is that."
 
 
 async def test_a_load_that_its_client_cancels_is_adopted_all_the_same(journal: Path) -> None:

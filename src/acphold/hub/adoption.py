@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from msgspec import UNSET
 
 from acphold.agents import Agent
 from acphold.errors import (
     AUTH_REQUIRED,
+    HeldElsewhereError,
     LeaseLostError,
     RemoteError,
     SessionExistsError,
@@ -38,6 +40,9 @@ ADOPT_SECONDS = 120.0
 
 ELSEWHERE_SECONDS = 30.0
 """How long another process may be at adopting the same session before we give up."""
+
+ATTEMPTS = 10
+"""How often an adoption is begun while other processes begin, or leave, the same one."""
 
 LOOK_SECONDS = 0.1
 """How often is looked whether another process has adopted it: it cannot call us."""
@@ -125,27 +130,35 @@ class Adoption:
     async def _claim(self, session_id: str, setup: Setup) -> Lease:
         """A lease of a session without entries; what an adoption left half done is removed."""
         new = NewSession(session_id, self._agent.key, setup.cwd, setup.additional_directories)
-        try:
-            return await self._journal.create(new, self._owner)
-        except SessionExistsError:
-            await self._until_nobody_is_at_it(session_id)
-            left = await self._journal.acquire(session_id, self._owner)
-            await self._journal.abandon(left)
-            return await self._journal.create(new, self._owner)
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._journal.create(new, self._owner)
+            except SessionExistsError:
+                await self._remove_left(session_id)
+        raise SessionExistsError(f"session {session_id!r} is adopted by others all the time")
 
-    async def _until_nobody_is_at_it(self, session_id: str) -> None:
-        """Wait for another process that lives and adopts it; SessionExistsError if it is done."""
-        try:
-            async with asyncio.timeout(ELSEWHERE_SECONDS):
-                while not await self.is_known(session_id):
-                    holder = await self._journal.holder(session_id)
-                    if holder.owner == self._owner or not lives(holder.owner):
-                        return  # what is left by us is at rest: one adoption at a time is ours
-                    if holder.expires_at < now():
-                        return
-                    await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError:
-            return
+    async def _remove_left(self, session_id: str) -> None:
+        """Remove what is there, once nobody is at it; unless another process is quicker."""
+        with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
+            seen = await self._until_nobody_is_at_it(session_id)
+            await self._journal.abandon(
+                await self._journal.acquire(session_id, self._owner, seen=seen)
+            )
+
+    async def _until_nobody_is_at_it(self, session_id: str) -> int:
+        """Wait for another process that lives and adopts it; the epoch of who was at it last.
+
+        SessionExistsError if it is done, UnknownSessionError if nothing of it is left.
+        """
+        deadline = asyncio.get_running_loop().time() + ELSEWHERE_SECONDS
+        while not await self.is_known(session_id):
+            holder = await self._journal.holder(session_id)
+            # What is left by us is at rest: one adoption at a time is ours.
+            is_at_rest = holder.owner == self._owner or not lives(holder.owner)
+            late = asyncio.get_running_loop().time() > deadline
+            if is_at_rest or late or holder.expires_at < now():
+                return holder.epoch
+            await asyncio.sleep(LOOK_SECONDS)
         raise SessionExistsError(f"session {session_id!r} was adopted by another process")
 
     async def _take_replay(self, conversation: Conversation, method: str) -> None:
