@@ -8,7 +8,7 @@ that nothing the agent said before it can come late, and nothing it said after i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from types import TracebackType
 from typing import Protocol
 
@@ -67,8 +67,8 @@ class Call(Protocol):
     method: str
     params: bytes
 
-    async def take(self, answer: Answer) -> None:
-        """Take the answer. No later event of the agent is heard before this returns."""
+    def take(self, answer: Answer, /) -> Awaitable[None]:
+        """Take the answer. No later event of the agent is heard before that is done."""
 
 
 class Listener(Protocol):

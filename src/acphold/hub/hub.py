@@ -154,12 +154,13 @@ class Hub:
 
     def held(self, session_id: str) -> Conversation:
         """A live session; UnknownSessionError when it is not open here."""
-        if not self.holds(session_id):
+        conversation = self._live.get(session_id)
+        if conversation is None or session_id in self._adopting:
             raise UnknownSessionError(
                 session_id,
                 f"session {session_id!r} is not open; call session/load or session/resume first",
             )
-        return self._live[session_id]
+        return conversation
 
     def holds(self, session_id: str) -> bool:
         """Whether a session is live, and whole."""

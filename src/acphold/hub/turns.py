@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 
 from acphold.errors import (
@@ -27,7 +27,7 @@ from acphold.hub.attachment import Client
 from acphold.hub.prompt_turn import Stage, Turn
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
-from acphold.hub.routes import AgentTurn, Routes
+from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.journal.entries import AUTHOR
@@ -55,13 +55,9 @@ class PromptCall:
 
     method = PROMPT.name
 
-    def __init__(self, turns: Turns, turn: Turn, params: bytes) -> None:
+    def __init__(self, params: bytes, take: Callable[[Answer], Awaitable[None]]) -> None:
         self.params = params
-        self._turns = turns
-        self._turn = turn
-
-    async def take(self, answer: Answer) -> None:
-        await self._turns.answered(self._turn, answer)
+        self.take = take
 
 
 class Turns:
@@ -148,7 +144,7 @@ class Turns:
             turn.stage = Stage.STARTING
         try:
             is_begun = turn.stage is Stage.STARTING  # and not cancelled before
-            is_ready = is_begun and self._agents_turn is None and self._restoration.is_needless
+            is_ready = is_begun and not self._side.is_at_work and self._restoration.is_needless
             takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
             if not is_ready or not takes_a_moment:
                 await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
@@ -193,10 +189,6 @@ class Turns:
             await self._session.verify()
             send()
 
-    @property
-    def _agents_turn(self) -> AgentTurn | None:
-        return self._routes.unended_turn(self._side.id)
-
     async def _make_ready(self, turn: Turn) -> None:
         """Have the agent ready for the prompt; a cancellation ends the wait."""
         try:
@@ -219,7 +211,7 @@ class Turns:
         self._alerts.turn_began(turn.prompt, turn.began)
         self._hold(turn)  # whatever is said in there comes behind it; it may even be answered
         try:
-            side.agent.send(PromptCall(self, turn, params))
+            side.agent.send(PromptCall(params, partial(self.answered, turn)))
         except AcpholdError:
             turn.stage = Stage.STARTING
             self._last_sent, side.voice = before
@@ -252,7 +244,7 @@ class Turns:
 
     async def _agent_is_free(self) -> None:
         """Wait for the end of an earlier turn that was answered for; else start the agent anew."""
-        ended = self._agents_turn
+        ended = self._routes.unended_turn(self._side.id)
         if ended is None:
             return
         try:

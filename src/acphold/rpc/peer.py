@@ -225,7 +225,7 @@ class Peer:
 
     def _take_at_once(self, chunk: bytes) -> bool:
         """Handle a read in the step that made it; False when what was read before still waits."""
-        if self._lane is not None or self._is_full:
+        if self._lane is not None or self._transport.buffered > self._full:
             return False
         events = self._protocol.feed(chunk)
         event = events[0] if len(events) == 1 else None

@@ -89,7 +89,7 @@ class Protocol:
         plain = self._plain and ascii_only
         self._plain = ascii_only and (self._plain or b"\n" in data)
         if plain:
-            return [self._event(frame) for frame in frames]
+            return list(map(self._event, frames))
         return [
             self._event(frame)
             if isinstance(frame, Oversize) or is_utf8(frame)

@@ -65,6 +65,8 @@ class PipeTransport:
         self._loop = asyncio.get_running_loop()
         self._input: Descriptor | None = Descriptor(read_fd)
         self._output: Descriptor | None = Descriptor(write_fd)
+        self.is_read = True
+        """Whether anybody can still read what is sent."""
         self._read = self._input.read
         self._write = self._output.write
         self._spent = 0
@@ -109,11 +111,6 @@ class PipeTransport:
         if sent < len(data):
             self._queue += memoryview(data)[sent:]
             self._loop.add_writer(self._output.fd, self._on_writable, self._output)
-
-    @property
-    def is_read(self) -> bool:
-        """Whether anybody can still read what is sent."""
-        return self._output is not None
 
     @property
     def buffered(self) -> int:
@@ -259,6 +256,7 @@ class PipeTransport:
         sink, self._output = self._output, None
         if sink is None:
             return
+        self.is_read = False
         self._loop.remove_writer(sink.fd)
         self._queue.clear()
         self._progress.set()
