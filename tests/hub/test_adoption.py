@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from acphold.errors import RemoteError
 from acphold.hub import adoption
 from acphold.hub.adoption import Adoption
 from acphold.hub.owners import lives, owner_name
 from acphold.journal import NewSession
-from tests.editor import DEADLINE, open_params
+from acphold.transports.runtime_folder import is_running
+from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import OWNER, Shared, said, shared
 
 TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
@@ -334,3 +336,27 @@ async def test_a_session_that_is_deleted_while_it_is_adopted_is_deleted_at_the_a
         await deleting
         assert "session/delete" in [method for method, _ in house.agent.asked]
         assert await client.sessions() == []
+
+
+async def test_a_command_that_the_agent_ran_in_an_adoption_ends_if_that_fails(
+    journal: Path, tmp_path: Path
+) -> None:
+    noted = tmp_path / "pid"
+    async with shared(journal) as house, asyncio.timeout(40):
+        holding(house)
+        client = await house.client(terminal=True)
+        await client.sessions()
+        house.agent.may_answer.clear()
+        house.agent.results["session/load"] = RemoteError(-32603, "cannot")
+        loading = client.begin("session/load", open_params("theirs", "/"))
+        await house.agent.replayed.wait()
+        script = f"echo $$ > {noted}.new; mv {noted}.new {noted}; exec sleep 1000"
+        command = {"command": "sh", "args": ["-c", script]}
+        await house.agent.ask_client("terminal/create", sessionId="theirs", **command)
+        while not noted.exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        house.agent.may_answer.set()
+        with pytest.raises(Refused):
+            await loading
+        while is_running(int(noted.read_text())):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -49,7 +49,8 @@ LOOK_SECONDS = 0.1
 
 
 class Adoption:
-    """Adopts sessions of one agent. `enter` makes a live conversation of a lease."""
+    """Adopts sessions of one agent. `enter` makes a live conversation of a lease, `drop` ends one
+    whose replay failed."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Adoption:
             await self._take_replay(conversation, method)
         except BaseException as exc:
             self._drop(conversation)
-            await self._undo(conversation, lease)
+            await self._undo(lease)
             if isinstance(exc, RemoteError) and exc.code != AUTH_REQUIRED:
                 raise UnknownSessionError(
                     session_id, f"no session {session_id!r} here, nor at the agent: {exc}"
@@ -186,9 +187,8 @@ class Adoption:
         at = None if listed is None else listed.updated_at
         return RowChange(title=title or UNSET, updated_at=at or now(), prompted=True)
 
-    async def _undo(self, conversation: Conversation, lease: Lease) -> None:
-        conversation.lose(LeaseLostError(conversation.id, deleted=True))
+    async def _undo(self, lease: Lease) -> None:
         try:
             await self._journal.abandon(lease)
         except LeaseLostError:
-            log.info("session %s: another process adopts it", conversation.id)
+            log.info("session %s: another process adopts it", lease.session_id)

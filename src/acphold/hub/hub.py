@@ -91,7 +91,7 @@ class Hub:
         self._told = ClientCapabilities()
         self._ownership = ownership = Ownership(self._live, journal, owner, self._conversation)
         self._adoption = Adoption(
-            journal, self.agent, self.sessions, owner, ownership.enter, ownership.forget
+            journal, self.agent, self.sessions, owner, ownership.enter, ownership.abandon
         )
         self.listed = ListedSessions(journal, owner, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
@@ -307,9 +307,8 @@ class Hub:
             conversation = await self._create(uuid4().hex, setup)
         try:
             await self._begin(conversation, agent_session, setup, answer)
-        except BaseException:  # nobody has it: it is not to stay live, and its lease is not renewed
-            self._ownership.forget(conversation)
-            conversation.lose(LeaseLostError(conversation.id, deleted=True))
+        except BaseException:
+            self._ownership.abandon(conversation)
             raise
         return conversation
 

@@ -96,18 +96,21 @@ class Ownership:
         def leave(error: LeaseLostError) -> None:
             conversation = self._live.get(session_id)
             if conversation is not None and conversation.session.is_lost:
-                del self._live[session_id]
-                conversation.lose(error)
-                ending = asyncio.create_task(conversation.services.aclose(), name="end commands")
-                self._ending.add(ending)
-                ending.add_done_callback(self._ending.discard)
+                self._leave(conversation, error)
 
         return leave
 
-    def forget(self, conversation: Conversation) -> None:
-        """It is live no more, without having been closed or lost."""
+    def abandon(self, conversation: Conversation) -> None:
+        """Its making failed half-way: nobody has it here, and its lease is not renewed."""
+        self._leave(conversation, LeaseLostError(conversation.id, deleted=True))
+
+    def _leave(self, conversation: Conversation, error: LeaseLostError) -> None:
         if self._live.get(conversation.id) is conversation:
             del self._live[conversation.id]
+        conversation.lose(error)
+        ending = asyncio.create_task(conversation.services.aclose(), name="end commands")
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
         """Wait until what sessions that were lost had started has ended."""
