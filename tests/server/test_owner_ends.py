@@ -20,6 +20,7 @@ from acphold.hub.attachment import LAG
 from acphold.hub.readiness import Readiness
 from acphold.journal import SqliteJournal
 from acphold.rpc import NotificationReceived
+from acphold.server import owner_line
 from acphold.server.owner_line import OwnerLine
 from acphold.transports import pipes
 from tests.editor import DEADLINE, Refused, open_params, prompt_params, scripted_agent
@@ -118,6 +119,29 @@ async def test_owners_that_die_one_after_the_other_while_they_open_a_session_are
             await taker.next("session/resume")
             owner = taker
         owner.die()
+        await other.prompt(session, {"say": "again"})
+        assert other.text() == "hello again"
+
+
+@pytest.mark.parametrize("silent", ["while it is loaded", "while it is opened again"])
+async def test_an_owner_that_is_stopped_while_it_opens_a_session_is_not_waited_for(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.3)
+    async with kept(journal) as (other, session), AsyncExitStack() as stack:
+        owner = await stack.enter_async_context(posed_owner(journal, session))
+        if silent == "while it is loaded":
+            loading = other.begin("session/load", open_params(session, "/"))
+            await owner.next("session/load")
+        else:
+            await opened_at(owner, other, session)
+            second = await stack.enter_async_context(posed_owner(journal, session))
+            owner.die()
+            await second.next("session/resume")
+            owner = second
+            loading = other.begin("session/set_mode", {"sessionId": session, "modeId": "x"})
+        owner.answers = False
+        await loading
         await other.prompt(session, {"say": "again"})
         assert other.text() == "hello again"
 

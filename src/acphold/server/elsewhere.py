@@ -37,6 +37,7 @@ from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
+from acphold.server import owner_line
 from acphold.server.owner_line import (
     Opened,
     OwnerLine,
@@ -123,14 +124,15 @@ class Elsewhere:
             except HeldElsewhereError as held:
                 if self.is_of_line:
                     raise
+                path = reachable_at(held.owner)
                 try:
-                    line = await self._reach(reachable_at(held.owner))
+                    line = await self._reach(path)
                 except ConnectionLostError as exc:
                     log.info("session %s is taken over: %s", session_id, exc)
                     dead = held.epoch
                     continue
                 with suppress(OwnerLostError):  # it ended before it did anything: looked for anew
-                    await there(line)
+                    await self._open_there(path, line, there)
                     return
             except LeaseLostError as exc:  # while it was opened; the client has seen nothing of it
                 if exc.deleted:
@@ -140,6 +142,18 @@ class Elsewhere:
                 self._is_at(None, session_id)
                 return
         raise ConnectionLostError("the session changes hands all the time; try again")
+
+    async def _open_there(self, path: str, line: OwnerLine, there: OpenThere) -> None:
+        """Open it at its owner; OwnerLostError when that has ended, or is stopped, meanwhile."""
+        opening = asyncio.ensure_future(there(line))
+        try:
+            while not (await asyncio.wait([opening], timeout=owner_line.REACH_SECONDS))[0]:
+                if not await is_answering(path):
+                    self._lost(line)
+            await opening
+        finally:
+            opening.cancel()
+            await asyncio.wait([opening])
 
     async def _reach(self, path: str) -> OwnerLine:
         async with self._reaching:
