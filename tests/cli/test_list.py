@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.list import COLUMNS, fitted, styled
+from acphold.cli.list import COLUMNS, SHORT_ID, fitted, short_id, styled
 from acphold.cli.terminal_text import STYLES
+from acphold.journal import NewSession, SqliteJournal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember
 
@@ -164,3 +165,10 @@ def test_on_a_terminal_a_folder_is_its_last_name(acphold: CommandLine, journal: 
     remember(journal, "s", prompt("x"), cwd="/a/very/long/folder/name/project")
     assert acphold.on_terminal("list", columns=60).plain.splitlines()[1].split()[-1] == "project"
     assert "/a/very/long/folder/name/project" in acphold.run("list").out
+
+
+async def test_a_session_that_is_deleted_while_it_is_listed_is_no_error(journal: Path) -> None:
+    kept = SqliteJournal.open(journal)
+    await kept.create(NewSession("0123456789-other", "scripted", "/"), "me")
+    assert await short_id(kept, "gone-456789-abcdef") == "gone-456789-abcdef"[:SHORT_ID]
+    await kept.aclose()

@@ -23,7 +23,7 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
-from acphold.errors import AmbiguousIdError
+from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.journal.session_rows import now_ms
 from acphold.server.neighbours import LiveSession, Process, processes
@@ -237,6 +237,8 @@ async def _fits_only(journal: Journal, prefix: str, session_id: str) -> bool:
         return (await journal.resolve(prefix)).session_id == session_id
     except AmbiguousIdError:
         return False
+    except UnknownSessionError:
+        return True  # it was deleted a moment ago, and it fits no other
 
 
 def cells(
