@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from acphold.conformance.exemplar_servers import Link, connected, tool_text
-from acphold.conformance.exemplar_turns import Kept, Memory, Script
+from acphold.conformance.exemplar_turns import Kept, Memory, Script, Turn
 from acphold.conformance.record import Json
 from acphold.errors import (
     AUTH_REQUIRED,
@@ -48,16 +48,6 @@ class RefusedError(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-class Turn:
-    """A prompt that runs."""
-
-    def __init__(self, session_id: str, request: Json) -> None:
-        self.session_id = session_id
-        self.request = request
-        self.cancelled = False
-        self.over = asyncio.Event()
 
 
 class Exemplar:
@@ -397,12 +387,9 @@ class Exemplar:
         if params["modeId"] not in [mode["id"] for mode in MODES]:
             raise RefusedError(INVALID_PARAMS, f"no mode {params['modeId']}")
         kept.mode = params["modeId"]
-        options = {"sessionUpdate": "config_option_update"}
-        self.update(
-            params["sessionId"],
-            {**options, "configOptions": self.options(params["sessionId"])},
-            remembered=False,
-        )
+        options = {"configOptions": self.options(params["sessionId"])}
+        changed = {"sessionUpdate": "config_option_update", **options}
+        self.update(params["sessionId"], changed, remembered=False)
         return {}
 
     async def set_option(self, params: Json) -> Json:

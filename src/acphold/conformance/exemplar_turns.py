@@ -56,6 +56,16 @@ class Memory(msgspec.Struct):
             os.replace(new, self.path)
 
 
+class Turn:
+    """A prompt that runs."""
+
+    def __init__(self, session_id: str, request: Json) -> None:
+        self.session_id = session_id
+        self.request = request
+        self.cancelled = False
+        self.over = asyncio.Event()
+
+
 class Speaker(Protocol):
     """What a turn needs of its agent."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from acphold.conformance.exemplar import Exemplar, Faults, RefusedError, Turn
-from acphold.conformance.exemplar_turns import Kept, Memory, Script
+from acphold.conformance.exemplar import Exemplar, Faults, RefusedError
+from acphold.conformance.exemplar_turns import Kept, Memory, Script, Turn
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
 from acphold.rpc.transport import Transport

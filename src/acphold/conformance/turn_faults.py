@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from acphold.conformance.exemplar import Exemplar, Faults, RefusedError, Turn
-from acphold.conformance.exemplar_turns import Script
+from acphold.conformance.exemplar import Exemplar, Faults, RefusedError
+from acphold.conformance.exemplar_turns import Script, Turn
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from acphold.conformance.catalogue import Check, Witness
 from acphold.conformance.errands import errand
-from acphold.conformance.exemplar import Exemplar, Turn
-from acphold.conformance.exemplar_turns import Memory, Script
+from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_turns import Memory, Script, Turn
 from acphold.conformance.inspection import Report
 from acphold.conformance.record import Json, Record
 from acphold.conformance.verdicts import Finding, Signal, Verdict, excerpt
