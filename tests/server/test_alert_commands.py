@@ -123,6 +123,14 @@ def test_what_no_variable_can_hold_is_left_out() -> None:
     os.fsencode(told["ACPHOLD_TITLE"])
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\u2028"])
+def test_every_variable_is_one_line_whoever_made_it_up(end: str) -> None:
+    text = f"a  b{end}Bcc: c"
+    told = variables(Alert("waiting", text, text, text, text, 1.0, text, (text,), text))
+    assert all(len(value.splitlines()) == 1 for value in told.values())
+    assert told["ACPHOLD_CWD"] == "a  b Bcc: c"  # spaces are part of a path
+
+
 async def test_what_it_prints_and_how_it_fails_is_one_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -135,9 +135,10 @@ async def _read(process: ChildProcess, printed: bytearray) -> None:
 
 
 def variables(alert: Alert) -> dict[str, str]:
-    """What the command is told in its environment: no NUL, and texts on one line, cut.
+    """What the command is told in its environment: no NUL, and each on one line, cut.
 
-    One line, because people put them into headers of a message.
+    One line, because people put them into headers of a message, and agents make up what stands
+    there, also their name and the ids of sessions.
     """
     told = {
         "ACPHOLD_EVENT": alert.event,
@@ -174,5 +175,6 @@ def _on_one_line(text: str) -> str:
 
 
 def _passable(text: str) -> str:
-    """A text as a variable can hold it."""
-    return text.replace("\0", "").encode(errors="replace").decode()
+    """A text as a variable can hold it, and without the ends of lines."""
+    line = " ".join(text.replace("\0", "").splitlines())
+    return line.encode(errors="replace").decode()
