@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import SqliteJournal
+from acphold.journal import Holder, SqliteJournal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
 
@@ -115,3 +115,19 @@ def test_what_is_open_stays(old: Path, acphold: CommandLine) -> None:
     done = acphold.run("prune", "--older-than", "90d", "--yes")
     assert done.out == "Deleted 2 sessions.\n"
     assert "s-200" in ids(acphold)
+
+
+def test_a_session_that_is_deleted_while_the_old_ones_are_looked_for_is_no_error(
+    old: Path, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = SqliteJournal.holder
+
+    async def delete_first(self: SqliteJournal, session_id: str) -> Holder:
+        if session_id == "s-200":
+            await self.delete("s-200")
+        return await holder(self, session_id)
+
+    monkeypatch.setattr(SqliteJournal, "holder", delete_first)
+    done = acphold.run("prune", "--older-than", "90d", "--yes")
+    assert (done.code, done.out) == (0, "Deleted 2 sessions.\n")
+    assert ids(acphold) == {"s-1", "s-10"}

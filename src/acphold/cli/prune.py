@@ -19,6 +19,7 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.journals import opened, sessions
 from acphold.cli.terminal_text import age, counted, on_one_line
+from acphold.errors import UnknownSessionError
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.journal.session_rows import now_ms
 
@@ -111,13 +112,17 @@ async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:
         async for row in sessions(journal, wanted.filter):
             if row.prompted and spared < wanted.keep:
                 spared += 1
-            elif row.updated_at < wanted.before and not await _is_open(journal, row):
+            elif row.updated_at < wanted.before and await _is_idle(journal, row):
                 found.append(row)
     return found
 
 
-async def _is_open(journal: Journal, row: SessionRow) -> bool:
-    return (await journal.holder(row.session_id)).expires_at > now_ms()
+async def _is_idle(journal: Journal, row: SessionRow) -> bool:
+    """Whether the session is there still, and nobody has it open."""
+    try:
+        return (await journal.holder(row.session_id)).expires_at <= now_ms()
+    except UnknownSessionError:
+        return False
 
 
 async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:
