@@ -10,6 +10,7 @@ import pytest
 from acphold.hub import rest
 from acphold.hub.rest import Rest
 from tests.hub.shared import shared
+from tests.hub.test_positions import POSITIONS
 
 DEADLINE = 30
 
@@ -34,6 +35,38 @@ async def test_a_load_does_not_wait_until_all_words_are_indexed(
         other = await house.loaded(session)
         assert other.text() == "hello you"
         may_go_on.set()
+
+
+async def test_who_is_cut_off_while_words_are_indexed_keeps_its_place_with_the_next_owner(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "DELAY", 0.0)
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        indexing, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def index(*_: object) -> bool:
+            indexing.set()
+            await may_go_on.wait()
+            return False
+
+        one = await house.client()
+        session = await one.new()
+        before = await house.client(**POSITIONS)
+        await before.load(session)
+        await before.call("session/close", {"sessionId": session})
+        monkeypatch.setattr(house.journal, "_index", index)
+        await house.turn(one, session, "hi", "hello")
+        await indexing.wait()
+        other = await house.client(**POSITIONS)
+        await other.load(session)
+        await other.go()
+        await house.gone(other)
+        may_go_on.set()
+        resting = house.hub.held(session).session._rest
+        while resting._settling is not None:
+            await asyncio.wait([resting._settling])
+        await house.begun(one, session, "more")
+        assert await house.journal.is_followed(session)
 
 
 class Settling:

@@ -94,7 +94,8 @@ class Rest:
     @property
     def has_bookmarks(self) -> bool:
         """Whether a client may come back to its place."""
-        return bool(self._bookmarks)
+        now = asyncio.get_running_loop().time()
+        return any(place.late > now for place in self._bookmarks)
 
     def leave_bookmark(self, *, in_turn: bool = False, ago: float = 0.0) -> None:
         """The connection of a client was lost, `ago` in seconds: its place is kept for a while."""
@@ -148,8 +149,7 @@ class Rest:
         All of it is, while a client may come back to its place.
         """
         self.stop()
-        now = asyncio.get_running_loop().time()
-        if not any(place.late > now for place in self._bookmarks):
+        if not self.has_bookmarks:
             self.settle_now()
         if (settling := self._settling) is not None:
             await asyncio.wait({settling}, timeout=seconds)

@@ -504,7 +504,9 @@ class Session:
                 self._touched = self._active
                 await self._journal.touch(self._lease, RowChange(updated_at=self._active))
             await self._journal.settle(self._lease, self.last_seq, self._rest.is_compacted)
-            if self._is_followed and not self._has_followers:
+            # Somebody may have come, and been cut off, while words were indexed.
+            is_followed = self._has_followers or self._rest.has_bookmarks
+            if self._is_followed and not is_followed:
                 self._is_followed = False
                 await self._journal.touch(self._lease, RowChange(followed=False))
         except JournalError:
