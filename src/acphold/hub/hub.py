@@ -31,17 +31,17 @@ from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.listed_sessions import ListedSessions
-from acphold.hub.owners import reachable_at
 from acphold.hub.ownership import Ownership
 from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.hub.readiness import Readiness
+from acphold.hub.relay import Relay
 from acphold.hub.router import Asker, Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.turns import CANCEL_GRACE
+from acphold.hub.whereabouts import Whereabouts
 from acphold.journal import Journal, NewSession
-from acphold.journal.entries import PROMPT
 from acphold.journal.fold import Summary
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import (
@@ -85,6 +85,8 @@ class Hub:
         self.sessions = SessionList(journal, self.agent, all_agents=all_agents)
         self._journal = journal
         self._owner = owner
+        self.relay = Relay(self.agent, self._live, self.router, journal)
+        self.whereabouts = Whereabouts(journal)
         self._cancel_grace = cancel_grace
         self._question_rules = questions
         self._alerts = alerts
@@ -173,32 +175,6 @@ class Hub:
             conversation.session.row_changed()
             await conversation.title.look()
 
-    async def last_seq(self, session_id: str) -> int:
-        """The last entry of a session, wherever it is live; raises UnknownSessionError."""
-        return (await self._journal.session(session_id)).last_seq
-
-    async def owner_of(self, session_id: str) -> str:
-        """The socket of the process that has a session; "" when none has that can be reached.
-
-        Raises UnknownSessionError.
-        """
-        holder = await self._journal.holder(session_id)
-        return "" if holder.is_released else reachable_at(holder.owner)
-
-    async def can_be_followed(self, session_id: str) -> bool:
-        """Whether a session that was lost can be opened without taking it from its new owner."""
-        holder = await self._journal.holder(session_id)
-        return holder.is_released or bool(reachable_at(holder.owner))
-
-    async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
-        """Whether these content blocks were prompted behind an entry; UnknownSessionError."""
-        while page := await self._journal.read(session_id, after):
-            for segment in page:
-                if segment.kind == PROMPT and prompt in segment.raw.split(b"\n"):
-                    return True
-            after = page[-1].last_seq
-        return False
-
     def leave(self, client: Client) -> None:
         """Take a client that has gone off every session."""
         for conversation in tuple(self._live.values()):
@@ -207,56 +183,6 @@ class Hub:
                     in_turn = conversation.turns.running is not None
                     conversation.session.keep_place(attachment, in_turn=in_turn)
                     conversation.detach(attachment)
-
-    async def relay(
-        self,
-        method: str,
-        params: bytes,
-        session_id: str | None,
-        asker: Asker,
-        reply: Callable[[bytes], None],
-    ) -> None:
-        """A method that is the agent's own business: an extension's, or newer than this release."""
-        conversation = self._live.get(session_id or "")
-        if conversation is not None:
-            await conversation.relay(method, params, asker.client, reply)
-            return
-        await self.agent.ensure()
-        params = await self._for_agent(params, session_id)
-        async with self._asked_by(asker, Exchange(self.agent, method, params, None)) as answer:
-            reply(answer)
-
-    @asynccontextmanager
-    async def _asked_by(self, asker: Asker | None, exchange: Exchange) -> AsyncIterator[bytes]:
-        """An exchange during which the agent may have to ask this client something."""
-        if asker is not None:
-            self.router.askers[exchange] = asker
-        try:
-            async with exchange as answer:
-                yield answer
-        finally:
-            self.router.askers.pop(exchange, None)
-
-    async def tell(
-        self, method: str, params: bytes, session_id: str | None, client: Client
-    ) -> None:
-        """A notification that is the agent's own business."""
-        await self.agent.tell(method, await self._for_agent(params, session_id))
-        conversation = self._live.get(session_id or "")
-        if conversation is not None and conversation.side.is_open:
-            await conversation.tell(method, params, client)
-
-    async def _for_agent(self, params: bytes, session_id: str | None) -> bytes:
-        """Params with the agent's own id for a session of ours."""
-        if session_id is None:
-            return params
-        conversation = self._live.get(session_id)
-        if conversation is not None and conversation.side.is_open:
-            return conversation.side.under_its_id(params)
-        known = await self._journal.downstream(session_id)
-        if known and await self._journal.session_of(self.agent.key, known) == session_id:
-            return splice(params, {"sessionId": encode(known)})
-        return params
 
     def sign_in_changed(self) -> None:
         """Somebody signed in or out: the agent says anew whether it lets a session be used."""
@@ -289,7 +215,7 @@ class Hub:
         await self.agent.ensure()
         params = splice(setup.params, {"sessionId": None})
         exchange = Exchange(self.agent, NEW_SESSION.name, params)
-        async with self._asked_by(asker, exchange) as answer:
+        async with self.router.asked_by(asker, exchange) as answer:
             # An update that came behind the answer finds its session.
             try:
                 conversation = await self._made(setup, answer)

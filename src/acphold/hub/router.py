@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple, assert_never
 from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct
 
-from acphold.agents import Answered, Asked, Call, Event, Notified, Updates
+from acphold.agents import Answered, Asked, Call, Event, Exchange, Notified, Updates
 from acphold.errors import ConnectionLostError, InvalidParamsError
 from acphold.hub.attachment import LAG, Client
 from acphold.hub.client_request import can_answer, unanswerable
@@ -43,16 +44,28 @@ class Router:
     """The hub's ear at the agent (agents.Listener).
 
     `clients` are those that are connected; `providers` those of MCP servers over ACP, by
-    `serverId`; `askers` those for whom the agent is at work outside of sessions.
+    `serverId`.
     """
 
     def __init__(self, routes: Routes, conversations: Mapping[str, Conversation]) -> None:
         self.clients: list[Client] = []
         self.providers: dict[str, Client] = {}
-        self.askers: dict[Call, Asker] = {}
+        # For whom the agent is at work outside of sessions.
+        self._askers: dict[Call, Asker] = {}
         self._stuck: WeakSet[Client] = WeakSet()
         self._routes = routes
         self._conversations = conversations
+
+    @asynccontextmanager
+    async def asked_by(self, asker: Asker | None, exchange: Exchange) -> AsyncIterator[bytes]:
+        """An exchange during which the agent may have to ask this client something."""
+        if asker is not None:
+            self._askers[exchange] = asker
+        try:
+            async with exchange as answer:
+                yield answer
+        finally:
+            self._askers.pop(exchange, None)
 
     async def hear(self, event: Event) -> None:
         """One event after the other, in the order of the wire."""
@@ -147,7 +160,7 @@ class Router:
         if not is_decision(asked) or number is None or agent is None:
             return None
         call = agent.call_of(number)
-        return None if call is None else self.askers.get(call)
+        return None if call is None else self._askers.get(call)
 
     def _find(self, agent_session: str | None) -> Conversation | None:
         session_id = self._routes.find(agent_session)

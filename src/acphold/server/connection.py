@@ -234,7 +234,7 @@ class Connection:
 
         async def there(line: OwnerLine) -> None:
             # Nothing of what comes from now on is to be missing, should the owner end at once.
-            begin = await self._hub.last_seq(session_id) if after is None else after
+            begin = await self._hub.whereabouts.last_seq(session_id) if after is None else after
             await self._elsewhere.forward_opening(line, request, session_id, setup, begin)
 
         with self._openings.one(session_id):
@@ -361,7 +361,9 @@ class Connection:
             line.prompts.remove(sent)
         if sent.is_cancelled:
             request.answer(CANCELLED)
-        elif sent.has_arrived or await self._hub.has_prompt(session_id, prompt, sent.after):
+        elif sent.has_arrived or await self._hub.whereabouts.has_prompt(
+            session_id, prompt, sent.after
+        ):
             raise InterruptedTurnError
         else:
             await self._prompt_when_open(request, session_id, prompt)
@@ -437,7 +439,7 @@ class Connection:
             line.peer.tell(method, params)
             return
         try:
-            await self._hub.tell(method, params, session_in(params), self)
+            await self._hub.relay.tell(method, params, session_in(params), self)
         except JournalError as exc:
             log.error("%s is not in the journal: %s", method, exc)
 
@@ -455,7 +457,9 @@ class Connection:
             request.answer(result)
 
         asker = Asker(self, request.id)
-        await self._hub.relay(method, request.params, session_in(request.params), asker, reply)
+        await self._hub.relay.request(
+            method, request.params, session_in(request.params), asker, reply
+        )
 
     # -- answers --------------------------------------------------------------------------
 

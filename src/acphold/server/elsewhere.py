@@ -181,7 +181,7 @@ class Elsewhere:
 
     async def _go_there(self, session_id: str, opened: Opened) -> None:
         try:
-            followable = await self._hub.can_be_followed(session_id)
+            followable = await self._hub.whereabouts.can_be_followed(session_id)
         except AcpholdError as exc:
             log.warning("who owns session %s is not known: %s", session_id, exc)
             return
@@ -263,7 +263,7 @@ class Elsewhere:
 
     async def _has_moved(self, session_id: str, path: str) -> bool:
         try:
-            owner = await self._hub.owner_of(session_id)
+            owner = await self._hub.whereabouts.owner_of(session_id)
         except AcpholdError as exc:
             log.info("who owns session %s is not known: %s", session_id, exc)
             return False
@@ -329,7 +329,7 @@ class Elsewhere:
                     raise
                 # Somebody else had the session meanwhile, and settled it.
                 log.warning("session %s: %s", session_id, exc)
-                opened.told = await self._hub.last_seq(session_id)
+                opened.told = await self._hub.whereabouts.last_seq(session_id)
                 await self._reopen(session_id, opened)
                 self._tell(session_id, notice(GAP, GAP_HOW, "warning"))
         except AcpholdError as exc:

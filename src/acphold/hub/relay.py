@@ -1,0 +1,65 @@
+"""What a client and the agent have between themselves, handed on: extensions, and newer methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from acphold.agents import Agent, Exchange
+from acphold.hub.attachment import Client
+from acphold.hub.conversation import Conversation
+from acphold.hub.router import Asker, Router
+from acphold.journal import Journal
+from acphold.schema import encode
+from acphold.schema.splice import splice
+
+
+class Relay:
+    """See the module. `live` is the hub's own table of its sessions."""
+
+    def __init__(
+        self, agent: Agent, live: Mapping[str, Conversation], router: Router, journal: Journal
+    ) -> None:
+        self._agent = agent
+        self._live = live
+        self._router = router
+        self._journal = journal
+
+    async def request(
+        self,
+        method: str,
+        params: bytes,
+        session_id: str | None,
+        asker: Asker,
+        reply: Callable[[bytes], None],
+    ) -> None:
+        """A method that is the agent's own business: an extension's, or newer than this release."""
+        conversation = self._live.get(session_id or "")
+        if conversation is not None:
+            await conversation.relay(method, params, asker.client, reply)
+            return
+        await self._agent.ensure()
+        params = await self._for_agent(params, session_id)
+        exchange = Exchange(self._agent, method, params, None)
+        async with self._router.asked_by(asker, exchange) as answer:
+            reply(answer)
+
+    async def tell(
+        self, method: str, params: bytes, session_id: str | None, client: Client
+    ) -> None:
+        """A notification that is the agent's own business."""
+        await self._agent.tell(method, await self._for_agent(params, session_id))
+        conversation = self._live.get(session_id or "")
+        if conversation is not None and conversation.side.is_open:
+            await conversation.tell(method, params, client)
+
+    async def _for_agent(self, params: bytes, session_id: str | None) -> bytes:
+        """Params with the agent's own id for a session of ours."""
+        if session_id is None:
+            return params
+        conversation = self._live.get(session_id)
+        if conversation is not None and conversation.side.is_open:
+            return conversation.side.under_its_id(params)
+        known = await self._journal.downstream(session_id)
+        if known and await self._journal.session_of(self._agent.key, known) == session_id:
+            return splice(params, {"sessionId": encode(known)})
+        return params
