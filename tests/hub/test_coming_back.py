@@ -128,6 +128,22 @@ async def test_after_a_dead_owner_who_has_just_come_keeps_its_place(journal: Pat
 
 
 @pytest.mark.usefixtures("at_once")
+async def test_after_a_dead_owner_each_client_that_was_there_has_a_place(journal: Path) -> None:
+    async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two = [await dead.client(**POSITIONS) for _ in range(2)]
+        session = await in_a_turn(dead, one, "a", "b", "c")
+        place = await place_of(one, "b")
+        await two.load(session)
+        first = await house.client(**POSITIONS)
+        await first.resume(session, **after(place))
+        await house.turn(first, "s0", "go on", "d", "e")
+        await rested(house)
+        second = await house.client(**POSITIONS)
+        await second.resume(session, **after(place))
+        await second.until_text("e")
+
+
+@pytest.mark.usefixtures("at_once")
 async def test_after_a_dead_owner_a_session_that_nobody_followed_is_settled_as_any(
     journal: Path,
 ) -> None:
@@ -148,15 +164,15 @@ async def test_once_it_was_settled_without_followers_nobody_followed_it(journal:
         session = await one.new()
         await follower.load(session)
         await house.turn(one, session, "say it", "a", "b")
-        assert await house.journal.is_followed(session)
+        assert await house.journal.followers(session)
         await follower.call("session/close", {"sessionId": session})
         await one.load(session)
         await house.turn(one, session, "say it", "a", "b")
-        while await house.journal.is_followed(session):  # noqa: ASYNC110 (a journal tells nobody)
+        while await house.journal.followers(session):  # noqa: ASYNC110 (a journal tells nobody)
             await asyncio.sleep(0.005)
         await house.begun(one, session, "again")
         await house.agent.say(session, "c")
-        assert not await house.journal.is_followed(session)
+        assert not await house.journal.followers(session)
 
 
 async def test_a_client_is_let_in_though_its_place_cannot_be_noted(
@@ -174,6 +190,21 @@ async def test_a_client_is_let_in_though_its_place_cannot_be_noted(
         await follower.load(session)
         assert follower.text() == "a"
         assert "places are not kept" in caplog.text
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_who_is_refused_takes_nobodys_place(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        _, session, place = await cut_off(house)
+        stranger = await house.client(**POSITIONS)
+        refusal = await stranger.refused("session/resume", {**opened(session), **after(999)})
+        assert "no more than" in refusal.message
+        await says_and_ends(house, session, "b", "c")
+        await rested(house)
+        back = await house.client(**POSITIONS)
+        await back.resume(session, **after(place))
+        await back.until_text("c")
+        assert back.text() == "bc"
 
 
 @pytest.mark.usefixtures("at_once")

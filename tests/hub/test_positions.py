@@ -273,7 +273,7 @@ async def test_who_closes_the_session_leaves_no_place(journal: Path) -> None:
         await two.load(session)
         await one.call("session/close", {"sessionId": session})
         await two.load(session)
-        assert not house.hub.held(session).session._rest.has_bookmarks
+        assert not house.hub.held(session).session._rest.bookmarks
 
 
 @settings(max_examples=40)

@@ -267,7 +267,7 @@ async def test_a_journal_of_an_earlier_release_is_packed_after_its_migration(
     before = await journal.state("s1")
     await journal.aclose()
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
-        file.execute("ALTER TABLE sessions DROP COLUMN followed")
+        file.execute("ALTER TABLE sessions DROP COLUMN followers")
         file.execute("ALTER TABLE sessions DROP COLUMN unread")
         file.execute("DROP INDEX unpacked")
         file.execute("ALTER TABLE sessions DROP COLUMN packed_through")

@@ -434,7 +434,7 @@ def as_it_was(path: Path) -> None:
     database = sqlite3.connect(path)
     for statement in (
         "DROP INDEX unpacked",
-        "ALTER TABLE sessions DROP COLUMN followed",
+        "ALTER TABLE sessions DROP COLUMN followers",
         "ALTER TABLE sessions DROP COLUMN unread",
         "ALTER TABLE sessions DROP COLUMN packed_through",
         "DROP TABLE usage",

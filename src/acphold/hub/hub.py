@@ -323,9 +323,9 @@ class Hub:
         attachment = session.attach(client, start, start, positions=after is not None)
         restoring = self._readiness.begin(conversation)
         try:
-            await session.be_followed(attachment)
             if after is not None:
                 await session.require_exact(after)
+            await session.be_followed(attachment)
             await conversation.questions.tell_missed()
             await self._readiness.wait(restoring)
             session.require_owned()

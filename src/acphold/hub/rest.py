@@ -92,10 +92,10 @@ class Rest:
     # -- places ---------------------------------------------------------------------------
 
     @property
-    def has_bookmarks(self) -> bool:
-        """Whether a client may come back to its place."""
+    def bookmarks(self) -> int:
+        """How many clients may come back to their place."""
         now = asyncio.get_running_loop().time()
-        return any(place.late > now for place in self._bookmarks)
+        return sum(place.late > now for place in self._bookmarks)
 
     def leave_bookmark(self, *, in_turn: bool = False, ago: float = 0.0) -> None:
         """The connection of a client was lost, `ago` in seconds: its place is kept for a while."""
@@ -149,7 +149,7 @@ class Rest:
         All of it is, while a client may come back to its place.
         """
         self.stop()
-        if not self.has_bookmarks:
+        if not self.bookmarks:
             self.settle_now()
         if (settling := self._settling) is not None:
             await asyncio.wait({settling}, timeout=seconds)

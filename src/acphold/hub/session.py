@@ -97,7 +97,7 @@ class Session:
         self._active = 0
         self._last_active = row.updated_at
         self._touched = 0
-        self._is_followed = False
+        self._followers = 0  # as the journal has it
         self._untold: list[tuple[str, bytes]] = []
         self._has_terminals = False
         self._terminal_owners: set[Client] = set()
@@ -368,8 +368,6 @@ class Session:
                 self.attachments.remove(known)
                 known.replaced_by(attachment)
         self.attachments.append(attachment)
-        if attachment.positions:
-            self._rest.take_bookmark()
         return attachment
 
     def open_to(self, attachment: Attachment) -> None:
@@ -444,16 +442,19 @@ class Session:
             self._rest.leave_bookmark(in_turn=in_turn)
 
     async def be_followed(self, attachment: Attachment) -> None:
-        """Note that this client may come back, so that a later owner keeps its place, too.
+        """It is let in: it has its place back, and a later owner is to keep that, too.
 
         If that cannot be written, the client may have to load the session then. Raises
         LeaseLostError.
         """
-        if self._is_followed or not attachment.positions:
+        if not attachment.positions:
             return
-        self._is_followed = True
+        self._rest.take_bookmark()
+        if self._followed_by <= self._followers:
+            return
+        self._followers = self._followed_by
         try:
-            await self._journal.touch(self._lease, RowChange(followed=True))
+            await self._journal.touch(self._lease, RowChange(followers=self._followers))
         except LeaseLostError as exc:
             self._lose(exc)
             raise
@@ -462,10 +463,10 @@ class Session:
 
     async def keep_places(self, *, in_turn: bool) -> None:
         """It has a new owner: whoever the last one had cut off may come back."""
-        if await self._journal.is_followed(self.id):
-            self._is_followed = True
-            # Not in the future: a clock was set back, or the agent has told a time of its own.
-            ago = max(0, now() - self._last_active) / 1000
+        self._followers = await self._journal.followers(self.id)
+        # Not in the future: a clock was set back, or the agent has told a time of its own.
+        ago = max(0, now() - self._last_active) / 1000
+        for _ in range(self._followers):
             self._rest.leave_bookmark(in_turn=in_turn, ago=ago)
 
     async def require_exact(self, position: int) -> None:
@@ -492,6 +493,11 @@ class Session:
     def _has_followers(self) -> bool:
         return any(known.positions for known in self.attachments)
 
+    @property
+    def _followed_by(self) -> int:
+        """How many clients with positions are here, or may come back."""
+        return sum(known.positions for known in self.attachments) + self._rest.bookmarks
+
     def wake(self) -> None:
         """A turn begins: what waits to settle waits on."""
         self._rest.end()
@@ -505,10 +511,9 @@ class Session:
                 await self._journal.touch(self._lease, RowChange(updated_at=self._active))
             await self._journal.settle(self._lease, self.last_seq, self._rest.is_compacted)
             # Somebody may have come, and been cut off, while words were indexed.
-            is_followed = self._has_followers or self._rest.has_bookmarks
-            if self._is_followed and not is_followed:
-                self._is_followed = False
-                await self._journal.touch(self._lease, RowChange(followed=False))
+            if self._followed_by < self._followers:
+                self._followers = self._followed_by
+                await self._journal.touch(self._lease, RowChange(followers=self._followers))
         except JournalError:
             log.warning("session %s could not be compacted", self.id, exc_info=True)
 

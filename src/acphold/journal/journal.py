@@ -65,7 +65,7 @@ class RowChange(Struct, frozen=True):
     """New values for the row of a session; what is UNSET stays as it is.
 
     So does a title that a person gave: see `Journal.set_title`. With `unread` as None the session
-    is read to its end. `followed` as in `Journal.is_followed`.
+    is read to its end. `followers` as in `Journal.followers`.
     """
 
     title: str | UnsetType | None = UNSET
@@ -78,7 +78,7 @@ class RowChange(Struct, frozen=True):
     origins: tuple[Origin, ...] | UnsetType = UNSET
     created_at: int | UnsetType = UNSET
     unread: UnsetType | None = UNSET
-    followed: bool | UnsetType = UNSET
+    followers: int | UnsetType = UNSET
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -392,11 +392,11 @@ class Journal(Protocol):
         A segment that `after` cuts through is trimmed. Raises UnknownSessionError.
         """
 
-    async def is_followed(self, session_id: str) -> bool:
-        """Whether a client may go on behind a position that would be lost if it were settled.
+    async def followers(self, session_id: str) -> int:
+        """How many clients may go on behind a position that is lost when the session is settled.
 
-        So it is when something came since it was settled last, and a client that asks for positions
-        was there. Raises UnknownSessionError.
+        So many that ask for positions were there at a time; 0 if nothing came since it was settled
+        last. Raises UnknownSessionError.
         """
 
     async def is_exact(self, session_id: str, after: int) -> bool:

@@ -154,9 +154,9 @@ _UNREAD: Final = (
     "ALTER TABLE sessions ADD COLUMN unread BLOB",
 )
 
-_FOLLOWED: Final = (
-    # Whether a client may come back to a position: see `Journal.is_followed`.
-    "ALTER TABLE sessions ADD COLUMN followed INTEGER NOT NULL DEFAULT 0",
+_FOLLOWERS: Final = (
+    # How many clients may come back to a position: see `Journal.followers`.
+    "ALTER TABLE sessions ADD COLUMN followers INTEGER NOT NULL DEFAULT 0",
 )
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
@@ -166,7 +166,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE,
     _PACKED,
     _UNREAD,
-    _FOLLOWED,
+    _FOLLOWERS,
 )
 
 VERSION: Final = len(MIGRATIONS)

@@ -337,8 +337,8 @@ class SqliteJournal:
     ) -> list[Segment]:
         return self._look(lambda db: _read_on(db, session_id, after, limit_bytes))
 
-    async def is_followed(self, session_id: str) -> bool:
-        return self._look(lambda db: upkeep.is_followed(db, session_id))
+    async def followers(self, session_id: str) -> int:
+        return self._look(lambda db: upkeep.followers(db, session_id))
 
     async def is_exact(self, session_id: str, after: int) -> bool:
         return await self._background.run(lambda db: upkeep.is_exact(db, session_id, after))

@@ -103,13 +103,13 @@ def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
     return segments.size(connection, *_settled_through(connection, session_id))
 
 
-def is_followed(connection: sqlite3.Connection, session_id: str) -> bool:
-    """As `Journal.is_followed`."""
+def followers(connection: sqlite3.Connection, session_id: str) -> int:
+    """As `Journal.followers`."""
     number, through = _settled_through(connection, session_id)
-    (followed,) = connection.execute(
-        "SELECT followed FROM sessions WHERE number = ?", (number,)
+    (noted,) = connection.execute(
+        "SELECT followers FROM sessions WHERE number = ?", (number,)
     ).fetchone()
-    return bool(followed and segments.read(connection, number, through, 1))
+    return int(noted) if noted and segments.read(connection, number, through, 1) else 0
 
 
 def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> bool:
