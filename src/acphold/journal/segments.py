@@ -9,10 +9,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from acphold.journal.entries import KINDS, Segment
+from acphold.journal.entries import KINDS, UPDATE, Segment
 from acphold.journal.journal import READ_BYTES
 from acphold.journal.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.packed_rows import plain
+from acphold.journal.raw_update import CHUNK_STARTS
 
 CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 """How a kind stands in its row: an update, which nearly every row is, as 0 takes no byte at all."""
@@ -24,6 +25,11 @@ _SELECT: Final = (
     "SELECT key & 4294967295, first_seq, at, kind, raw FROM segments WHERE key BETWEEN ? AND ?"
 )
 
+_NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".format(
+    CODES[UPDATE],
+    " OR ".join(f"raw BETWEEN x'{start.hex()}' AND x'{start.hex()}ff'" for start in CHUNK_STARTS),
+)
+"""Without rows that hold one chunk: SQLite passes over them in a fifth of the time."""
 
 _TAIL_AT_ONCE: Final = 16
 
@@ -34,13 +40,17 @@ def read(
     after: int,
     limit_bytes: int,
     through: int = SEQ_MASK,
+    *,
+    chunks: bool = True,
 ) -> list[Segment]:
     """Segments that end above `after` and not above `through`, oldest first.
 
-    About `limit_bytes` of them, but one at least when there is one.
+    About `limit_bytes` of them, but one at least when there is one. With `chunks` as False, most
+    segments that are nothing but text are left out.
     """
     first_key = session << SEQ_BITS | after + 1
-    rows = connection.execute(f"{_SELECT} ORDER BY key", (first_key, session << SEQ_BITS | through))
+    select = _SELECT if chunks else _SELECT + _NO_CHUNKS
+    rows = connection.execute(f"{select} ORDER BY key", (first_key, session << SEQ_BITS | through))
     segments: list[Segment] = []
     for last, first, at, kind, raw in rows:
         segments.append(Segment(first, last, NAMES.get(kind, kind), at, plain(raw)))
@@ -52,9 +62,11 @@ def read(
     return segments
 
 
-def read_all(connection: sqlite3.Connection, session: int, after: int) -> Iterator[Segment]:
+def read_all(
+    connection: sqlite3.Connection, session: int, after: int, *, chunks: bool = True
+) -> Iterator[Segment]:
     """All segments that end above `after`, oldest first, some of them in memory at a time."""
-    while found := read(connection, session, after, READ_BYTES):
+    while found := read(connection, session, after, READ_BYTES, chunks=chunks):
         yield from found
         after = found[-1].last_seq
 

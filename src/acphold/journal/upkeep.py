@@ -90,7 +90,7 @@ def summary(connection: sqlite3.Connection, session_id: str) -> Summary:
     """What settling kept, and what came behind it; raises UnknownSessionError."""
     number, through = _settled_through(connection, session_id)
     folding = Fold(_context(settled_state(connection, number).summary))
-    for segment in segments.read_all(connection, number, through):
+    for segment in segments.read_all(connection, number, through, chunks=False):
         if all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):
             continue  # chunks add to the timeline alone
         for entry in segment.entries():
