@@ -14,8 +14,8 @@ import os
 from collections.abc import Callable, Sequence
 from time import time
 
-from msgspec import UNSET, Struct
-from msgspec.structs import asdict, replace
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from acphold.errors import (
     InvalidParamsError,
@@ -23,9 +23,9 @@ from acphold.errors import (
     LeaseLostError,
     UnknownSessionError,
 )
-from acphold.hub.agent_session import update_in
 from acphold.hub.annotations import milliseconds
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
+from acphold.hub.news import NO_CHANGE, News, both
 from acphold.hub.rest import Rest
 from acphold.journal import (
     Journal,
@@ -37,8 +37,7 @@ from acphold.journal import (
     ToolCall,
 )
 from acphold.journal.fold import Fold
-from acphold.journal.raw_update import CHUNK_STARTS, ROLES, update_kind
-from acphold.journal.standing import Standing, fold_settings, fold_update
+from acphold.journal.standing import Standing
 
 log = logging.getLogger(__name__)
 
@@ -50,19 +49,6 @@ TOUCH_MS = 1000
 
 TOOLS_PAGE = 1024 * 1024
 """Bytes that are read at once to find what was told of a tool call."""
-
-NO_CHANGE = RowChange()
-
-
-class News(Struct, frozen=True):
-    """Entries of one kind on their way into a session; see `Session.publish`."""
-
-    kind: str
-    raws: Sequence[bytes]
-    author: Attachment | None
-    then: Callable[[], None] | None
-    change: RowChange
-    audience: Attachment | None
 
 
 class Session:
@@ -179,7 +165,7 @@ class Session:
         """Append to the journal and fold."""
         standing, change = self.standing, NO_CHANGE
         for each in news:
-            standing = self._standing_after(each.kind, each.raws, standing)
+            standing = each.after(standing)
             change = both(change, each.change)
         row = self._with_news(change, standing)
         if len(news) == 1:
@@ -203,19 +189,6 @@ class Session:
             if news.audience is not None and attachment.client is not news.audience.client:
                 attachment.untold.add(segment.last_seq)
             attachment.deliver(segment)
-
-    @staticmethod
-    def _standing_after(kind: str, raws: Sequence[bytes], standing: Standing) -> Standing:
-        if kind in ("update", "params"):
-            for raw in raws if kind == "update" else map(update_in, raws):
-                if raw.startswith(CHUNK_STARTS):
-                    continue
-                if (update := update_kind(raw)) not in ROLES:
-                    standing = fold_update(standing, update, raw)
-        elif kind == "settings":
-            for raw in raws:
-                standing = fold_settings(standing, raw)
-        return standing
 
     def _with_news(self, change: RowChange, standing: Standing) -> RowChange | None:
         """The change, with what the entries themselves change in the list; None for nothing."""
@@ -542,14 +515,6 @@ class Session:
         # A long history is compacted another time: who closes it does not wait for that.
         await self._rest.aclose(CLOSE_SETTLE)
         await self._journal.release(self._lease)
-
-
-def both(change: RowChange, later: RowChange) -> RowChange:
-    """Both changes in one."""
-    if change is NO_CHANGE or later is NO_CHANGE:
-        return change if later is NO_CHANGE else later
-    known = {name: value for name, value in asdict(later).items() if value is not UNSET}
-    return replace(change, **known)
 
 
 def is_same_folder(one: str, other: str) -> bool:

@@ -1,0 +1,48 @@
+"""Entries on their way into a session, and what they change: its standing, its row in the list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict, replace
+
+from acphold.hub.agent_session import update_in
+from acphold.hub.attachment import Attachment
+from acphold.journal import RowChange
+from acphold.journal.raw_update import CHUNK_STARTS, ROLES, update_kind
+from acphold.journal.standing import Standing, fold_settings, fold_update
+
+NO_CHANGE = RowChange()
+
+
+class News(Struct, frozen=True):
+    """Entries of one kind; see `Session.publish`."""
+
+    kind: str
+    raws: Sequence[bytes]
+    author: Attachment | None
+    then: Callable[[], None] | None
+    change: RowChange
+    audience: Attachment | None
+
+    def after(self, standing: Standing) -> Standing:
+        """The standing of the session after these, when it was `standing` before."""
+        if self.kind in ("update", "params"):
+            for raw in self.raws if self.kind == "update" else map(update_in, self.raws):
+                if raw.startswith(CHUNK_STARTS):
+                    continue
+                if (update := update_kind(raw)) not in ROLES:
+                    standing = fold_update(standing, update, raw)
+        elif self.kind == "settings":
+            for raw in self.raws:
+                standing = fold_settings(standing, raw)
+        return standing
+
+
+def both(change: RowChange, later: RowChange) -> RowChange:
+    """Both changes in one."""
+    if change is NO_CHANGE or later is NO_CHANGE:
+        return change if later is NO_CHANGE else later
+    known = {name: value for name, value in asdict(later).items() if value is not UNSET}
+    return replace(change, **known)
