@@ -114,7 +114,7 @@ class Visitor:
         def answered(future: asyncio.Future[Any]) -> None:
             if self.client is not None:
                 self.look()  # whether it has arrived was told before
-            if not future.cancelled() and future.exception() and text in self.prompts:
+            if not future.cancelled() and is_undone(future) and text in self.prompts:
                 self.prompts.remove(text)
 
         asked.add_done_callback(answered)
@@ -200,6 +200,11 @@ class Visitor:
             Entry(number, "update", 0, json.dumps(update).encode())
             for number, (_, update) in enumerate(self.view, 1)
         )
+
+
+def is_undone(answer: asyncio.Future[Any]) -> bool:
+    """Whether a prompt that is answered so may have reached nobody."""
+    return answer.exception() is not None or answer.result()["stopReason"] == "cancelled"
 
 
 def said_by_user(message_id: str, text: str) -> dict[str, Any]:
