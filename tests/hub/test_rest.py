@@ -15,26 +15,32 @@ from tests.hub.test_positions import POSITIONS
 DEADLINE = 30
 
 
+class Indexing:
+    """Finds nothing to index, as late as a test likes."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def piece(self, *_: object) -> bool:
+        self.begun.set()
+        await self.may_end.wait()
+        return False
+
+
 async def test_a_load_does_not_wait_until_all_words_are_indexed(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "DELAY", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        indexing, may_go_on = asyncio.Event(), asyncio.Event()
-
-        async def index(*_: object) -> bool:
-            indexing.set()
-            await may_go_on.wait()
-            return False
-
-        monkeypatch.setattr(house.journal, "_index", index)
+        index = Indexing()
+        monkeypatch.setattr(house.journal, "_index", index.piece)
         one = await house.client()
         session = await one.new()
         await house.turn(one, session, "hi", "hello ", "you")
-        await indexing.wait()
+        await index.begun.wait()
         other = await house.loaded(session)
         assert other.text() == "hello you"
-        may_go_on.set()
+        index.may_end.set()
 
 
 async def test_who_is_cut_off_while_words_are_indexed_keeps_its_place_with_the_next_owner(
@@ -42,26 +48,20 @@ async def test_who_is_cut_off_while_words_are_indexed_keeps_its_place_with_the_n
 ) -> None:
     monkeypatch.setattr(rest, "DELAY", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        indexing, may_go_on = asyncio.Event(), asyncio.Event()
-
-        async def index(*_: object) -> bool:
-            indexing.set()
-            await may_go_on.wait()
-            return False
-
+        index = Indexing()
         one = await house.client()
         session = await one.new()
         before = await house.client(**POSITIONS)
         await before.load(session)
         await before.call("session/close", {"sessionId": session})
-        monkeypatch.setattr(house.journal, "_index", index)
+        monkeypatch.setattr(house.journal, "_index", index.piece)
         await house.turn(one, session, "hi", "hello")
-        await indexing.wait()
+        await index.begun.wait()
         other = await house.client(**POSITIONS)
         await other.load(session)
         await other.go()
         await house.gone(other)
-        may_go_on.set()
+        index.may_end.set()
         resting = house.hub.held(session).session._rest
         while resting._settling is not None:
             await asyncio.wait([resting._settling])
