@@ -482,7 +482,6 @@ async def test_a_journal_that_is_deleted_takes_nothing_more_though_the_clock_is_
     await journal.aclose()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="SQLite cannot be told before Python 3.12")
 async def test_who_closes_a_journal_that_was_replaced_leaves_the_log_of_the_new_one(
     path: Path,
 ) -> None:
@@ -495,6 +494,43 @@ async def test_who_closes_a_journal_that_was_replaced_leaves_the_log_of_the_new_
     new = SqliteJournal.open(path)
     history.append(await new.append(await new.acquire("s1", "me"), "update", [RAW]))
     await old.aclose()
+    assert path.with_name("journal.db-wal").stat().st_size > 0
+    assert await read_all(new) == history
+    await new.aclose()
+
+
+CLOSER = """
+import asyncio, sys
+from acphold.journal import SqliteJournal
+
+async def main():
+    journal = SqliteJournal.open(sys.argv[1])
+    await journal.acquire("s1", "me")
+    print("open", flush=True)
+    sys.stdin.read()
+    await journal.aclose()
+
+asyncio.run(main())
+"""
+
+
+async def test_so_does_a_process_that_ends(path: Path) -> None:
+    await written(path)
+    closer = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", CLOSER, str(path)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        assert closer.stdout is not None
+        assert await closer.stdout.readline() == b"open\n"
+        for file in (*path.parent.iterdir(),):
+            file.unlink()
+        history = await written(path)
+        new = SqliteJournal.open(path)
+        history.append(await new.append(await new.acquire("s1", "me"), "update", [RAW]))
+        await closer.communicate(b"")
+    assert closer.returncode == 0
     assert path.with_name("journal.db-wal").stat().st_size > 0
     assert await read_all(new) == history
     await new.aclose()

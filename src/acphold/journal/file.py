@@ -105,16 +105,12 @@ class JournalFile:
         return None if row is None else int(row[0])
 
     def close(self) -> None:
-        """Let go of the file, and leave alone what has taken its place."""
-        close(self.connection, ours=_identity(self.path) == self._identity)
+        """Let go of the file, and leave alone what has taken its place.
+
+        Which SQLite sees to: it copies and removes no log of a file that was moved or deleted.
+        """
+        self.connection.close()
         raw_bytes.let_go(self.path)
-
-
-def close(connection: sqlite3.Connection, *, ours: bool) -> None:
-    """Close; with ours=False without the last checkpoint, which would remove another's log."""
-    if not ours and sys.version_info >= (3, 12):
-        connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
-    connection.close()
 
 
 def _identity(path: str) -> tuple[int, int] | None:
