@@ -92,7 +92,7 @@ async def keep(
     cwd: str = "/tmp",
 ) -> None:
     """Journal a conversation as `wrap` does, `at_once` updates a commit."""
-    lease: Lease = await journal.create(NewSession(session_id, agent, cwd), "bench")
+    lease: Lease = await journal.create(NewSession(session_id, agent, cwd))
     for turn in conversation:
         await journal.append(lease, "prompt", [b'[{"type":"text","text":"Go on, please."}]'])
         for start in range(0, len(turn), at_once):

@@ -13,7 +13,7 @@ import zstandard
 
 from acphold.imports import Home, Intake, reader
 from acphold.journal import SqliteJournal
-from acphold.journal.packed_rows import LEVEL, packed, plain
+from acphold.journal.sqlite.packed_rows import LEVEL, packed, plain
 from bench.conversation import keep, turns
 from bench.homes import fill
 from bench.run import Run

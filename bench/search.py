@@ -13,6 +13,7 @@ from statistics import median
 from time import perf_counter
 
 from acphold.journal import Sought, SqliteJournal
+from acphold.journal.sqlite.search import newest
 from bench.run import Run
 from bench.table import Figure, Goal
 
@@ -195,10 +196,8 @@ class _Filled:
     def matched(self, words: str) -> float:
         """Microseconds until the places of twenty hits are known."""
         began = perf_counter()
-        self._connection.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT 20",
-            (" ".join(f'"{word}"' for word in words.strip('"*').split()),),
-        ).fetchall()
+        query = " ".join(f'"{word}"' for word in words.strip('"*').split())
+        newest(self._connection, {"query": query, "agent": None, "folder": None}, 0, 20)
         return (perf_counter() - began) * 1e6
 
     def searched(self, sought: Sought) -> float:

@@ -44,11 +44,12 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The sockets of these tests lie apart from those of whoever runs them."""
+    """The sockets, logs and locks of these tests lie apart from those of whoever runs them."""
     folder = tmp_path_factory.mktemp("run")
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         yield folder
 
 

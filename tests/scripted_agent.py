@@ -14,6 +14,7 @@ Options (a JSON object):
     before              method to a list of lines printed before its answer; "$ID" is the session
     after               the same, behind the answer
     silent              methods it never answers
+    steps               the steps of every prompt that has none
     echo                true: sends every prompt back as it came
     initialize          "never", "exit", "garbage", "flood", "version 2", or the line to answer
     deaf                true: goes on when stdin ends and when SIGTERM comes
@@ -238,8 +239,8 @@ def prompt(message: dict[str, Any]) -> None:
             remember(session_id, said)
     texts = [block.get("text", "") for block in params["prompt"]]
     own = [text for text in texts if text.startswith("[{")]
-    steps: list[dict[str, Any]]
-    steps = json.loads(own[0]) if own else [{"say": "heard: " + json.dumps(params["prompt"])}]
+    heard = [{"say": "heard: " + json.dumps(params["prompt"])}]
+    steps: list[dict[str, Any]] = json.loads(own[0]) if own else OPTIONS.get("steps", heard)
     reply: dict[str, Any] = {"result": {"stopReason": "end_turn"}}
     later: list[dict[str, Any]] = []
     for step in steps:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
+import re
+import sys
 from collections.abc import Collection, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import acphold
+from acphold.processes.own_program import own_python
 
 SOURCE = Path(acphold.__file__).parent
 
@@ -20,25 +23,28 @@ ROWS = {
     "rpc": 3,
     "processes": 3,
     "transports": 4,
+    "history": 4,
     "journal": 5,
     "workspace": 5,
     "mcp": 5,
     "agents": 6,
     "redaction": 6,
+    "reports": 6,
     "hub": 7,
     "server": 8,
     "library": 9,
     "client": 9,
     "conformance": 10,
-    "exports": 10,
     "imports": 10,
     "sync": 10,
     "testing": 10,
-    "web": 10,
-    "screen": 11,
-    "cli": 12,
-    "__init__": 13,
-    "__main__": 13,
+    "presentation": 11,
+    "exports": 12,
+    "screen": 12,
+    "cli": 13,
+    "web": 13,
+    "__init__": 14,
+    "__main__": 14,
 }
 """A room may use any room on a lower row; rooms on one row do not know each other."""
 
@@ -124,16 +130,63 @@ def _dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def test_a_file_name_stands_in_one_room_only() -> None:
-    names = Counter(path.name for path in SOURCE.rglob("*.py") if not path.name.startswith("__"))
-    assert [name for name, count in names.items() if count > 1] == []
+# -- who starts programs ----------------------------------------------------------------------
+
+STARTS = re.compile(
+    r"(posix_)?spawn(_|[lv]\w*)?p?|exec[lv]\w*|fork(pty)?|popen|system|which|executable"
+    r"|create_subprocess_\w+|ProcessPoolExecutor",
+    re.IGNORECASE,
+)
+"""Names by which a program is started, or the one that runs us is named."""
+
+MODULES = {"subprocess", "multiprocessing", "pty", "runpy"}
+
+EXCUSED = {
+    ("cli/doctor.py", "executable"): "tells it",
+    ("conformance/exemplar_servers.py", "create_subprocess_exec"): "is an agent, to be looked at",
+}
 
 
-def test_no_function_has_more_than_forty_lines() -> None:
-    """Without its docstring, which may be the help of a command."""
-    for path in SOURCE.rglob("*.py"):
+def test_programs_are_started_in_one_room() -> None:
+    """It finds them where no stranger puts any, and tells Python where not to look."""
+    found = {
+        (str(path.relative_to(SOURCE)), name)
+        for path in SOURCE.rglob("*.py")
+        for node in _nodes(path)
+        for name in _starts(node)
+        if path.parent.name != "processes"
+    }
+    assert found == {*EXCUSED}
+    for path in (SOURCE / "processes").glob("*.py"):
+        assert path.name == "own_program.py" or "executable" not in map(_attribute, _nodes(path))
+    assert own_python()[:2] == (sys.executable, "-P")
+
+
+def test_what_examples_start_with_our_python_is_not_looked_for_in_a_project() -> None:
+    for path in (SOURCE.parents[1] / "examples").rglob("*.py"):
         for node in _nodes(path):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                told = ast.get_docstring(node, clean=False) or ""
-                lines = (node.end_lineno or 0) - node.lineno - told.count("\n")
-                assert lines <= 40, f"{path}: {node.name} has {lines} lines"
+            if isinstance(node, ast.Tuple | ast.List):
+                for word, option in pairwise([*node.elts, None]):
+                    if _attribute(word) == "executable":
+                        assert isinstance(option, ast.Constant), path
+                        assert option.value in ("-P", "-I"), path
+
+
+def _starts(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Import(names=names):
+            yield from (name.name for name in names if name.name in MODULES)
+        case ast.ImportFrom(module=str(module), names=names):
+            yield from (module for _ in names if module in MODULES)
+            if not module.startswith("acphold"):
+                yield from (name.name for name in names if STARTS.fullmatch(name.name))
+        case _:
+            yield from (name for name in [_attribute(node)] if STARTS.fullmatch(name))
+
+
+def _attribute(node: object) -> str:
+    """`b` of `os.b`, and of other modules with such names; "" for anything else."""
+    match node:
+        case ast.Attribute(value=ast.Name(id="os" | "sys" | "asyncio" | "shutil"), attr=name):
+            return name
+    return ""

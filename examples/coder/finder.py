@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from itertools import islice
 from pathspec import GitIgnoreSpec
 
 MOST = 500  # files or lines that are told; who wants more asks for less
+GIT = os.path.abspath(shutil.which("git") or "git")  # before we are in a folder of somebody's
 LARGEST = 4 * 1024 * 1024  # bytes of a file that are looked at; behind them it is data
 
 
@@ -41,19 +43,17 @@ def main() -> None:
 
 def _files() -> list[str]:
     """The files below this folder, as git knows them, else as far as no .gitignore names them."""
-    # A repository could name a program as its fsmonitor, and git would run it.
-    git = ("git", "-c", "core.fsmonitor=false", "ls-files", "-z")
-    options = ("--cached", "--others", "--exclude-standard")
+    # A repository could name programs for git to run: as its fsmonitor, or to get what it lacks.
+    git = (GIT, "-c", "core.fsmonitor=false", "ls-files", "-zco", "--exclude-standard")
     try:
-        told = subprocess.run([*git, *options], check=True, capture_output=True).stdout
+        told = subprocess.check_output(git, env=os.environ | {"GIT_ALLOW_PROTOCOL": ""})
     except (OSError, subprocess.CalledProcessError):
         ignored = GitIgnoreSpec.from_lines([".git/", "node_modules/", "__pycache__/", ".venv/"])
         for rule in _text(".gitignore").splitlines():
             with suppress(ValueError):  # git, too, passes by what is no rule
                 ignored += GitIgnoreSpec.from_lines([rule])
         return sorted(ignored.match_tree_files(".", follow_links=False, negate=True))
-    names = {os.fsdecode(name) for name in told.split(b"\0") if name}
-    return sorted(name for name in names if os.path.lexists(name))
+    return sorted({name for name in os.fsdecode(told).split("\0") if os.path.lexists(name)})
 
 
 def _lines(names: list[str], pattern: re.Pattern[str], place: str) -> Iterator[str]:

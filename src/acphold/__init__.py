@@ -46,9 +46,9 @@ if TYPE_CHECKING:
         UnknownSessionError,
         WorkspaceError,
     )
-    from acphold.journal.fold import SessionState
-    from acphold.journal.timeline import Message, TurnEnd
-    from acphold.journal.timeline import ToolCall as PastToolCall
+    from acphold.history.fold import SessionState
+    from acphold.history.timeline import Message, TurnEnd
+    from acphold.history.timeline import ToolCall as PastToolCall
     from acphold.library.agent import Agent
     from acphold.library.author_session import Session
     from acphold.library.commands import CommandExit, CommandOutput, PendingCommand, RunningCommand
@@ -169,8 +169,8 @@ _HOMES = {
         NotTextError OutsideRootsError RemoteError TerminalStartError UnknownSessionError
         WorkspaceError
     """,
-    "journal.fold": "SessionState",
-    "journal.timeline": "Message PastToolCall TurnEnd",
+    "history.fold": "SessionState",
+    "history.timeline": "Message PastToolCall TurnEnd",
     "library.agent": "Agent",
     "library.author_session": "Session",
     "library.commands": "CommandExit CommandOutput PendingCommand RunningCommand",

@@ -18,6 +18,10 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["packed"]:
+        from acphold.cli.packed_words import unpacked
+
+        arguments = unpacked(arguments[1:])
     if arguments[:1] == ["wrap"] and len(arguments) > 1:
         sys.exit(_wrap(arguments[1:]))
     if arguments[:1] == ["owner"] and len(arguments) > 2:

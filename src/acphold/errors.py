@@ -10,6 +10,7 @@
     ├── RequestCancelledError      the request was cancelled                     -32800
     ├── TooManyRequestsError       more than may wait for its answer
     ├── ConnectionLostError        the other side went away
+    │   └── SilentPeerError        it is there, and does not answer
     ├── DeclarationError           an agent's author declared what cannot be
     ├── SettingsError              the settings file cannot be used, or has no such agent
     ├── AuthRequiredError          the person has to sign in first                   -32000
@@ -24,10 +25,13 @@
     │   ├── HeldOutsideError       another process of the agent has the session open
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
+    ├── TooManyFilesError          this process may open no more of them
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
+    ├── UnreachableOwnerError      that process lives, and cannot be reached from here
     ├── OwnerLostError             that process ended while it was needed
     ├── InterruptedTurnError       that process ended in the turn
+    ├── StoppedError               this process ends before it has answered
     ├── McpError                   an MCP server of the session
     │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
     │   ├── McpLostError           went away in the middle of a call
@@ -168,6 +172,10 @@ class ConnectionLostError(AcpholdError):
     """The other side of a connection went away."""
 
 
+class SilentPeerError(ConnectionLostError):
+    """The other side is there, and takes no connection or does not answer."""
+
+
 class DeclarationError(AcpholdError):
     """An agent's author declared, or asked for, what cannot be; raised at the line that did."""
 
@@ -286,6 +294,15 @@ class AgentTimeoutError(AgentError):
         self.seconds = seconds
 
 
+class TooManyFilesError(AcpholdError):
+    """This process, or the whole system, may open no more files and connections."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "acphold has too many files open: close sessions, or allow more (ulimit -n)"
+        )
+
+
 class RuntimeFolderError(AcpholdError):
     """The folder for the sockets of acphold's processes cannot be made, or not be trusted."""
 
@@ -298,15 +315,41 @@ class RuntimeFolderError(AcpholdError):
 
 
 class HeldElsewhereError(AcpholdError):
-    """Another process has the session live; `owner` and `epoch` are those of its lease."""
+    """Another process has the session live: told in words, by its id, its addresses, its lease.
+
+    `is_silent` says that it has told nothing for long, though it lives. Without an id, somebody
+    was quicker, and who that is has to be asked.
+    """
 
     code = HELD_ELSEWHERE
 
-    def __init__(self, session_id: str, owner: str, epoch: int) -> None:
-        super().__init__(f"session {session_id!r} is open in another acphold process: {owner}")
+    def __init__(
+        self,
+        session_id: str,
+        where: str,
+        epoch: int,
+        owner_id: str = "",
+        addresses: tuple[str, ...] = (),
+        *,
+        is_silent: bool = False,
+    ) -> None:
+        super().__init__(f"session {session_id!r} is open in another acphold process: {where}")
         self.session_id = session_id
-        self.owner = owner
+        self.where = where
         self.epoch = epoch
+        self.owner_id = owner_id
+        self.addresses = addresses
+        self.is_silent = is_silent
+
+
+class UnreachableOwnerError(AcpholdError):
+    """The session is open in another process, which lives and cannot be reached from here."""
+
+    def __init__(self, session_id: str, why: str) -> None:
+        super().__init__(
+            f"session {session_id!r} cannot be opened here: {why}. Close it there, or try again"
+        )
+        self.session_id = session_id
 
 
 class OwnerLostError(AcpholdError):
@@ -327,6 +370,16 @@ class InterruptedTurnError(AcpholdError):
             "this turn was interrupted: the acphold process that ran its agent has ended. What was "
             "said until then is kept, and the session goes on: with your next prompt the agent "
             "gets this turn, too"
+        )
+
+
+class StoppedError(AcpholdError):
+    """This process was told to end, or its editor has left, before it answered."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "acphold was ended before it had answered this; start it anew, load the session, and "
+            "send this again"
         )
 
 

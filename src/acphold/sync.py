@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from acphold.client.prompt_content import Content
     from acphold.client.remote_session import ConfigOption
     from acphold.client.remote_turn import Replay
-    from acphold.journal.fold import SessionState
-    from acphold.journal.timeline import Item
+    from acphold.history.fold import SessionState
+    from acphold.history.timeline import Item
     from acphold.schema import (
         AgentCapabilities,
         Implementation,

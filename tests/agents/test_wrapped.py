@@ -145,6 +145,20 @@ async def test_an_answer_comes_behind_the_updates_that_came_before_it() -> None:
         assert heard.order == ["update", "_x", "update", "answer"]
 
 
+async def test_what_only_acphold_may_say_of_itself_is_lost_where_it_comes_in() -> None:
+    ours = {"sessionUpdate": "notice", "_meta": {"acphold/notice": {}, "vendor": 1}}
+    whole = {"update": ours, "_meta": {"acphold/seq": 7, "vendor": 2}}
+    async with agent() as (process, heard):
+        await process.initialize(b"{}")
+        session = await opened(process)
+        steps = [{"update": ours}, {"tell": ["session/update", whole]}]
+        async with Exchange(process, "session/prompt", prompt(session, *steps)):
+            plain, params = map(json.loads, heard.updates)
+        kept = {"sessionUpdate": "notice", "_meta": {"vendor": 1}}
+        assert plain == kept
+        assert (params["update"], params["_meta"]) == (kept, {"vendor": 2})
+
+
 async def test_a_begun_request_is_answered_once_also_when_the_program_dies() -> None:
     async with agent() as (process, _):
         await process.initialize(b"{}")

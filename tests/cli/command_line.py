@@ -22,7 +22,7 @@ import pytest
 
 from acphold.cli.main import main
 
-SECONDS = 30.0
+SECONDS = 60.0
 """What any command may take."""
 
 AGAIN_SECONDS = 5.0
@@ -139,9 +139,13 @@ class CommandLine:
         ) as process:
             os.close(theirs)
             os.write(ours, typed)
-            out = b""
+            out, deadline = b"", time.monotonic() + SECONDS
             while interrupted_at is not None and interrupted_at not in out:
-                out += os.read(ours, 65536)
+                if time.monotonic() > deadline:
+                    process.kill()
+                    pytest.fail(f"it did not say {interrupted_at!r} but {out!r}")
+                if select.select([ours], [], [], 1.0)[0]:
+                    out += os.read(ours, 65536)
             out += _read_to_end(ours, process, interrupt=interrupted_at is not None)
             os.close(ours)
             return Finished(process.wait(SECONDS), out)

@@ -71,7 +71,7 @@ def remember(
 async def _remember(path: Path, new: NewSession, entries: tuple[Raw, ...]) -> None:
     journal = SqliteJournal.open(path)
     try:
-        lease = await journal.create(new, "test")
+        lease = await journal.create(new)
         for kind, raw in entries:
             await journal.append(lease, kind, [raw])
         if entries:

@@ -267,7 +267,7 @@ def test_without_a_terminal_permission_is_rejected_and_nobody_is_waited_for(
 ) -> None:
     done = ask_alone(acphold, steps({"ask": PERMISSION}))
     assert (done.code, '"optionId": "n"' in done.out) == (0, True)
-    assert done.err == "acphold ask: not permitted: Run \\x1b[2J it (see --permission)\n"
+    assert done.err == "acphold ask: not permitted (see --permission): Run \\x1b[2J it\n"
     done = ask_alone(acphold, "hi", "--permission", "ask")
     assert done.code == Exit.USAGE
     assert "there is no terminal to ask on" in done.err

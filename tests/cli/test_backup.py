@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -48,6 +49,19 @@ def test_what_is_there_is_replaced_only_if_asked(
     assert (tmp_path / "copy.db").read_text() == "mine"
     assert acphold.run("backup", str(tmp_path / "copy.db"), "--force").code == 0
     assert (tmp_path / "copy.db").read_bytes().startswith(b"SQLite")
+
+
+def test_what_is_no_file_is_never_replaced(one: Path, acphold: CommandLine, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link"):
+        done = acphold.run("backup", "--force", str(path))
+        assert (done.code, done.err) == (
+            2,
+            f"acphold backup: {path} is no file; name another place\n",
+        )
+    assert pipe.is_fifo()
 
 
 def test_a_folder_that_is_not_there_is_no_file(

@@ -93,7 +93,9 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
         one.type("y")
         one.until("Enter: Go on", "▸  y")
         one.type("\r")
-        one.until("Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready")
+        one.until(
+            "allowed once: May it? Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready"
+        )
         one.type("\x04")
         assert one.ended() == 0
         one.until("To go on: acphold chat --resume")
@@ -181,7 +183,12 @@ def test_words_typed_at_a_question_are_a_prompt_and_no_answer(place: Place) -> N
         one.type("\r")
         one.until("[y] Go on", "1 prompt behind it", but="▸  yes")
         one.type("n\r")
-        one.until("Run it → Stop it", "you  yes, and then", 'agent  heard: [{"type"', "ready")
+        one.until(
+            "rejected: May it? Run it → Stop it",
+            "you  yes, and then",
+            'agent  heard: [{"type"',
+            "ready",
+        )
 
 
 def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
@@ -201,7 +208,7 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
         one.type("\x15")  # Ctrl-U
         one.until("a key, then Enter")
         one.type("\x03")
-        one.until("Run it → settled without an answer from here", "ready")
+        one.until("settled without an answer from here: May it? Run it", "ready")
 
 
 def test_ctrl_d_in_a_running_turn_leaves_at_the_second_time(place: Place) -> None:
@@ -287,10 +294,10 @@ def test_tail_prints_what_comes_until_the_process_goes(place: Place) -> None:
         with place.on_terminal("tail", line["sessionId"]) as other:
             assert "first" not in other.until("agent  the second")
             one.type(steps({"say": "the third"}, ask(title="Run it")))
-            other.until("agent  the third", "Run it → not answered yet")
+            other.until("agent  the third", "not answered yet: Run it")
             one.until("[y] Go on", "a key, then Enter")
             one.type("y\r")
-            other.until("Run it → Go on (acphold)")
+            other.until("allowed once (in acphold): Run it → Go on")
             one.until("ready")
             one.type("\x04")
             assert other.ended() == 0
@@ -377,7 +384,7 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
         time.sleep(SEEN_SECONDS)  # what comes sooner is not meant for it
         one.type("yes, and then\r")
         one.type("y\r")
-        one.until("asked: May it? Run it → Go on", "you: yes, and then")
+        one.until("asked: allowed once: May it? Run it → Go on", "you: yes, and then")
         one.until('agent: heard: [{"type": "text", "text": "yes, and then"}]')
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until('you: [{"say": "begun"}')

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 from acphold.cli.command_line import Exit
 from acphold.conformance import CHECKS
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
+from tests.conformance.faulty_agent import command
 
 
 def agent(fault: str = "") -> tuple[str, ...]:
     """The command of the bundled agent, with one fault."""
-    return ("--", sys.executable, "-m", "acphold.conformance.faulty_agent", fault)
+    return ("--", *command(fault))
 
 
 ONLY = ("--only", "initialize.info", "--only", "initialize.answer*")
@@ -138,6 +139,18 @@ def test_a_client_that_breaks_a_rule_is_told_in_the_file(
     found = json.loads(path.read_text(encoding="utf-8"))
     failed = [check["id"] for check in found["checks"] if check["verdict"] == "fail"]
     assert "client.advertised-methods" in failed
+
+
+def test_a_report_takes_the_place_of_no_pipe_or_device(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    watched(acphold, "--report", str(pipe), said=[HELLO])
+    assert b"editor 2" in os.read(reading, 65536)
+    os.close(reading)
+    assert pipe.is_fifo()
 
 
 def test_a_report_that_cannot_be_written_is_told_at_once(acphold: CommandLine) -> None:

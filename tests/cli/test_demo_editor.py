@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from acphold.cli.demo_editor import family, left_open, lost, running
-from acphold.journal import Entry
-from acphold.journal.fold import SessionState, fold
+from acphold.history import Entry
+from acphold.history.fold import SessionState, fold
 from tests.cli.conversation import CONVERSATION, Raw, plan, prompt, said, update
 
 SEEN = (

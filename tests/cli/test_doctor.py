@@ -155,7 +155,7 @@ def test_the_doctor_repairs_counts_and_the_search_index(
     remember(journal, "aa-1", *CONVERSATION, title="Greeting")
     with closing(sqlite3.connect(journal, isolation_level=None)) as file:
         file.execute("UPDATE sessions SET message_count = 77")
-        file.execute("INSERT INTO words (words) VALUES ('delete-all')")
+        file.execute("INSERT INTO words_1 (words_1) VALUES ('delete-all')")
         file.execute("DELETE FROM documents")
     assert "friendlier" not in acphold.run("search", "friendlier", "--json").out
     done = acphold.run("doctor", "--repair")
@@ -169,3 +169,15 @@ def test_the_doctor_repairs_counts_and_the_search_index(
 def test_there_may_be_nothing_to_repair(acphold: CommandLine, journal: Path) -> None:
     assert "nothing to repair" in acphold.run("doctor", "--repair").out
     assert not journal.exists()
+
+
+@pytest.mark.parametrize(("name", "part"), [("PATH", "''"), ("PYTHONPATH", "'.'")])
+def test_what_leads_into_whatever_folder_one_is_in_is_told(
+    acphold: CommandLine, name: str, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = os.environ.get(name, "/libraries")
+    assert f"{name} has the part" not in acphold.run("doctor").out
+    monkeypatch.setenv(name, os.pathsep.join([value, part.strip("'")]))
+    done = acphold.run("doctor")
+    assert done.code == 1
+    assert f"{name} has the part {part}" in done.out

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import Segment, SqliteJournal
+from acphold.history import Segment
+from acphold.journal import SqliteJournal
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
+from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, remember, said, update
 
 DAY = 24 * 60 * 60 * 1000
 
@@ -171,19 +172,45 @@ def test_what_others_should_not_see_is_in_no_form(
     assert "[removed: API key]" in done.out
 
 
+@pytest.mark.parametrize("form", ["markdown", "jsonl", "html"])
+@pytest.mark.parametrize(
+    "beside",
+    [
+        update("usage_update", used=1, size=2),
+        update("available_commands_update", availableCommands=[]),
+        update("config_option_update", configOptions=[]),
+        update("session_info_update", title="A title"),
+        update("something_new", x=1),
+        update("plan", entries=[]),
+        update("tool_call", toolCallId="t2", title="Look"),
+    ],
+    ids=lambda raw: json.loads(raw[1])["sessionUpdate"],
+)
+def test_a_secret_is_in_no_form_whatever_came_between_its_pieces(
+    journal: Path, acphold: CommandLine, form: str, beside: Raw
+) -> None:
+    pieces = [said(f"It is {KEY[:9]}"), beside, said(KEY[9:20]), beside, said(f"{KEY[20:]} now")]
+    remember(journal, "s-1", prompt("Which?"), *pieces, ended(), cwd="/srv")
+    done = acphold.run("export", "s-1", "--format", form, "--redact")
+    assert KEY[9:20] not in done.out
+    assert KEY[20:] not in done.out
+    assert "[removed: API key]" in done.out
+    assert "Taken out: API key 1" in done.err
+
+
 def test_what_was_taken_out_is_told_by_kind_and_place(
     telling: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
     done = acphold.run("export", "s-1", "--redact", "-o", str(tmp_path / "x.md"))
     assert done.err.splitlines()[1:] == [
-        "Taken out: API key 3, home path 2, mail address 1, Secret Keyword 1",
+        "Taken out: API key 3, home path 2, mail address 1, password 1",
         "  s-1@0  API key 1",
         "  s-1@0  home path 1",
         "  s-1@1  API key 1",
         "  s-1@1  home path 1",
         "  s-1@3  API key 1",
         "  s-1@3  mail address 1",
-        "  s-1@4  Secret Keyword 1",
+        "  s-1@4  password 1",
     ]
 
 

@@ -1,4 +1,4 @@
-"""What agents, clients and file names contribute cannot play tricks on a terminal."""
+"""What agents, clients and file names contribute cannot play tricks on a terminal or its reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tests.cli.test_terminal_text import obeyed
 PIECES = (
     *("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\x7f", "\x08", "\x00", "\r", "\x85"),
     *("\u202e", "\u2066", "\u200f", "\u061c"),
-    *("&#27;[2J", "&#x9b;", "&#x202e;", "&rlm;"),
+    *("\u200b", "\u200d", "\ufeff", "\ufe0f", "\u3164", "\u2028", "\U000e0072"),
+    *("&#27;[2J", "&#x9b;", "&#x202e;", "&rlm;", "&zwj;", "&#xe0072;"),
     *("`", "#", "\n", "\t", "    ", "- ", "[", "](", ")", "|", "~~~\n", "a", "日本"),
 )
 """What terminals obey, also as Markdown hides it, among what Markdown makes something of."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
@@ -11,17 +10,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from acphold.hub.owners import owner_name
-from acphold.journal import NewSession, SqliteJournal
-from acphold.journal.decisions import AskedQuestion, answer_entry, question_entry
+from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.server.neighbours import silent_processes
-from acphold.transports.runtime_folder import background_socket, lock
+from acphold.transports.runtime_folder import background_socket, lock, lock_file
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember, said, update
+from tests.owners import OWNING
 
 ASKED = AskedQuestion("q", "session/request_permission", b'{"toolCall":{"toolCallId":"t"}}')
 
@@ -36,24 +35,19 @@ LAST_TURN = (
 @pytest.fixture
 def silent(journal: Path) -> Iterator[int]:
     """The session `held`, in a process that does not answer; its id."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        host = owner_name().partition(":")[0]
-        asyncio.run(_hold(journal, f"{host}:{process.pid}:/nowhere.sock"))
+    with holding(journal, "unix:/nowhere.sock") as pid:
+        yield pid
+
+
+@contextmanager
+def holding(journal: Path, address: str) -> Iterator[int]:
+    remember(journal, "held", prompt("x"))
+    words = [sys.executable, "-P", "-c", OWNING, str(journal), "held", address]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"owns\n"
         yield process.pid
         process.kill()
-
-
-async def _hold(path: Path, owner: str) -> None:
-    journal = SqliteJournal.open(path)
-    try:
-        lease = await journal.create(NewSession("held", "scripted", "/home/me"), owner)
-        await journal.append(lease, *_listed(prompt("x")))
-    finally:
-        await journal.aclose()
-
-
-def _listed(raw: tuple[str, bytes]) -> tuple[str, list[bytes]]:
-    return raw[0], [raw[1]]
 
 
 def test_tail_names_a_question_by_the_tool_call_that_it_is_about(
@@ -61,8 +55,8 @@ def test_tail_names_a_question_by_the_tool_call_that_it_is_about(
 ) -> None:
     remember(journal, "s", said("earlier"), *LAST_TURN)
     done = acphold.run("tail", "s")
-    assert "asked: Edit hello.py → not answered yet" in done.out
-    assert "asked: Edit hello.py → interrupted: it crashed" in done.out
+    assert "asked: not answered yet: Edit hello.py" in done.out
+    assert "asked: interrupted: Edit hello.py → it crashed" in done.out
     assert "earlier" not in done.out
     assert done.err == "Session s is not live.\n"
 
@@ -93,7 +87,17 @@ def test_stop_says_that_the_process_of_a_session_does_not_answer(
     done = acphold.run("stop", "held")
     assert done.code == 1
     assert f"process {silent} on" in done.err
-    assert f"kill -9 {silent}" in done.err
+    assert "end it where it runs" in done.err  # what it says of itself may be another one's number
+    assert "kill -9" not in done.err
+
+
+def test_the_number_that_a_person_is_told_to_kill_is_the_one_that_the_kernel_tells(
+    acphold: CommandLine, journal: Path, deaf: str
+) -> None:
+    with holding(journal, f"unix:{deaf}") as told:
+        done = acphold.run("stop", "held")
+    assert f"process {told} on" in done.err
+    assert f"`kill -9 {os.getpid()}` ends it" in done.err
 
 
 @pytest.fixture
@@ -101,6 +105,7 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The socket of a process in the background that listens and never answers: ours."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a socket's path has to be short
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        monkeypatch.setenv("XDG_STATE_HOME", folder)
         path = background_socket("deaf")
         held = lock(path)
         assert held is not None
@@ -124,7 +129,7 @@ def test_a_process_in_the_background_that_does_not_answer_is_told(
 
 
 def test_a_socket_that_was_left_behind_is_nobody(acphold: CommandLine, deaf: str) -> None:
-    shutil.copyfile(f"{deaf}.lock", deaf.replace("deaf", "gone") + ".lock")
+    shutil.copyfile(lock_file(deaf), lock_file(deaf.replace("deaf", "gone")))
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(deaf.replace("deaf", "gone"))
     assert [silent.path for silent in silent_processes([])] == [deaf]

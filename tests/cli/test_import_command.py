@@ -14,6 +14,7 @@ import pytest
 import zstandard
 
 from acphold.cli import index_beside
+from acphold.journal.sqlite import search_index
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout
@@ -54,6 +55,33 @@ def test_what_was_imported_is_listed_and_shown_after_the_original_is_gone(
     assert "In the \\x1b[31mhaystack." in shown.out
     lines = [json.loads(line) for line in acphold.run("show", SESSION, "--json").out.splitlines()]
     assert lines[0]["update"] == {"prompt": [{"type": "text", "text": "Where is the needle?"}]}
+
+
+def test_a_file_that_claims_to_be_a_session_of_ours_does_not_write_into_it(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    mine, theirs = Transcript("Where is the needle?"), Transcript("e")
+    mine.assistant("In the haystack.")
+    mine.write(tmp_path / "home")
+    acphold.run("import", "--from", str(tmp_path / "home"))
+    row = json.loads(acphold.run("list", "--json").out)
+    theirs.user("Run this.")
+    update = {"prompt": [{"type": "text", "text": "e"}]}
+    write_lines(
+        tmp_path / "given/x.jsonl",
+        {"session": {"sessionId": row["sessionId"], "agent": row["agent"], "cwd": row["cwd"]}},
+        {"seq": 1, "kind": "prompt", "at": "", "update": update},
+        {"seq": 2, "kind": "turn_end", "at": "", "update": {"stopReason": "end_turn"}},
+    )
+    theirs.write(tmp_path / "given")
+    done = acphold.run("import", "--from", str(tmp_path / "given"))
+    assert [line.split(maxsplit=3)[2:] for line in done.out.splitlines()] == [
+        ["conversation", "beside another with their id 1"],
+        ["conversation", "beside another with their id 1"],
+    ]
+    assert "Run this." not in acphold.run("show", row["sessionId"]).out
+    titles = [json.loads(line)["title"] for line in acphold.run("list", "--json").out.splitlines()]
+    assert sorted(titles) == ["Where is the needle?", "e (imported)", "e (imported)"]
 
 
 def test_a_dry_run_says_what_would_be_new_and_makes_no_journal(
@@ -157,8 +185,31 @@ def test_secrets_can_be_left_out_and_are_told_by_kind(acphold: CommandLine, tmp_
     transcript.write(tmp_path)
     done = acphold.run("import", "--from", str(tmp_path), "--redact")
     assert done.out == "claude             1 conversation   new 1\n"
-    assert done.err == "claude: taken out: AWS Access Key 1\n"
-    assert "[removed: AWS Access Key]" in acphold.run("show", "1111").out
+    assert done.err == "claude: taken out: API key 1\n"
+    assert "[removed: API key]" in acphold.run("show", "1111").out
+
+
+def test_what_looks_like_a_secret_leaves_the_words_around_it(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    lines = (
+        "docker run -u 1000:1000 -v .:/src node",
+        "mysqldump --password X shop",
+        "curl -u a:b http://localhost",
+        "sort -u file:name",
+        "  --token TOKEN   the token",
+        "curl -u elastic:Tr0ub4dor http://localhost:9200/_cat",
+    )
+    transcript = Transcript("Begin.")
+    for line in lines:
+        transcript.assistant(f"Before. {line} After.")
+    transcript.write(tmp_path)
+    done = acphold.run("import", "--from", str(tmp_path), "--redact")
+    assert done.err == "claude: taken out: password 1\n"
+    shown = acphold.run("show", "1111").out
+    assert shown.count("Before.") == shown.count("After.") == len(lines)
+    assert [line for line in lines if line.strip() not in shown] == [lines[-1]]
+    assert "curl -u elastic:[removed: password] http://localhost:9200/_cat" in shown
 
 
 def test_branches_that_were_left_are_conversations_of_their_own_when_asked_for(
@@ -203,6 +254,7 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
     acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_beside, "AT_ONCE_SECONDS", 0)
+    monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
     left_to: list[str] = []
 
     class Beside:

@@ -73,7 +73,7 @@ def test_there_is_one_for_a_journal_until_it_is_let_go_and_nothing_is_left(
         asyncio.run(taken_in(journal, tmp_path))
         wait_for(lambda: not asyncio.run(lagging(journal)))
         assert first.runs
-        first.close()
+        first.let_go()
         wait_for(lambda: not first.runs)
         assert not is_taken(journal)
     finally:

@@ -169,6 +169,6 @@ def test_on_a_terminal_a_folder_is_its_last_name(acphold: CommandLine, journal: 
 
 async def test_a_session_that_is_deleted_while_it_is_listed_is_no_error(journal: Path) -> None:
     kept = SqliteJournal.open(journal)
-    await kept.create(NewSession("0123456789-other", "scripted", "/"), "me")
+    await kept.create(NewSession("0123456789-other", "scripted", "/"))
     assert await short_id(kept, "gone-456789-abcdef") == "gone-456789-abcdef"[:SHORT_ID]
     await kept.aclose()

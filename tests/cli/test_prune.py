@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import Holder, SqliteJournal
-from tests.cli.command_line import CommandLine
+from acphold.journal import SqliteJournal, Whose
+from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import CONVERSATION, remember
+from tests.owners import owning
 
 DAY = 24 * 60 * 60 * 1000
 NOW = time.time_ns() // 1_000_000
@@ -105,14 +106,12 @@ def test_what_is_archived_stays_unless_asked_for(old: Path, acphold: CommandLine
 
 
 def test_what_is_open_stays(old: Path, acphold: CommandLine) -> None:
-    async def hold() -> None:
-        journal = SqliteJournal.open(old)
-        await journal.acquire("s-200", "an editor")
-        await journal.aclose()
+    async def prune() -> Finished:
+        async with owning(old, "s-200"):
+            _age(old, "s-200", 200)
+            return await asyncio.to_thread(acphold.run, "prune", "--older-than", "90d", "--yes")
 
-    asyncio.run(hold())
-    _age(old, "s-200", 200)
-    done = acphold.run("prune", "--older-than", "90d", "--yes")
+    done = asyncio.run(prune())
     assert done.out == "Deleted 2 sessions.\n"
     assert "s-200" in ids(acphold)
 
@@ -120,14 +119,14 @@ def test_what_is_open_stays(old: Path, acphold: CommandLine) -> None:
 def test_a_session_that_is_deleted_while_the_old_ones_are_looked_for_is_no_error(
     old: Path, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holder = SqliteJournal.holder
+    owner = SqliteJournal.owner
 
-    async def delete_first(self: SqliteJournal, session_id: str) -> Holder:
+    async def delete_first(self: SqliteJournal, session_id: str) -> Whose:
         if session_id == "s-200":
             await self.delete("s-200")
-        return await holder(self, session_id)
+        return await owner(self, session_id)
 
-    monkeypatch.setattr(SqliteJournal, "holder", delete_first)
+    monkeypatch.setattr(SqliteJournal, "owner", delete_first)
     done = acphold.run("prune", "--older-than", "90d", "--yes")
     assert (done.code, done.out) == (0, "Deleted 2 sessions.\n")
     assert ids(acphold) == {"s-1", "s-10"}

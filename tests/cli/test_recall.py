@@ -26,7 +26,7 @@ TOKENS = 500
 
 async def remember(path: Path, session_id: str, *entries: Raw, cwd: str = "/w/web") -> None:
     journal = SqliteJournal.open(path)
-    lease = await journal.create(NewSession(session_id, "coder", cwd, title="A title"), "me")
+    lease = await journal.create(NewSession(session_id, "coder", cwd, title="A title"))
     for kind, raw in entries:
         await journal.append(lease, kind, [raw])
     await journal.touch(lease, RowChange(prompted=True))
@@ -128,7 +128,7 @@ async def test_earlier_answers_and_the_question_itself_are_no_hits(journal: Path
     ]
     await remember(journal, "aaaa-1", prompt("a needle"), *calls, ended())
     opened = SqliteJournal.open(journal)
-    lease = await opened.create(NewSession("bbbb-2", "coder", "/w"), "me")
+    lease = await opened.create(NewSession("bbbb-2", "coder", "/w"))
     await opened.append(lease, *_prompt("needle"), RowChange(prompted=True))
     await opened.aclose()
     async with recalling(journal) as client:

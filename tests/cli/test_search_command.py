@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from acphold.cli import index_beside
-from acphold.journal import search_index
+from acphold.journal.sqlite import search_index
+from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
 from tests.imports.claude_home import Transcript
@@ -139,9 +140,9 @@ def test_where_there_is_no_journal_none_is_made(acphold: CommandLine) -> None:
 
 
 def forget_index(journal: Path) -> None:
-    database = sqlite3.connect(journal)
-    search_index.empty(database)
-    database.commit()
+    database = connect(str(journal), 60.0)
+    for _ in search_index.forget(database):
+        pass
     database.close()
 
 
@@ -156,6 +157,7 @@ def test_what_is_not_searchable_yet_is_told(
     acphold: CommandLine, talked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.cli.journals.CATCH_UP_SECONDS", 0)
+    monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
     forget_index(talked)
     done = acphold.run("search", "--json", "done")
     assert len(done.out.splitlines()) == 1
@@ -178,6 +180,7 @@ def test_an_import_leaves_what_is_old_to_the_background(
     until: Callable[..., None],
 ) -> None:
     monkeypatch.setattr(index_beside, "AT_ONCE_SECONDS", 0)
+    monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
     for number in range(3):
         session_id = f"1111111{number}-2222-4333-8444-555555555555"
         transcript = Transcript()

@@ -204,6 +204,24 @@ def test_a_file_that_is_no_text_or_cannot_be_read_is_told(write: Write) -> None:
 # -- wrap -----------------------------------------------------------------------------------
 
 
+def test_a_pipe_is_not_waited_for_and_a_huge_file_is_not_read(write: Write) -> None:
+    path = write("")
+    with path.open("wb") as file:
+        file.truncate(64 << 30)
+    assert refusal("a") == f"{path} cannot be read: it has more than 1,024 KiB"
+    path.unlink()
+    os.mkfifo(path)
+    assert refusal("a") == f"{path} cannot be read: it is a pipe, not a file"
+    done = subprocess.run(
+        [sys.executable, "-m", "acphold", "wrap", "a"],
+        input=b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n',
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert b"it is a pipe, not a file" in done.stdout
+
+
 @pytest.mark.parametrize("options", [[], ["--log-level", "info"]])
 async def test_wrap_serves_an_agent_by_its_name_with_its_variables(
     write: Write, journal: Path, tmp_path: Path, options: list[str]

@@ -17,7 +17,8 @@ import pytest
 
 from acphold.cli.editors import EDITORS, FileEditor, adapter_for
 from acphold.cli.jsonc import value_at
-from acphold.cli.setup import own_command
+from acphold.cli.setup import written_command
+from acphold.processes.own_program import own_command
 from tests.cli.command_line import CommandLine, Finished, run_here
 from tests.editor import introduced, scripted_agent
 
@@ -385,6 +386,24 @@ def test_a_program_that_an_editor_may_not_find_is_told_with_its_path(person: Per
     assert person.run("zed", "--as", "one", "--yes").code == 2
 
 
+def test_what_is_no_file_is_neither_waited_for_nor_replaced(person: Person) -> None:
+    pipe = person.home / "pipe"
+    os.mkfifo(pipe)
+    link = person.home / ".jetbrains" / "acp.json"
+    link.parent.mkdir()
+    link.symlink_to(pipe)
+    for option in ([], ["--remove"]):
+        done = person.run("jetbrains", *option, "--yes", "--", "gemini")
+        assert done.code == 2
+        assert "it is a pipe, not a file" in done.err
+    assert link.is_symlink()
+    assert pipe.is_fifo()
+    with pipe.with_name("huge").open("wb") as file:
+        file.truncate(64 << 30)
+    done = person.run("zed", "--file", file.name, "--yes", "--", "gemini")
+    assert "it has more than 16,384 KiB" in done.err
+
+
 # -- the command that is written --------------------------------------------------------------
 
 
@@ -392,15 +411,15 @@ def test_it_is_the_script_that_runs_or_the_one_on_path_or_python(
     person: Person, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(person.programs))
-    assert own_command() == (person.acphold,)
+    assert written_command() == (person.acphold,)
     other = person.write("venv/bin/acphold", "")
     other.chmod(0o755)
     monkeypatch.chdir(other.parent)
     monkeypatch.setattr(sys, "argv", ["./acphold", "setup"])
-    assert own_command() == (str(other),)
+    assert written_command() == (str(other),)
     monkeypatch.setattr(sys, "argv", ["x/__main__.py"])
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert own_command() == (sys.executable, "-m", "acphold")
+    assert written_command() == own_command()
 
 
 async def test_what_is_written_starts_the_agent(person: Person, journal: Path) -> None:

@@ -17,14 +17,14 @@ you: Make it friendlier
 
 thought: A thought.
 
-plan: ✓ Change the greeting
-
 agent: I will change **it**.
 
 tool: ● Edit hello.py  edit · completed
     /home/me/hello.py
     - hi
     + hello
+
+plan: ✓ Change the greeting
 
 agent: Done.
 

@@ -20,7 +20,7 @@ from acphold.cli.ssh import a_host, ssh_command
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
 from tests.cli.screen_terminal import terminal
-from tests.editor import DEADLINE, introduced, scripted_agent, wrapped
+from tests.editor import DEADLINE, SCRIPTED, introduced, scripted_agent, wrapped
 
 SSH = """\
 #!/bin/sh
@@ -28,7 +28,7 @@ SSH = """\
 echo "$@" >> "$SSH_LOG"
 while [ "$1" != -- ]; do shift; done
 shift 2
-exec env -i HOME="$THERE" PATH="/usr/bin:/bin" XDG_RUNTIME_DIR="$THERE_RUN" sh -c "$*"
+exec env -i HOME="$THERE" PATH="/usr/bin:/bin" XDG_RUNTIME_DIR="$THERE_RUN" "$LOGIN_SHELL" -c "$*"
 """
 
 ACPHOLD = """\
@@ -50,6 +50,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("THERE", str(home))
     monkeypatch.setenv("SSH_LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("LOGIN_SHELL", "/bin/sh")
     yield home
     shutil.rmtree(run)
 
@@ -79,6 +80,75 @@ async def test_an_editor_talks_to_an_agent_on_another_machine(journal: Path, the
         await one.talk({"say": "from there; it's $HOME"})
         assert one.text() == "from there; it's $HOME"
     assert journal.name not in os.listdir(journal.parent)
+    stop = ssh_command("me@there", ["stop", "--all"], terminal=False, typed=False)
+    stopped = await asyncio.create_subprocess_exec(*stop, stdout=asyncio.subprocess.PIPE)
+    assert (await stopped.communicate())[0] == b"Stopped scripted with 1 session.\n"
+
+
+ODD_WORDS = (
+    *(
+        "",
+        " ",
+        "a b",
+        "a\tb",
+        "a\nb",
+        "a\r",
+        "ü",
+        "\udcff",
+        "'",
+        '"',
+        "it's",
+        "\\",
+        "\\'",
+        "a\\",
+        "\\\n",
+    ),
+    *(
+        "$HOME",
+        "$(touch $HOME/ran)",
+        "`touch $HOME/ran`",
+        "; touch $HOME/ran; ",
+        "' ; touch ran; '",
+    ),
+    *(
+        "\\'; touch $HOME/ran; '",
+        "!",
+        "!!",
+        "a!b",
+        "^a^b",
+        "*",
+        "?",
+        "[a]",
+        "{a,b}",
+        "~",
+        "#",
+        "%1",
+    ),
+    *("=ls", "a=b", "-", "(a)", "<a", ">ran", "|", "&", "&&", "$", "\x01", "x" * 40_000),
+)
+"""Words that some shell reads otherwise than another one."""
+
+RECORDER = """
+import json, os, sys
+with open(sys.argv[1], "w") as file:
+    json.dump(sys.argv[2:], file)
+os.execv(sys.executable, [sys.executable, "-S", "-E", sys.argv[2], "{}"])
+"""
+"""Notes the words that it gets, and is an agent."""
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "fish", "csh"])
+async def test_each_word_arrives_as_it_is_whatever_the_login_shell_there(
+    shell: str, journal: Path, there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGIN_SHELL", shell)
+    noted = tmp_path / "noted"
+    agent = [sys.executable, "-c", RECORDER, str(noted), SCRIPTED, *ODD_WORDS]
+    words = [sys.executable, "-m", "acphold", "connect", "me@there", "--", *agent]
+    async with introduced(words, journal=journal) as one:
+        await one.talk({"say": "from there"})
+    assert json.loads(noted.read_text()) == [SCRIPTED, *ODD_WORDS]
+    assert {"ran"}.isdisjoint(os.listdir(there))
     stop = ssh_command("me@there", ["stop", "--all"], terminal=False, typed=False)
     stopped = await asyncio.create_subprocess_exec(*stop, stdout=asyncio.subprocess.PIPE)
     assert (await stopped.communicate())[0] == b"Stopped scripted with 1 session.\n"
@@ -202,10 +272,25 @@ def test_a_machine_without_acphold_says_what_to_do(acphold: CommandLine, there: 
 def test_a_machine_without_ssh_says_so(acphold: CommandLine, tmp_path: Path) -> None:
     done = acphold.run_as_process("list", "--host", "me@there", PATH=str(tmp_path))
     assert done.code == 5
-    assert "cannot run ssh" in done.err
+    assert "cannot start 'ssh'" in done.err
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch /tmp/x", ""])
 def test_what_ssh_would_take_for_an_option_is_no_host(host: str) -> None:
     with pytest.raises(UsageError, match="no host"):
         a_host(host)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("list", "--host=--"), ("list", "--journal=--"), ("ask", "x", "-f--")],
+)
+def test_what_is_no_value_is_a_usage_error(acphold: CommandLine, words: tuple[str, ...]) -> None:
+    done = acphold.run(*words)
+    assert done.code == 2
+    assert "acphold" in done.err
+
+
+def test_words_that_nobody_packed_are_told(acphold: CommandLine) -> None:
+    done = acphold.run_as_process("packed", "list")
+    assert (done.code, done.err.count("\n")) == (1, 1)

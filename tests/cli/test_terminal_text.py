@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from datetime import datetime
 
@@ -30,20 +31,34 @@ DIRECTIONS = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 """Classes of characters that only change the direction of text; source: Unicode, UAX 9."""
 
 
+UNDRAWN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2028\u2029\u3164\ufe00-\ufe0f\uffa0"
+    "\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""What nobody sees, beside the format characters; source: Unicode, DerivedCoreProperties."""
+
+DRAWN = re.compile("[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U00010000-\U00016fff]")
+"""Format characters that are seen, as the signs that stand below Arabic numbers."""
+
+
 def obeyed(text: str) -> list[str]:
-    """What a terminal would obey in it."""
-    marks = "\u061c\u200e\u200f"
+    """What a terminal would obey in it, and what nobody sees."""
     return [
         c
         for c in text
         if (unicodedata.category(c) == "Cc" and c not in "\n\t")
         or unicodedata.bidirectional(c) in DIRECTIONS
-        or c in marks
+        or (unicodedata.category(c) == "Cf" and not DRAWN.match(c))
+        or UNDRAWN.match(c)
     ]
 
 
-@given(ANY_TEXT)
-def test_visible_text_holds_nothing_that_a_terminal_obeys(text: str) -> None:
+CUTS = st.sampled_from("ab\u200b\u200d\ufe0f\u00ad\u2063\ufeff\u3164\U000e0061\U000e0100 \n")
+"""Characters that nobody sees between some that everybody does."""
+
+
+@given(st.one_of(ANY_TEXT, st.text(CUTS)))
+def test_visible_text_holds_nothing_that_a_terminal_obeys_or_nobody_sees(text: str) -> None:
     shown = visible(text)
     assert not obeyed(shown)
     shown.encode()  # no lone surrogates
@@ -57,9 +72,44 @@ def test_visible_json_means_the_same_and_holds_nothing_that_a_terminal_obeys(dat
         assert not obeyed(visible_json(raw))
 
 
-@given(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cf"))))
+@given(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cf", "Cn"))))
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    text = UNDRAWN.sub("", text)
     assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f469\u200d\U0001f4bb",  # a woman with a computer
+        "\u2764\ufe0f\u200d\U0001f525",  # a heart on fire
+        "1\ufe0f\u20e3 \u2702\ufe0e",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with its space of no width
+        "\u0915\u094d\u200d\u0937",
+        "\u845b\U000e0100\u57ce",  # one way to write a name in Japanese
+        "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",  # Scotland
+    ],
+)
+def test_what_languages_and_pictures_are_written_with_stays(text: str) -> None:
+    assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("r\u200bm", "r\\u200bm"),
+        ("\u200dx", "\\u200dx"),
+        ("so\u00adft", "so\\xadft"),
+        ("\U0001f3f4\U000e0072\U000e006d", "\U0001f3f4\\U000e0072\\U000e006d"),
+        ("\U0001f600\ufe0f\ufe01\U000e0101", "\U0001f600\ufe0f\\ufe01\\U000e0101"),
+        ("\u845b\U000e0100\U000e0101", "\u845b\U000e0100\\U000e0101"),
+        ("\u0645\u200c\u200d\u200c", "\u0645\\u200c\\u200d\\u200c"),
+        ("one\u2028two", "one\\u2028two"),
+    ],
+)
+def test_what_a_model_reads_and_nobody_sees_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert json.loads(visible_json(json.dumps(text, ensure_ascii=False))) == text
 
 
 @given(ANY_TEXT)

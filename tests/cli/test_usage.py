@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from acphold.journal import NewSession, PastEntry, RowChange, SqliteJournal, search_index
+from acphold.history import PastEntry
+from acphold.journal import NewSession, RowChange, SqliteJournal
+from acphold.journal.sqlite import search_index
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import Raw, ended, prompt, update
 
@@ -37,7 +39,7 @@ def remember(journal: Path, session_id: str, agent: str, cwd: str, *days: list[R
 
 async def _remember(path: Path, new: NewSession, days: tuple[list[Raw], ...]) -> None:
     journal = SqliteJournal.open(path)
-    lease = await journal.create(new, "me")
+    lease = await journal.create(new)
     for number, entries in enumerate(days):
         at = YEAR_2026 + number * DAY
         past = [PastEntry(kind, at, raw) for kind, raw in entries]

@@ -341,7 +341,7 @@ def test_on_a_terminal_the_program_itself_runs_as_for_signing_in() -> None:
 def test_on_a_terminal_a_program_that_does_not_exist_is_told() -> None:
     status, output = on_terminal("no-such-agent")
     assert status == 127
-    assert "cannot run 'no-such-agent'" in output
+    assert "cannot start 'no-such-agent'" in output
 
 
 async def test_bad_options_leave_no_agent_behind(journal: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import acphold
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
+from acphold.history.timeline import Message
 from acphold.hub.client_request import WATCHES
-from acphold.journal.timeline import Message
 from acphold.schema import AgentMessageChunk, ClientCapabilities, TextContent
 from acphold.schema.updates import UserMessageChunk
 from acphold.server.neighbours import has_other_clients

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.client.live_state import LiveState
-from acphold.journal import Entry
-from acphold.journal.fold import fold
-from acphold.journal.timeline import Message, ToolCall, TurnEnd
+from acphold.history import Entry
+from acphold.history.fold import fold
+from acphold.history.timeline import Message, ToolCall, TurnEnd
 
 
 def raw(kind: str, **members: Any) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 import acphold
 from acphold.client import PermissionQuestion
 from acphold.errors import AgentExitedError, AgentStartError, InvalidParamsError, RemoteError
-from acphold.journal.timeline import Message, ToolCall
+from acphold.history.timeline import Message, ToolCall
 from acphold.schema import SessionConfigBoolean
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 from tests.conftest import Agent, Until

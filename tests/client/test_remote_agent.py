@@ -13,7 +13,7 @@ import pytest
 
 from acphold.client import RemoteAgent, RemoteSession
 from acphold.errors import AgentTimeoutError, CapabilityError, ConnectionLostError, RemoteError
-from acphold.journal.timeline import Message
+from acphold.history.timeline import Message
 from acphold.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 

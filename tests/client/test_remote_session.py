@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import AgentBusyError, ConnectionLostError, RemoteError
-from acphold.journal.timeline import ToolCall
+from acphold.history.timeline import ToolCall
 from acphold.schema import AgentMessageChunk, SessionConfigBoolean, SessionConfigSelect
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 

@@ -19,8 +19,8 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
 )
-from acphold.journal.timeline import Message
-from acphold.rpc import Transport
+from acphold.history.timeline import Message
+from acphold.rpc import Peer, Transport
 from acphold.schema import AgentMessageChunk
 from acphold.transports.memory import memory_pair
 from tests.client.far_agent import ALL, DEADLINE, FarAgent, Refusal
@@ -48,7 +48,7 @@ class Lives:
         self._running = asyncio.create_task(agent.run(theirs))
         return self._transport
 
-    async def follow(self, pump: asyncio.Task[None]) -> None:
+    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         await asyncio.wait([pump])
 
     async def how_it_ended(self) -> AcpholdError:

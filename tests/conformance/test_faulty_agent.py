@@ -1,4 +1,4 @@
-"""Each fault of the bundled agent is found by the check of its rule, and by no other."""
+"""Each fault of the faulty agents is found by the check of its rule, and by no other."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from acphold.conformance import CHECKS, MemorySubject, Report, Settings, Verdict
 from acphold.conformance.catalogue import Check
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
-from acphold.conformance.faulty_agent import FAULTS
 from acphold.transports.memory import MemoryTransport
+from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 

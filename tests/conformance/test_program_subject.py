@@ -13,8 +13,9 @@ from acphold.conformance import (
     chosen,
     inspect,
 )
+from tests.conformance.faulty_agent import command
 
-AGENT = (sys.executable, "-m", "acphold.conformance.faulty_agent")
+AGENT = tuple(command())
 
 LITTERBUG = f"""
 import subprocess, sys
@@ -22,7 +23,7 @@ subprocess.Popen(["sleep", "60"], start_new_session=True, stdin=subprocess.DEVNU
                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 sys.argv = ["agent"]
 import runpy
-runpy.run_module({AGENT[-1]!r}, run_name="__main__")
+runpy.run_path({AGENT[1]!r}, run_name="__main__")
 """
 """An agent that starts something which outlives it."""
 

@@ -7,8 +7,8 @@ import pytest
 from acphold.conformance import CHECKS, MemorySubject, Report, Settings, Verdict, chosen, inspect
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
-from acphold.conformance.faulty_agent import FAULTS
 from acphold.transports.memory import MemoryTransport
+from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.played_shell import PlayedShell
 
 SERVER_FAULTS = [name for name in FAULTS if name.startswith("mcp.")]

@@ -23,8 +23,9 @@ from acphold.cli.search_command import json_line as found
 from acphold.cli.settings import OWN_KEYS
 from acphold.exports.json_lines import entry_line as shown
 from acphold.exports.redacted import Removed
+from acphold.history import KINDS, Entry
 from acphold.hub.alerts import Alert
-from acphold.journal import KINDS, Entry, SearchHit, SessionRow
+from acphold.journal import SearchHit, SessionRow
 from acphold.server import alert_commands
 
 SOURCE = Path(acphold.__file__).parent

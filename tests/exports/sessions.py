@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 from acphold.exports.destination import FORMS
 from acphold.exports.session_head import Head
-from acphold.journal import Entry
+from acphold.history import Entry
 from tests.cli.conversation import Raw
 
 AT = 1_767_323_045_000

@@ -11,7 +11,7 @@ from acphold.exports.markdown import escaped, index
 from tests.cli.conversation import CONVERSATION, ended, prompt, said, update
 from tests.exports.sessions import HEAD, HOSTILE, exported
 
-FOLDS = {"<details>", "<summary>", "</details>", "<!-- -->"}
+OURS = {"<details>", "<summary>", "</details>", "<!-- -->", "<kbd>", "</kbd>"}
 
 
 def tags(text: str) -> list[str]:
@@ -24,8 +24,8 @@ def tags(text: str) -> list[str]:
 def test_a_file_has_all_that_was_said_and_done() -> None:
     text = exported("markdown", *CONVERSATION)
     assert text.startswith("# Greeting\n\n- session: `s-1`\n- agent: `demo-agent`\n")
-    assert "**You**\n\n> Make it friendlier\n" in text
-    assert "**Agent**\n\nI will change **it**.\n" in text
+    assert "<kbd>You</kbd>\n\n> Make it friendlier\n" in text
+    assert "<kbd>Agent</kbd>\n\nI will change **it**.\n" in text
     assert "- ● Change the greeting\n" in text
     assert "<summary>● Edit hello.py — edit, completed</summary>" in text
     assert "```diff\n@@ -1 +1 @@\n-hi\n+hello\n```" in text
@@ -71,7 +71,7 @@ def test_no_text_makes_a_tag(text: str) -> None:
 def test_no_messages_in_a_row_make_a_tag(texts: list[str]) -> None:
     raws = [update("agent_message_chunk", messageId=str(n), content={"type": "text", "text": t})
             for n, t in enumerate(texts)]  # fmt: skip
-    assert {tag.split("\n")[0] for tag in tags(exported("markdown", *raws))} <= FOLDS
+    assert {tag.split("\n")[0] for tag in tags(exported("markdown", *raws))} <= OURS
 
 
 def test_hostile_text_closes_no_fold_and_clears_no_screen() -> None:
@@ -81,12 +81,29 @@ def test_hostile_text_closes_no_fold_and_clears_no_screen() -> None:
         said(HOSTILE, "agent_thought_chunk"),
         update("tool_call", toolCallId="t", title=HOSTILE, kind=HOSTILE, rawInput=HOSTILE),
         update("notice", severity="info", title=HOSTILE),
+        update(
+            "compaction_update",
+            compactionId="c",
+            status=HOSTILE,
+            summary=[{"type": "text", "text": HOSTILE}],
+        ),
         ended(error={"code": 1, "message": HOSTILE}),
     ]
     text = exported("markdown", *raws)
     assert "\x1b" not in text
-    assert {tag.split("\n")[0] for tag in tags(text)} <= FOLDS
-    assert text.count("\n</details>") == 2
+    assert {tag.split("\n")[0] for tag in tags(text)} <= OURS
+    assert text.count("\n</details>") == 3
+
+
+def test_a_compaction_is_folded_with_its_summary() -> None:
+    kept = [{"type": "text", "text": "All *of* it"}]
+    text = exported(
+        "markdown",
+        update("compaction_update", compactionId="c", status="completed", summary=kept),
+        update("compaction_update", compactionId="d", status="failed", error="no room"),
+    )
+    assert "<summary>context compacted</summary>\n\n> All *of* it" in text
+    assert "*not compacted: no room*" in text
 
 
 def test_output_with_fences_in_it_stays_in_its_own() -> None:

@@ -89,6 +89,12 @@ def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
     "raws",
     [
         [prompt(HOSTILE)],
+        [update("compaction_update", compactionId="c", status=HOSTILE, error=HOSTILE)],
+        [
+            update(
+                "compaction_update", compactionId="c", summary=[{"type": "text", "text": HOSTILE}]
+            )
+        ],
         [said(HOSTILE)],
         [said(f"```html {HOSTILE}\n{HOSTILE}\n```\n`{HOSTILE}`\n# {HOSTILE}\n|{HOSTILE}|\n|-|")],
         [said(HOSTILE, "agent_thought_chunk")],
@@ -187,8 +193,8 @@ def test_a_very_long_answer_is_not_laid_out() -> None:
 
 
 def test_a_turn_that_did_not_end_well_says_so() -> None:
-    assert "Turn failed: overloaded" in page(ended(error={"code": 1, "message": "overloaded"})).text
-    assert "Turn has no end" in page(prompt("x")).text
+    assert "turn failed: overloaded" in page(ended(error={"code": 1, "message": "overloaded"})).text
+    assert "turn has no end" in page(prompt("x")).text
     assert "Nothing was said" in page().text
 
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from acphold.hub.owners import parsed
-from acphold.journal import Entry, SessionState, SqliteJournal
-from acphold.journal.timeline import Message
+from acphold.history import Entry, SessionState
+from acphold.history.timeline import Message
+from acphold.journal import At, Silent, SqliteJournal
 
 
 class KeptSession:
@@ -35,9 +35,12 @@ class KeptSession:
         )
 
     async def owner(self) -> int | None:
-        """The number of the process that had it last."""
+        """The number of the process that has it, if one does that lives."""
         async with _opened(self._path) as journal:
-            return parsed((await journal.holder(self._session)).owner).pid
+            match await journal.owner(self._session):
+                case At(owner) | Silent(owner):
+                    return owner.pid
+        return None
 
     async def check(self, sent: Sequence[str], refused: Sequence[str]) -> None:
         """AssertionError for a turn without an end, or anything that is there twice.

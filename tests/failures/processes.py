@@ -76,4 +76,8 @@ def resident(pid: int) -> int:
 
 def folder_contents(folder: Path) -> dict[str, bytes]:
     """Every file of a folder."""
-    return {name: (folder / name).read_bytes() for name in os.listdir(folder)}
+    return {
+        name: (folder / name).read_bytes()
+        for name in os.listdir(folder)
+        if (folder / name).is_file()
+    }

@@ -69,6 +69,16 @@ async def test_a_program_that_exits_at_once_is_told_with_its_last_words(journal:
         assert await client.leave() == 0
 
 
+async def test_the_last_words_of_an_agent_that_draws_boxes_are_what_stands_in_them(
+    journal: Path,
+) -> None:
+    box = "╭─ Error ────────╮\n│ There is no    │\n│ key. \x1b[0m         │\n╰────────────────╯"
+    code = f"import sys; sys.stderr.buffer.write({box!r}.encode()); sys.exit(7)"
+    async with editor(wrap_command([sys.executable, "-c", code]), journal=journal) as client:
+        error = await refused(client)
+        assert error.message.endswith("(exit status 7): There is no key.")
+
+
 @pytest.mark.parametrize("code", ["", "print('Usage: agent [OPTIONS]')", "raise SystemExit(2)"])
 async def test_a_program_that_ends_before_it_is_asked_anything_is_told(
     journal: Path, code: str

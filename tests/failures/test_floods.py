@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.editor import prompt_params, scripted_agent, wrap_command
+from acphold.journal import Sought, SqliteJournal
+from tests.editor import DEADLINE, prompt_params, scripted_agent, wrap_command
 from tests.failures.processes import below, gone, methods, until
 from tests.failures.slow_client import MEBIBYTE, SlowClient, slow_client
 
@@ -38,6 +39,29 @@ async def test_a_client_that_stops_reading_costs_bounded_memory_and_then_gets_al
         assert numbers == list(range(count))
         assert json.loads(line)["result"] == {"stopReason": "end_turn"}
         assert client.peak < BOUND
+
+
+async def test_what_was_said_to_a_client_that_reads_nothing_is_listed_and_found_all_the_same(
+    journal: Path, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    async with slow_client(wrap_command(scripted_agent()), journal) as client:
+        session = await client.open()
+        steps = [{"say": "a needle "}, {"flood": [500, 10_000]}, {"touch": str(flag)}]
+        params = prompt_params(session, *steps)
+        await client.send({"id": 1, "method": "session/prompt", "params": params})
+        await until(flag.exists)
+        other = SqliteJournal.open(journal)
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while not await other.search(  # noqa: ASYNC110
+                    Sought("needle", unsettled=False)
+                ):
+                    await asyncio.sleep(0.05)
+            assert (await other.session(session)).message_count == 2
+        finally:
+            await other.aclose()
+        assert (await client.answer(1))["result"] == {"stopReason": "end_turn"}
 
 
 async def test_a_client_that_asks_and_does_not_read_is_not_read_either(journal: Path) -> None:
@@ -206,7 +230,7 @@ async def test_an_agent_that_writes_while_much_is_on_its_way_to_it_does_not_stan
         await sending
 
 
-async def test_requests_of_the_agent_to_a_client_that_does_not_read_cost_bounded_memory(
+async def test_requests_of_the_agent_to_a_slow_client_are_all_answered_and_cost_bounded_memory(
     journal: Path,
 ) -> None:
     async with slow_client(wrap_command(scripted_agent()), journal) as client:
@@ -223,7 +247,7 @@ async def test_requests_of_the_agent_to_a_client_that_does_not_read_cost_bounded
                 await client.send({"id": message["id"], "result": {}})
                 answered += 1
         assert message == {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "end_turn"}}
-        assert 0 < answered < 300
+        assert answered == 300
         assert client.peak < BOUND
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from acphold.journal.sqlite.migrations import VERSION
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import below, folder_contents, gone, methods, until
 
@@ -277,6 +278,24 @@ async def test_a_lock_in_mid_turn_fails_that_turn_and_the_session_goes_on_when_i
         assert [u["status"] for u in replayed if "toolCallId" in u][-1] == "failed"
 
 
+# -- a newer release ----------------------------------------------------------------------------
+
+
+async def test_a_wrap_that_runs_while_a_newer_release_migrates_says_to_start_it_again(
+    journal: Path,
+) -> None:
+    async with introduced(COMMAND, journal=journal) as client:
+        session = await client.new()
+        await client.prompt(session, {"say": "kept"})
+        newer = sqlite3.connect(journal, isolation_level=None)
+        newer.execute(f"PRAGMA user_version = {VERSION + 1}")
+        newer.close()
+        for asked in (client.prompt(session, {"say": "more"}), client.load(session), client.new()):
+            with pytest.raises(Refused, match="start it again: the agent in your editor"):
+                await asked
+        assert client.text() == "kept"
+
+
 # -- full ---------------------------------------------------------------------------------------
 
 
@@ -350,8 +369,8 @@ async def test_a_journal_that_is_deleted_under_us_is_told_and_costs_no_other_fil
     shutil.copy(journal, keep)
     async with introduced(COMMAND, journal=journal) as client:
         await client.load(session)
-        for path in journal.parent.glob("journal.db*"):
-            path.unlink()
+        for name in folder_contents(journal.parent).keys() - {"keep"}:
+            (journal.parent / name).unlink()
         with pytest.raises(Refused, match="deleted or replaced"):
             await prompts(client, session, 1000)
         with pytest.raises(Refused, match="deleted or replaced"):

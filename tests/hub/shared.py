@@ -15,7 +15,6 @@ from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
 from acphold.hub.alerts import NO_ALERTS, Alerts
-from acphold.hub.owners import owner_name
 from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.journal import SqliteJournal
 from acphold.rpc.peer import Answer
@@ -24,7 +23,6 @@ from acphold.server import Connection
 from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker
 
-OWNER = owner_name()
 """Who holds the leases of a hub of these tests: this process, which lives."""
 
 
@@ -244,13 +242,22 @@ class Shared:
 
         While its `reads` is cleared it takes nothing.
         """
+        client = self.stranger()
+        await client.introduce(name, capabilities)
+        return client
+
+    def stranger(self) -> Onlooker:
+        """One more client, which has not introduced itself."""
         near, far = memory_pair()
         connection = Connection(self.hub, far, unstable=self.unstable)
         client = Onlooker(near, connection)
         self._tasks.append(asyncio.create_task(self._serve(client)))
         self._tasks.append(asyncio.create_task(client.read()))
-        await client.introduce(name, capabilities)
         return client
+
+    async def give_way(self) -> None:
+        """From now on another process may take its sessions: there is no way to it otherwise."""
+        await self.journal.retire()
 
     async def opened(self, **capabilities: Any) -> tuple[Onlooker, str]:
         """One more client, and a session that it has made."""
@@ -336,7 +343,6 @@ def said(text: str, kind: str = "agent_message_chunk") -> bytes:
 async def shared(
     journal: Path,
     *,
-    owner: str = OWNER,
     rules: QuestionRules = NO_RULES,
     alerts: Alerts = NO_ALERTS,
     all_agents: bool = False,
@@ -352,7 +358,6 @@ async def shared(
     hub = Hub(
         opened,
         make,
-        owner,
         cancel_grace=0.2,
         questions=rules,
         alerts=alerts,

@@ -12,17 +12,13 @@ import pytest
 from acphold.errors import RemoteError
 from acphold.hub import adoption
 from acphold.hub.adoption import Adoption
-from acphold.hub.owners import lives, owner_name
 from acphold.journal import NewSession
 from acphold.transports.runtime_folder import is_running
 from tests.editor import DEADLINE, Refused, open_params
-from tests.hub.shared import OWNER, Shared, said, shared
+from tests.hub.shared import Shared, said, shared
+from tests.owners import left_by_killed
 
 TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
-
-
-DEAD = f"{OWNER.rpartition(':')[0]}:4194305"
-"""A process of this machine that cannot be: the number is above the largest."""
 
 
 def holding(house: Shared, **listed: Any) -> None:
@@ -72,14 +68,15 @@ async def test_of_two_processes_that_find_a_half_adopted_session_one_adopts_it(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Adoption._until_nobody_is_at_it
-    other = f"{OWNER.rpartition(':')[0]}:1"  # a process that lives
-    async with shared(journal) as first, shared(journal, owner=other) as second:
+    async with shared(journal) as first, shared(journal) as second:
+        await first.give_way()
+        await second.give_way()
         one, two = await first.client(), await second.client()
         for house, client in ((first, one), (second, two)):
             holding(house)
             await client.sessions()
             house.agent.may_answer.clear()
-        await first.journal.create(NewSession("theirs", first.agent.key, "/"), DEAD)
+        await left_by_killed(journal, NewSession("theirs", first.agent.key, "/"))
         loads: list[asyncio.Future[Any]] = []
 
         async def slow(self: Adoption, session_id: str) -> int:
@@ -152,8 +149,10 @@ async def test_an_agent_that_never_answers_the_load_is_given_up_and_can_be_asked
 async def test_of_two_processes_that_adopt_a_session_the_second_waits_for_the_first(
     journal: Path,
 ) -> None:
-    elsewhere = shared(journal, owner="another-machine:1")
+    elsewhere = shared(journal)
     async with shared(journal) as first, elsewhere as second:
+        await first.give_way()
+        await second.give_way()
         for house in (first, second):
             holding(house)
         one, two = await first.client(), await second.client()
@@ -175,8 +174,7 @@ async def test_of_two_processes_that_adopt_a_session_the_second_waits_for_the_fi
 
 async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(journal: Path) -> None:
     async with shared(journal) as house:
-        lease = await house.journal.create(NewSession("theirs", "puppet", "/"), DEAD)
-        await house.journal.append(lease, "update", [said("half")])
+        await left_by_killed(journal, NewSession("theirs", "puppet", "/"), said("half"))
         holding(house)
         client = await house.client()
         assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
@@ -189,7 +187,7 @@ async def test_what_this_process_has_left_half_adopted_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(adoption, "LOOK_SECONDS", 1e6)
     async with shared(journal) as house:
-        lease = await house.journal.create(NewSession("theirs", "puppet", "/"), OWNER)
+        lease = await house.journal.create(NewSession("theirs", "puppet", "/"))
         await house.journal.append(lease, "update", [said("half")])
         holding(house)
         client = await house.client()
@@ -265,12 +263,6 @@ async def test_what_an_agent_told_the_model_does_not_name_an_adopted_session(
         assert (await house.journal.session("theirs")).title == title
 
 
-def test_a_process_of_this_machine_lives_until_it_has_ended() -> None:
-    assert lives(owner_name())
-    assert not lives(DEAD)
-    assert lives("another-machine:1")
-
-
 async def test_a_second_load_while_the_agent_replays_is_checked_and_heeded_like_any_other(
     journal: Path,
 ) -> None:
@@ -296,8 +288,10 @@ async def test_a_second_load_while_the_agent_replays_is_checked_and_heeded_like_
 async def test_all_who_wait_get_the_session_that_another_process_has_adopted(
     journal: Path,
 ) -> None:
-    elsewhere = shared(journal, owner="another-machine:1")
+    elsewhere = shared(journal)
     async with shared(journal) as first, elsewhere as second:
+        await first.give_way()
+        await second.give_way()
         for house in (first, second):
             holding(house)
         one, two, three = await first.client(), await second.client(), await second.client()

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acphold.agents import Notified
-from acphold.errors import JournalError, RemoteError
+from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
+from acphold.history import Segment
 from acphold.hub import Attachment, Session, router
 from acphold.hub import attachment as attachment_room
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import DUE_BYTES, LAG, PAGE, State
-from acphold.journal import Segment
 from tests.editor import Refused, open_params, prompt_params
-from tests.hub.shared import Onlooker, Shared, shared, small_pages, until
+from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
 
 
 def numbers(client: Onlooker) -> list[int]:
@@ -328,6 +328,45 @@ async def test_a_load_that_fails_leaves_nobody_attached(journal: Path) -> None:
         await house.agent.say(session, "1 ")
         await one.until_text("1 ")
         assert two.updates() == []
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_a_client_that_has_a_session_open_has_it_still_when_it_is_refused_to_open_it_anew(
+    journal: Path, method: str
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(60):
+        house.agent.has_sign_in = True
+        house.agent.can("resume")
+        house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
+        house.agent.results["logout"] = b"{}"
+        client, other, session = await house.pair()
+        await house.agent.say(session, "1 ")
+        await until([client, other], "1 ")
+        await client.call("logout", {})
+        house.agent.may_answer.clear()
+        opening = [client.begin(method, open_params(session, "/")) for _ in range(2)]
+        await house.agent.was_asked("session/resume")
+        held = house.hub.held(session).session
+        await held.publish("update", [said("2 ")])  # nobody knows yet what will come of it
+        house.agent.may_answer.set()
+        for refused in opening:
+            with pytest.raises(Refused):
+                await refused
+        house.agent.results["session/resume"] = b"{}"
+        await house.turn(other, session, "go on", "3 ")
+        await house.turn(client, session, "go on", "4 ")
+        assert numbers(client) == [1, 2, 3, 4]
+
+
+async def test_who_is_refused_a_position_has_the_session_open_as_before(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        for place in (999, -1):
+            params = {**open_params(session, "/"), "_meta": {"acphold/after": place}}
+            await client.refused("session/resume", params)
+        await house.agent.say(session, "1 ")
+        await client.until_text("1 ")
+        assert (await house.turn(client, session, "hi"))["stopReason"] == "end_turn"
 
 
 async def test_of_two_loads_at_once_the_later_one_counts(journal: Path) -> None:

@@ -85,6 +85,7 @@ async def test_after_a_dead_owner_one_gets_the_rest_of_the_turn_and_how_it_ended
     journal: Path,
 ) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        await dead.give_way()
         one = await dead.client(**POSITIONS)
         session = await in_a_turn(dead, one, "a", "b", "c")
         place = await place_of(one, "b")
@@ -100,6 +101,7 @@ async def test_after_a_dead_owner_nothing_is_put_together_while_its_clients_may_
     journal: Path,
 ) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        await dead.give_way()
         one = await dead.client(**POSITIONS)
         session = await in_a_turn(dead, one, "a", "b", "c")
         place = await place_of(one, "b")
@@ -115,6 +117,7 @@ async def test_after_a_dead_owner_nothing_is_put_together_while_its_clients_may_
 @pytest.mark.usefixtures("at_once")
 async def test_after_a_dead_owner_who_has_just_come_keeps_its_place(journal: Path) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        await dead.give_way()
         one = await dead.client()
         session = await in_a_turn(dead, one, "a", "b", "c")
         await one.until_text("c")
@@ -130,6 +133,7 @@ async def test_after_a_dead_owner_who_has_just_come_keeps_its_place(journal: Pat
 @pytest.mark.usefixtures("at_once")
 async def test_after_a_dead_owner_each_client_that_was_there_has_a_place(journal: Path) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        await dead.give_way()
         one, two = [await dead.client(**POSITIONS) for _ in range(2)]
         session = await in_a_turn(dead, one, "a", "b", "c")
         place = await place_of(one, "b")
@@ -148,6 +152,7 @@ async def test_after_a_dead_owner_a_session_that_nobody_followed_is_settled_as_a
     journal: Path,
 ) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        await dead.give_way()
         one = await dead.client()
         session = await in_a_turn(dead, one, "a", "b", "c")
         await one.until_text("c")
@@ -307,6 +312,7 @@ async def test_after_a_dead_owner_a_time_in_the_future_keeps_no_place_for_longer
     journal: Path,
 ) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
+        await dead.give_way()
         one = await dead.client(**POSITIONS)
         session = await in_a_turn(dead, one, "a")
         future = {"sessionUpdate": "session_info_update", "updatedAt": "2099-01-01T00:00:00Z"}

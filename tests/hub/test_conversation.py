@@ -192,12 +192,18 @@ async def test_modes_with_ids_that_are_no_strings_do_no_harm(journal: Path) -> N
         await client.until_text("goes on")
 
 
-async def test_a_notice_of_the_agents_own_that_begins_like_ours_is_passed_on(journal: Path) -> None:
+async def test_a_notice_of_the_agents_own_that_begins_like_ours_is_no_word_of_ours(
+    journal: Path,
+) -> None:
     odd = {"sessionUpdate": "notice", "_meta": {"acphold/notice": 5}, "title": "Odd"}
     async with shared(journal) as house:
-        client = await house.client()
+        client = await house.client(session={"notices": {}})
         session = await client.new()
+        plain = await house.loaded(session)
         await hear(house, session, json.dumps(odd, separators=(",", ":")).encode())
         await house.agent.say(session, "goes on")
         await client.until_text("goes on")
+        await plain.until_text("goes on")
         assert odd in client.updates()
+        assert [update["sessionUpdate"] for update in plain.updates()] == ["agent_message_chunk"]
+        assert plain.text() == "goes on"

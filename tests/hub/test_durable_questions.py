@@ -14,6 +14,7 @@ from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
 from acphold.hub.questions import QuestionRules
 from acphold.journal import SqliteJournal
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
+from tests.owners import die
 
 FORM = "elicitation/create"
 FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
@@ -323,7 +324,8 @@ async def test_when_the_owner_died_its_question_ends_and_who_comes_next_is_told(
         await journalled(house, session, "question")
         # What the next owner finds is what a process left that was killed here.
         live = house.hub.held(session)
-        await dead.acquire(session, "the next owner")
+        await dead.acquire(session)
+        die(dead)
         async with shared(journal) as next_house:
             client = await next_house.client(session={"notices": {}})
             await client.load(session)
@@ -433,7 +435,7 @@ async def test_a_notice_names_the_tool_call_of_which_the_question_has_only_the_i
         question = asyncio.create_task(house.agent.ask_client(PERMISSION, **params))
         await watcher.until(lambda: notices(watcher))
         [told] = [u for u in watcher.updates() if u["sessionUpdate"] == "notice"]
-        assert "It asks: Edit main.py." in json.dumps(told)
+        assert "It asks: Edit main.py" in json.dumps(told)
         question.cancel()
 
 

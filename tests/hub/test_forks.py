@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from acphold.errors import NothingSaidError, RemoteError
+from acphold.history import Message
 from acphold.hub.forks import Forked, fork
-from acphold.journal import Message
-from tests.hub.shared import OWNER, Shared, said, shared
+from tests.hub.shared import Shared, said, shared
 
 
 async def forked(house: Shared, session: str, at: int | None = None) -> Forked:
     row = await house.journal.session(session)
-    return await fork(house.journal, row, "test", at=at)
+    return await fork(house.journal, row, at=at)
 
 
 async def words(house: Shared, session: str) -> list[str]:
@@ -80,7 +80,7 @@ async def test_a_turn_that_runs_is_not_taken(journal: Path) -> None:
 async def test_a_turn_that_a_crash_cut_off_is_taken_as_interrupted(journal: Path) -> None:
     async with shared(journal) as house:
         client, session = await house.opened()
-        lease = await house.journal.acquire(session, "gone")
+        lease = await house.journal.acquire(session)
         await house.journal.append(lease, "prompt", [b'[{"type":"text","text":"one"}]'])
         await house.journal.append(lease, "update", [said("half")])
         await house.journal.release(lease)
@@ -163,7 +163,7 @@ async def test_an_agent_is_not_asked_to_fork_what_is_another_conversation(
         if what == "source goes on":
             await house.turn(client, session, "two", "TWO")
         if what == "fork goes on":
-            lease = await house.journal.acquire(made.session_id, OWNER)
+            lease = await house.journal.acquire(made.session_id)
             await house.journal.append(lease, "prompt", [b'[{"type":"text","text":"alone"}]'])
             await house.journal.append(lease, "turn_end", [b'{"interrupted":true}'])
         if what == "other agent":

@@ -63,10 +63,10 @@ async def test_nor_with_a_title_that_is_passed_on_whole(journal: Path) -> None:
         assert await titles(client) == ["Mine"]
 
 
-async def test_clients_are_told_of_it_when_the_lease_is_renewed(
+async def test_clients_are_told_of_it_by_and_by(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "LEASE_SECONDS", 0.03)
+    monkeypatch.setattr(ownership, "RENEW_SECONDS", 0.01)
     async with shared(journal) as house:
         client, session = await house.opened()
         await rename(journal, session, "Mine")

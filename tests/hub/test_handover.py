@@ -8,6 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acphold.history import Entry, SessionState
+from acphold.history.fold import fold
 from acphold.hub.handover import (
     CONTEXT_BYTES,
     GIVEN,
@@ -17,8 +19,6 @@ from acphold.hub.handover import (
     earlier_conversation,
     is_context,
 )
-from acphold.journal import Entry, SessionState
-from acphold.journal.fold import fold
 
 Step = tuple[str, str]
 """Who says what: `user` or `agent`."""

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acphold.agents import Updates
-from acphold.journal import Entry, SessionState
-from acphold.journal.fold import fold
-from acphold.journal.timeline import Item, TurnEnd
+from acphold.history import Entry, SessionState
+from acphold.history.fold import fold
+from acphold.history.timeline import Item, TurnEnd
 from tests.editor import Refused, open_params
 from tests.hub.shared import PERMISSION, Onlooker, Shared, shared, small_pages
 

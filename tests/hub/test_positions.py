@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acphold.agents import Updates
+from acphold.history import Entry, SessionState
+from acphold.history.fold import fold
 from acphold.hub import rest
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import LAG, State
-from acphold.journal import Entry, SessionState
-from acphold.journal.fold import fold
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
 
@@ -45,7 +45,7 @@ def after(seq: object) -> dict[str, Any]:
     return {"_meta": {"acphold/after": seq}}
 
 
-def settle(house: Shared, session: str) -> asyncio.Task[None]:
+def settle(house: Shared, session: str) -> asyncio.Task[bool]:
     """What is done when a session rests, now."""
     live = house.hub.held(session).session
     live.wake()

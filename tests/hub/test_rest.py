@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from acphold.hub import rest
+from acphold.agents import Updates
+from acphold.errors import JournalBusyError
+from acphold.hub import attachment, rest
 from acphold.hub.rest import Rest
-from tests.hub.shared import shared
+from acphold.journal.sqlite import search_index
+from acphold.journal.sqlite.connection import Connection
+from tests.hub.shared import Shared, said, shared, until
 from tests.hub.test_positions import POSITIONS
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 class Indexing:
-    """Finds nothing to index, as late as a test likes."""
+    """Indexes the words of a session, as late as a test likes."""
 
-    def __init__(self) -> None:
-        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._begun, self.may_end = threading.Event(), threading.Event()
+        self._index = search_index.index
+        monkeypatch.setattr(search_index, "index", self._late)
 
-    async def piece(self, *_: object) -> bool:
-        self.begun.set()
-        await self.may_end.wait()
-        return False
+    async def begun(self) -> None:
+        assert await asyncio.to_thread(self._begun.wait, DEADLINE)
+
+    def _late(self, connection: Connection, session: int | None = None) -> Iterator[None]:
+        self._begun.set()
+        while not self.may_end.is_set():
+            yield
+        yield from self._index(connection, session)
 
 
 async def test_a_load_does_not_wait_until_all_words_are_indexed(
@@ -32,12 +46,11 @@ async def test_a_load_does_not_wait_until_all_words_are_indexed(
 ) -> None:
     monkeypatch.setattr(rest, "DELAY", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        index = Indexing()
-        monkeypatch.setattr(house.journal, "_index", index.piece)
+        index = Indexing(monkeypatch)
         one = await house.client()
         session = await one.new()
         await house.turn(one, session, "hi", "hello ", "you")
-        await index.begun.wait()
+        await index.begun()
         other = await house.loaded(session)
         assert other.text() == "hello you"
         index.may_end.set()
@@ -48,15 +61,14 @@ async def test_who_is_cut_off_while_words_are_indexed_keeps_its_place_with_the_n
 ) -> None:
     monkeypatch.setattr(rest, "DELAY", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        index = Indexing()
         one = await house.client()
         session = await one.new()
         before = await house.client(**POSITIONS)
         await before.load(session)
         await before.call("session/close", {"sessionId": session})
-        monkeypatch.setattr(house.journal, "_index", index.piece)
+        index = Indexing(monkeypatch)
         await house.turn(one, session, "hi", "hello")
-        await index.begun.wait()
+        await index.begun()
         other = await house.client(**POSITIONS)
         await other.load(session)
         await other.go()
@@ -69,6 +81,81 @@ async def test_who_is_cut_off_while_words_are_indexed_keeps_its_place_with_the_n
         assert await house.journal.followers(session)
 
 
+async def settled(house: Shared, session: str) -> None:
+    """Wait until all that was said is settled."""
+    through = "SELECT settled_through FROM sessions WHERE session_id = ?"
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            done = await house.journal.attend(
+                lambda db: db.execute(through, (session,)).fetchone()[0]
+            )
+            if done == house.hub.held(session).session.last_seq:
+                return
+            await asyncio.sleep(0.01)
+
+
+MODES = {"modes": {"currentModeId": "a", "availableModes": [{"id": "a"}, {"id": "b"}]}}
+
+
+@pytest.mark.parametrize("positions", [False, True])
+async def test_what_was_said_is_settled_while_a_client_lags_which_is_told_all_of_it_all_the_same(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, positions: bool
+) -> None:
+    monkeypatch.setattr(rest, "DELAY", 0.0)
+    monkeypatch.setattr(rest, "UNNOTICED_SECONDS", 0.0)
+    monkeypatch.setattr(attachment, "LAG", 1000)
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        house.agent.opened = MODES
+        house.agent.results["session/set_mode"] = b"{}"
+        one, slow, session = await house.pair(**(POSITIONS if positions else {}))
+        first = await house.begun(slow, session, "the slow one's")
+        slow.reads.clear()
+        for number in range(40):
+            await house.agent.say(session, f"<{number}{'x' * 20_000}>")
+        await house.agent.end(session)
+        setting = slow.begin("session/set_mode", {"sessionId": session, "modeId": "b"})
+        await one.until(lambda: "currentModeId" in one.updates()[-1])
+        for number in range(3):
+            plan = {"sessionUpdate": "plan", "entries": [{"content": f"step {number}"}]}
+            behind = [json.dumps(plan).encode(), said(f"behind {number}")]
+            await house.agent.listener.hear(Updates(session, "update", behind))
+        await house.turn(one, session, "the other's", "hello ", "you")
+        await settled(house, session)
+        slow.reads.set()
+        assert await first == {"stopReason": "end_turn"}
+        await setting
+        await until([slow], "hello you")
+        assert slow.text() == one.text()
+        modes = [update for update in slow.updates() if "currentModeId" in update]
+        assert modes == []
+        assert slow.text("user_message_chunk") == "the other's"
+        answers = [slow.place_of_answer(slow.last_id - 1), slow.place_of_answer(slow.last_id)]
+        lines = [line.decode() for line in slow.lines]
+        assert "<39x" in "".join(lines[: answers[0]])
+        assert "behind" in "".join(lines[answers[1] :])
+        assert "behind" not in "".join(lines[: answers[0]])
+
+
+async def test_what_could_not_be_settled_is_tried_again_without_another_turn(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "DELAY", 0.0)
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        settle, times = house.journal.settle, 0
+
+        async def fails_twice(*args: Any, **how: Any) -> None:
+            nonlocal times
+            times += 1
+            if times < 3:
+                raise JournalBusyError("database is locked")
+            await settle(*args, **how)
+
+        monkeypatch.setattr(house.journal, "settle", fails_twice)
+        one, session = await house.opened()
+        await house.turn(one, session, "hi", "hello")
+        await settled(house, session)
+
+
 class Settling:
     """Settles as slowly as a test likes."""
 
@@ -77,10 +164,11 @@ class Settling:
         self.begun = asyncio.Event()
         self.may_end = asyncio.Event()
 
-    async def settle(self) -> None:
+    async def settle(self) -> bool:
         self.times += 1
         self.begun.set()
         await self.may_end.wait()
+        return True
 
 
 @pytest.mark.parametrize("in_a_turn", [False, True])

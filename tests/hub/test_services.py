@@ -16,7 +16,7 @@ from acphold.errors import (
     OutsideRootsError,
     UnknownTerminalError,
 )
-from acphold.journal.timeline import ToolCall
+from acphold.history.timeline import ToolCall
 from tests.hub.shared import Onlooker, Shared, methods, shared
 
 READ, WRITE = "fs/read_text_file", "fs/write_text_file"

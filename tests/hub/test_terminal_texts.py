@@ -11,9 +11,9 @@ import pytest
 
 from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError
+from acphold.history.timeline import ToolCall
 from acphold.hub.handover import earlier_conversation
 from acphold.hub.terminal_texts import CUT, TEXT_BYTES
-from acphold.journal.timeline import ToolCall
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 

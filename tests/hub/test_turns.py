@@ -246,6 +246,7 @@ async def test_a_tool_call_that_is_closed_for_the_agent_keeps_what_the_agent_put
         elif how == "the agent died":
             await house.agent.end(session, AgentExitedError("gone", "exit status 1", ""))
             await asyncio.wait([turn])
+        await house.give_way()
         async with shared(journal) as other:  # else another process takes it in mid-turn
             two = await other.client()
             await two.load(session)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from acphold.imports import Source
 from acphold.imports.claude import READER
 from tests.imports.claude_home import CWD, SESSION, Json, Transcript, thinking, use
@@ -156,6 +158,87 @@ def test_a_branch_that_was_left_is_a_conversation_of_its_own_when_asked_for(
     said = Story(READER, branch).said()
     assert said[-2:] == [("user", "Left behind."), ("agent", "Also left behind.")]
     assert said[:2] == [("user", "Hello."), ("agent", "Hi.")]
+
+
+@pytest.mark.parametrize("kind", ["progress", "file-history-snapshot", "from-the-future"])
+@pytest.mark.parametrize("before", ["prompts", "calls"])
+def test_records_that_nobody_said_are_links_of_the_chain(
+    tmp_path: Path, kind: str, before: str
+) -> None:
+    transcript = Transcript("Hello.")
+    for words in ("One.", "Two.", "Three."):
+        if before == "prompts":
+            transcript.add(kind, data={"type": "hook_progress"})
+        transcript.user(words)
+        if before == "calls":
+            transcript.add(kind, data={"type": "hook_progress"})
+        transcript.assistant(use(words, "Read", file_path="/a"))
+        transcript.result(words, "A")
+    assert story(transcript, tmp_path).said() == [
+        ("user", "Hello."),
+        ("user", "One."),
+        ("call", "Read /a"),
+        ("user", "Two."),
+        ("call", "Read /a"),
+        ("user", "Three."),
+        ("call", "Read /a"),
+    ]
+
+
+def test_who_went_back_over_such_records_has_left_what_was_behind_them(tmp_path: Path) -> None:
+    transcript = Transcript("Hello.")
+    fork = transcript.assistant("Hi.")
+    transcript.add("progress")
+    transcript.user("Left behind.")
+    transcript.user("Another way.", after=fork)
+    assert [words for _, words in story(transcript, tmp_path).said()] == [
+        "Hello.",
+        "Hi.",
+        "Another way.",
+    ]
+
+
+def test_a_result_that_stands_before_its_call_is_the_calls(tmp_path: Path) -> None:
+    transcript = Transcript("Read it.")
+    transcript.assistant(use("t1", "Read", file_path="/a"))
+    transcript.result("t1", "A")
+    transcript.user("Thanks.")
+    call, result = transcript.records[1:3]
+    transcript.records[1:3] = [result, call]
+    told = story(transcript, tmp_path)
+    assert told.said() == [("user", "Read it."), ("call", "Read /a"), ("user", "Thanks.")]
+    assert told.call()["status"] == "completed"
+    assert told.facts.missed == {}
+
+
+def test_what_stands_behind_a_link_that_is_gone_is_told_and_what_is_before_it(
+    tmp_path: Path,
+) -> None:
+    transcript = Transcript("Hello.")
+    transcript.assistant("Hi.")
+    transcript.user("Go on.")
+    del transcript.records[1]
+    told = [words for _, words in story(transcript, tmp_path).said()]
+    assert told == ["Hello.", "Go on."]
+
+
+@pytest.mark.parametrize("boundary", [True, False])
+def test_a_compaction_that_names_no_record_before_it_is_no_going_back(
+    tmp_path: Path, boundary: bool
+) -> None:
+    transcript = Transcript("Hello.")
+    transcript.assistant("Hi.")
+    transcript.user("More.")
+    transcript.assistant("Yes.")
+    if boundary:
+        transcript.add(
+            "system", after=None, subtype="compact_boundary", logicalParentUuid="never written"
+        )
+    summary = "This session is being continued from a previous conversation: …"
+    transcript.user(summary, after="" if boundary else None, isCompactSummary=True)
+    transcript.user("Go on.")
+    users = [words for who, words in story(transcript, tmp_path).said() if who == "user"]
+    assert users == ["Hello.", "More.", "Go on."]
 
 
 def test_the_results_of_parallel_calls_are_all_told(tmp_path: Path) -> None:

@@ -11,18 +11,23 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import TranscriptError, UnknownSessionError
+from acphold.history import PastEntry
 from acphold.imports import Home, Intake, Reader, Selection, Source, reader
-from acphold.imports.heads import HEAD_BYTES, give_up_lost
+from acphold.imports.continuation import Known
+from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
 from acphold.imports.intake import told_here
-from acphold.imports.pieces import Known, Piece
+from acphold.imports.pieces import Piece
 from acphold.imports.readers import NAMES
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Manner
-from acphold.journal import ListFilter, PastEntry, SessionRow, SqliteJournal, history
+from acphold.journal import ListFilter, SessionRow, SqliteJournal, history
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
+from tests.imports.codex_home import Rollout
 from tests.imports.soak import fill
+from tests.imports.test_cline import Session as ClineSession
 from tests.imports.test_intake import LONG, conversation, said, whole
+from tests.imports.told import write_lines
 from tests.served import wrapped
 
 
@@ -148,6 +153,47 @@ async def test_only_what_was_asked_for_is_listed_and_no_secret_in_a_title(
     assert await list_first(opened, tmp_path, Selection(whole_turns=True)) == []
     (row,) = await list_first(opened, tmp_path, Selection(cwd=CWD, redact=True))
     assert row.title is None
+
+
+async def test_a_title_that_is_kept_elsewhere_is_in_no_row_before_all_is_looked_through(
+    opened: SqliteJournal, journal: Path, tmp_path: Path
+) -> None:
+    key, word = "sk-ant-api03-abCD12efGH34ijKL56mnOP78", "Tr0ub4dor&3"
+    rollout = Rollout(f"The password: {word}")
+    rollout.agent("I see.")
+    rollout.write(tmp_path)
+    name = f"Rotate {key} and {word}"
+    write_lines(
+        tmp_path / ".codex/session_index.jsonl", {"id": rollout.session, "thread_name": name}
+    )
+    cline = ClineSession(tmp_path)
+    cline.user(f"The password: {word}")
+    cline.agent("I see.")
+    cline.write(title=name)
+    redact = Selection(redact=True)
+    assert len(await list_first(opened, tmp_path, redact)) == 2
+    unread = await opened.all_unread()
+    await opened.aclose()
+    for hidden in (key, word):
+        assert not files_with(tmp_path, hidden)
+    again = SqliteJournal.open(journal)
+    try:
+        for listed in unread.values():
+            source, is_redacted = unread_in(listed)
+            assert is_redacted
+            intake = Intake(again, redact)
+            assert (await intake.take(source, reader(source.reader))).outcome == "new"
+        titles = {row.title for row in await again.page(ListFilter())}
+        assert titles == {"Rotate [removed: API key] and [removed: password]"}
+    finally:
+        await again.aclose()
+    for hidden in (key, word):
+        assert not files_with(tmp_path, hidden)
+
+
+def files_with(folder: Path, text: str) -> list[Path]:
+    """The files of journals in which this stands."""
+    return [path for path in folder.glob("*.db*") if text.encode() in path.read_bytes()]
 
 
 async def test_what_was_deleted_is_not_listed_again(opened: SqliteJournal, tmp_path: Path) -> None:

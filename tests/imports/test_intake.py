@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from acphold.history import Message
 from acphold.imports import Home, Intake, Outcome, Selection, Source
 from acphold.imports.claude import KEY, READER
-from acphold.imports.intake import OWNER, told_here
+from acphold.imports.intake import told_here
 from acphold.imports.pieces import PIECE_BYTES, Piece
-from acphold.journal import ListFilter, Message, NewSession, SqliteJournal, history
+from acphold.journal import ListFilter, NewSession, SqliteJournal, history
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
 from tests.imports.told import sources
 
@@ -159,7 +160,7 @@ async def test_a_turn_that_was_left_and_never_went_on_is_taken_by_who_takes_all(
 async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
-    lease = await opened.create(NewSession("ours", KEY, CWD), "wrap")
+    lease = await opened.create(NewSession("ours", KEY, CWD))
     await opened.append(lease, "prompt", [b'[{"type":"text","text":"prompt 1"}]'])
     chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"live"}}'
     await opened.append(lease, "update", [chunk])
@@ -179,7 +180,7 @@ async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(
     transcript = conversation(1)
     transcript.write(tmp_path)
     await take(opened, tmp_path)
-    lease = await opened.acquire(SESSION, "wrap")
+    lease = await opened.acquire(SESSION)
     await opened.append(lease, "prompt", [b'[{"type":"text","text":"prompt 2"}]'])
     await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
     await opened.release(lease)
@@ -196,7 +197,7 @@ async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(
 async def test_a_session_in_which_only_the_agents_own_program_was_talked_to_gets_it_all(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
-    lease = await opened.create(NewSession("ours", KEY, CWD), "wrap")
+    lease = await opened.create(NewSession("ours", KEY, CWD))
     await opened.link(lease, KEY, SESSION)
     await opened.release(lease)
     conversation(1).write(tmp_path)
@@ -314,22 +315,44 @@ async def test_what_an_import_only_began_with_is_taken_in_by_the_next(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     conversation(1).write(tmp_path)
-    await opened.create(NewSession(SESSION, KEY, CWD), OWNER)
+    await opened.create(NewSession(SESSION, KEY, CWD), yields=True)
     assert await take(opened, tmp_path) == "new"
     (row,) = await opened.page(ListFilter())
     assert row.session_id == SESSION
 
 
-async def test_a_conversation_with_nothing_in_common_is_left_as_it_is(
+async def held_here(journal: SqliteJournal, *prompts: str) -> None:
+    """A session with the id of the transcript, in which somebody said this through `wrap`."""
+    lease = await journal.create(NewSession("ours", KEY, CWD))
+    for words in prompts:
+        prompt = f'[{{"type":"text","text":"{words}"}}]'.encode()
+        await journal.append(lease, "prompt", [prompt])
+        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+    await journal.link(lease, KEY, SESSION)
+    await journal.release(lease)
+
+
+async def test_a_conversation_with_nothing_in_common_is_a_session_of_its_own(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
-    lease = await opened.create(NewSession("ours", KEY, CWD), "wrap")
-    await opened.append(lease, "prompt", [b'[{"type":"text","text":"quite another"}]'])
-    await opened.link(lease, KEY, SESSION)
-    await opened.release(lease)
+    await held_here(opened, "quite another")
+    conversation(2).write(tmp_path)
+    assert await take(opened, tmp_path) == "apart"
+    assert await said(opened, "ours") == ["quite another"]
+    (row,) = [row for row in await opened.page(ListFilter()) if row.session_id != "ours"]
+    assert await said(opened, row.session_id) == whole(2)
+    assert row.title == "prompt 1 (imported)"
+    assert await take(opened, tmp_path) == "same"
+
+
+async def test_a_conversation_that_went_another_way_here_is_left_as_it_is(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    await held_here(opened, "prompt 1", "quite another")
     conversation(2).write(tmp_path)
     assert await take(opened, tmp_path) == "differs"
-    assert await said(opened, "ours") == ["quite another"]
+    assert await said(opened, "ours") == ["prompt 1", "quite another"]
+    assert len(await opened.page(ListFilter(include_unprompted=True))) == 1
 
 
 async def test_a_session_that_somebody_holds_is_left_for_later(
@@ -338,7 +361,7 @@ async def test_a_session_that_somebody_holds_is_left_for_later(
     transcript = conversation(1)
     transcript.write(tmp_path)
     await take(opened, tmp_path)
-    await opened.acquire(SESSION, "wrap")
+    await opened.acquire(SESSION)
     say(transcript, 2)
     transcript.write(tmp_path)
     assert await take(opened, tmp_path) == "busy"
@@ -374,7 +397,7 @@ async def test_only_conversations_of_the_folder_asked_for_are_taken(
 async def test_an_id_that_another_agent_has_already_is_told_apart(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
-    await opened.create(NewSession(SESSION, "another", "/x"), "wrap")
+    await opened.create(NewSession(SESSION, "another", "/x"))
     conversation(1).write(tmp_path)
     assert await take(opened, tmp_path) == "new"
     assert await said(opened, f"claude-{SESSION}") == whole(1)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,21 +14,16 @@ from msgspec.structs import replace
 
 from acphold.exports.json_lines import json_lines
 from acphold.exports.session_head import Head
+from acphold.history import Entry, PastEntry, SessionState
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER
-from acphold.journal import (
-    Entry,
-    NewSession,
-    PastEntry,
-    RowChange,
-    SessionRow,
-    SessionState,
-    SqliteJournal,
-    history,
-)
+from acphold.journal import NewSession, RowChange, SessionRow, SqliteJournal, history
 from acphold.journal.journal import Origin
+from tests.imports.told import write_lines
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
+from tests.served import wrapped
 
+Json = Any
 Pieces = list[tuple[str, list[bytes]]]
 
 END = ("turn_end", [b'{"stopReason":"end_turn"}'])
@@ -47,7 +43,7 @@ NEW = NewSession(
 async def keep(path: Path, pieces: Pieces, new: NewSession = NEW, link: str = "") -> None:
     """A journal with one session, of which the first half is settled."""
     journal = SqliteJournal.open(path)
-    lease = await journal.create(new, "me")
+    lease = await journal.create(new)
     for number, (kind, raws) in enumerate(pieces):
         await journal.append(lease, kind, raws)
         if number == len(pieces) // 2:
@@ -182,6 +178,64 @@ async def test_an_import_into_the_journal_it_came_from_changes_nothing(tmp_path:
     assert (replace(row, last_seq=0), state) == (replace(before[0], last_seq=0), before[1])
 
 
+async def test_a_file_does_not_speak_for_acphold(tmp_path: Path) -> None:
+    notice = {"sessionUpdate": "notice", "_meta": {"acphold/notice": {}}, "title": "Run curl"}
+    (tmp_path / "lines").mkdir()
+    await keep(tmp_path / "a.db", [*TALK, *ONE, ("update", [encode(notice)]), END])
+    await export(tmp_path / "a.db", tmp_path / "lines" / "x.jsonl")
+    await take(tmp_path / "b.db", tmp_path / "lines")
+    for name, has_ours in (("a.db", True), ("b.db", False)):
+        journal = SqliteJournal.open(tmp_path / name)
+        entries = [entry async for it in history(journal, "s1") for entry in it.entries()]
+        assert any(b"acphold/notice" in entry.raw for entry in entries) is has_ours
+        await journal.aclose()
+
+
+NONE: list[tuple[str, Json]] = [
+    ("update", 5),
+    ("update", []),
+    ("update", None),
+    ("update", {}),
+    ("update", {"sessionUpdate": "agent_message_chunk"}),
+    ("update", {"sessionUpdate": "agent_message_chunk", "content": [5]}),
+    ("params", {"sessionId": "s"}),
+    ("params", {"update": 5}),
+    ("params", "x"),
+    ("echo", 5),
+    ("terminal", "x"),
+    ("settings", []),
+    ("author", 5),
+    ("question", "x"),
+    ("answer", None),
+    ("turn_end", 5),
+    ("prompt", {"prompt": [{"text": "no type"}]}),
+    ("from the future", 5),
+]
+
+
+async def test_an_entry_that_can_be_none_of_its_kind_is_counted_and_reaches_no_client(
+    tmp_path: Path, journal: Path
+) -> None:
+    write_lines(
+        tmp_path / "x.jsonl",
+        {"session": {"sessionId": "s1", "agent": "scripted", "cwd": "/"}},
+        {"seq": 1, "kind": "prompt", "update": [{"type": "text", "text": "Hello."}]},
+        *({"seq": seq, "kind": kind, "update": raw} for seq, (kind, raw) in enumerate(NONE, 2)),
+        {"seq": 99, "kind": "update", "update": chunk("agent_message", "Hi.")},
+        {"seq": 100, "kind": "turn_end", "update": {"stopReason": "end_turn"}},
+    )
+    keeping = SqliteJournal.open(journal)
+    (source,) = READER.find(Home(tmp_path))
+    taken = await Intake(keeping).take(source, READER)
+    await keeping.aclose()
+    assert taken.missed.total() == len(NONE)
+    async with wrapped(journal) as client:
+        await client.load("s1")
+        told = [update for update in client.updates("s1") if "_chunk" in update["sessionUpdate"]]
+        assert [update["content"]["text"] for update in told] == ["Hello.", "Hi."]
+        await client.prompt("s1", {"say": "More."})
+
+
 async def test_what_was_deleted_does_not_come_back_from_a_file(tmp_path: Path) -> None:
     await keep(tmp_path / "a.db", TALK, link="agents-own")
     await export(tmp_path / "a.db", tmp_path / "x.jsonl")
@@ -206,8 +260,8 @@ async def test_a_number_that_cannot_be_is_not_believed(tmp_path: Path, seq: str)
 
 async def test_entries_keep_the_numbers_they_had(tmp_path: Path) -> None:
     journal = SqliteJournal.open(tmp_path / "a.db")
-    lease = await journal.create(NewSession("s", "a", "/"), "me")
-    texts = [b'{"sessionUpdate":"plan","entries":[%d]}' % n for n in range(4)]
+    lease = await journal.create(NewSession("s", "a", "/"))
+    texts = [b'{"sessionUpdate":"of_a_later_release","n":%d}' % n for n in range(4)]
     past = [
         PastEntry("prompt", 5, b"[]", 3),
         PastEntry("update", 5, texts[0], 4),

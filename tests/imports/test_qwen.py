@@ -146,6 +146,17 @@ def test_the_branch_that_was_live_last_is_told_and_the_other_on_request(tmp_path
     assert [words for who, words in said if who == "user"] == ["Hello.", "Left behind."]
 
 
+def test_whatever_stands_in_the_chain_the_conversation_goes_on_behind_it(tmp_path: Path) -> None:
+    chat = Chat("Hello.")
+    chat.add("from-the-future")
+    chat.agent("Hi.")
+    chat.system("from-the-future")
+    chat.user("Go on.")
+    del chat.records[2:4]
+    told = story(chat, tmp_path)
+    assert told.said() == [("user", "Hello."), ("user", "Go on.")]
+
+
 def test_what_a_subagent_said_and_did_stands_inside_the_call(tmp_path: Path) -> None:
     chat = Chat("Delegate.")
     chat.agent(use("call_1", "agent", description="count"))

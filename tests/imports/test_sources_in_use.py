@@ -15,9 +15,10 @@ import pytest
 
 from acphold.imports import Intake, Reader, Source
 from acphold.imports.claude import READER
+from acphold.imports.continuation import Known
 from acphold.imports.intake import told_here
 from acphold.imports.opencode import READER as OPENCODE
-from acphold.imports.pieces import Known, Piece
+from acphold.imports.pieces import Piece
 from acphold.imports.sources import Manner
 from acphold.journal import ListFilter, SqliteJournal
 from tests.failures.test_journal import file_limit, heed_permissions

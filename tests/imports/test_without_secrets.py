@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import TranscriptError
+from acphold.history import Message
 from acphold.imports import Home, Intake, Outcome, Selection, Source, Taken
 from acphold.imports.acphold import READER as OWN
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.crew import each
-from acphold.journal import Message, SqliteJournal
+from acphold.journal import SqliteJournal
+from acphold.redaction.redactor import Redactor
 from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.told import write_lines
 
@@ -57,13 +59,13 @@ async def test_no_secret_reaches_the_journal(tmp_path: Path) -> None:
     transcript().write(tmp_path)
     (taken,) = await take(tmp_path / "j.db", tmp_path)
     assert taken.outcome == "new"
-    assert set(taken.removed) == {"API key", "Secret Keyword"}
+    assert set(taken.removed) == {"API key", "password"}
     for hidden in (KEY.encode(), b"Tr0ub4dor"):
         assert hidden not in contents(tmp_path / "j.db")
     assert await said(tmp_path / "j.db") == [
         "My key is [removed: API key], keep it.",
         "Reading.",
-        "The password is [removed: Secret Keyword], at ada@example.org.",
+        "The password is [removed: password], at ada@example.org.",
     ]
 
 
@@ -100,7 +102,7 @@ async def test_a_conversation_that_was_held_here_is_known_by_its_redacted_prompt
     journal = tmp_path / "j.db"
     await outcomes(journal, tmp_path)
     opened = SqliteJournal.open(journal)
-    lease = await opened.acquire(SESSION, "me")
+    lease = await opened.acquire(SESSION)
     await opened.append(
         lease, "prompt", [b'[{"type":"text","text":"My key is [removed: API key]"}]']
     )
@@ -115,23 +117,27 @@ async def test_a_conversation_that_was_held_here_is_known_by_its_redacted_prompt
     assert (await said(journal))[-2:] == ["More?", "No."]
 
 
+@pytest.mark.parametrize("beside", [False, True])
 async def test_a_key_that_came_in_pieces_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
     monkeypatch.setattr("acphold.imports.pieces.PIECE_BYTES", 100)
-    monkeypatch.setattr("acphold.imports.without_secrets.BATCH_BYTES", 100)
 
-    def line(seq: int, words: str) -> object:
-        content = {"type": "text", "text": words}
-        update = {"sessionUpdate": "agent_message_chunk", "content": content}
+    def line(seq: int, update: object) -> object:
         return {"seq": seq, "kind": "update", "at": "", "update": update}
 
+    updates: list[object] = []
+    for letter in f"It is {KEY}, I think.":
+        content = {"type": "text", "text": letter}
+        updates.append({"sessionUpdate": "agent_message_chunk", "content": content})
+        if beside:
+            updates.append({"sessionUpdate": "usage_update", "used": 1, "size": 2})
     prompt = {"prompt": [{"type": "text", "text": "Which key?"}]}
     write_lines(
         tmp_path / "x.jsonl",
         {"session": {"sessionId": "s1", "agent": "a", "cwd": "/"}},
         {"seq": 1, "kind": "prompt", "at": "", "update": prompt},
-        *[line(seq, letter) for seq, letter in enumerate(f"It is {KEY}, I think.", 2)],
+        *[line(seq, update) for seq, update in enumerate(updates, 2)],
     )
     journal = SqliteJournal.open(tmp_path / "j.db")
     for source in OWN.find(Home(tmp_path)):
@@ -141,6 +147,49 @@ async def test_a_key_that_came_in_pieces_is_found(
         "Which key?",
         "It is [removed: API key], I think.",
     ]
+
+
+async def test_what_comes_to_a_conversation_while_it_is_read_is_left_for_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = transcript()
+    made.write(tmp_path)
+    is_done = Redactor.is_done
+
+    def goes_on(redactor: Redactor) -> bool:
+        monkeypatch.setattr(Redactor, "is_done", is_done)
+        made.user(f"Now with {KEY}.")
+        made.assistant("All right.")
+        made.write(tmp_path)
+        return is_done(redactor)
+
+    monkeypatch.setattr(Redactor, "is_done", goes_on)
+    journal = tmp_path / "j.db"
+    assert await outcomes(journal, tmp_path) == ["new"]
+    assert (await said(journal))[-1].startswith("The password is")
+    assert await outcomes(journal, tmp_path) == ["grown"]
+    assert (await said(journal))[-2:] == ["Now with [removed: API key].", "All right."]
+    assert await outcomes(journal, tmp_path) == ["same"]
+    assert KEY.encode() not in contents(journal)
+
+
+async def test_what_is_written_anew_while_it_is_read_is_not_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript().write(tmp_path)
+    is_done = Redactor.is_done
+
+    def goes_on(redactor: Redactor) -> bool:
+        monkeypatch.setattr(Redactor, "is_done", is_done)
+        other = Transcript(f"Another one, with {KEY}x.")
+        other.assistant("Yes.")
+        other.write(tmp_path)
+        return is_done(redactor)
+
+    monkeypatch.setattr(Redactor, "is_done", goes_on)
+    with pytest.raises(TranscriptError, match="it changed while it was looked through"):
+        await take(tmp_path / "j.db", tmp_path)
+    assert KEY.encode() not in contents(tmp_path / "j.db")
 
 
 async def test_what_cannot_be_looked_through_is_not_taken_in(

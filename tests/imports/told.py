@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from acphold.history import Entry, Message, SessionState, ToolCall
+from acphold.history.fold import fold
 from acphold.imports import ALL, Home, Reader, Selection, Source
-from acphold.imports.pieces import NOTHING, pieces
-from acphold.journal import Entry, Message, SessionState, ToolCall
-from acphold.journal.fold import fold
-from acphold.journal.timeline import TurnEnd
+from acphold.imports.continuation import NOTHING
+from acphold.imports.pieces import pieces
 
 Json = Any
 
@@ -45,7 +45,7 @@ class Story:
         return [
             (item.role, item.text) if isinstance(item, Message) else ("call", item.title)
             for item in self.state.timeline
-            if not isinstance(item, TurnEnd)
+            if isinstance(item, Message | ToolCall)
         ]
 
     def calls(self) -> list[ToolCall]:

@@ -23,12 +23,16 @@ def timeline(updates: Iterable[Json]) -> list[Json]:
     """What was said and done in `updates`, in order.
 
     Chunks of one message become one, with their texts joined; a tool call and its updates become
-    one, where the call began, each field as it was set last; a plan stays as it came.
+    one, where the call began, each field as it was set last; of the plans since the person spoke
+    the last one stays, as it came: each says it all.
     """
     items: list[Json] = []
     tools: dict[str, Json] = {}
+    plan: Json | None = None
     for update in without_authors(updates):
         kind = update["sessionUpdate"]
+        if kind == "user_message_chunk":
+            plan = None
         if kind in CHUNKS:
             _add_chunk(items, update)
         elif kind in TOOLS and update["toolCallId"] in tools:
@@ -38,6 +42,9 @@ def timeline(updates: Iterable[Json]) -> list[Json]:
             items.append(dict(update))
             if kind in TOOLS:
                 tools[update["toolCallId"]] = items[-1]
+            else:
+                items = [item for item in items if item is not plan]
+                plan = items[-1]
     return items
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from acphold.journal.entries import Entry, Segment
+from acphold.history.entries import Entry, Segment
+from acphold.journal import Lease, NewSession, SqliteJournal
 
 Json = dict[str, object]
 
@@ -79,7 +80,43 @@ def tools(draw: st.DrawFn) -> Json:
     return update
 
 
+@st.composite
+def compactions(draw: st.DrawFn) -> Json:
+    update: Json = {"compactionId": draw(st.sampled_from(["c1", "c1", "c2"]))}
+    if draw(st.booleans()):
+        text = {"type": "text", "text": draw(TEXTS)}
+        image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+        content = text if draw(st.booleans()) else image
+        return {"sessionUpdate": "compaction_summary_chunk", **update, "content": content}
+    blocks = st.builds(lambda text: [{"type": "text", "text": text}], TEXTS)
+    fields: dict[str, st.SearchStrategy[object]] = {
+        "status": st.sampled_from(["in_progress", "completed", "failed", "_own", None, 7]),
+        "summary": st.one_of(blocks, st.just([]), st.none(), st.just("?")),
+        "error": st.one_of(TEXTS, st.none(), st.just(5)),
+        "_meta": st.one_of(st.none(), st.builds(lambda text: {text: 1}, TEXTS)),
+        "future": TEXTS,
+    }
+    for name in draw(st.lists(st.sampled_from(sorted(fields)), unique=True, max_size=4)):
+        update[name] = draw(fields[name])
+    return {"sessionUpdate": "compaction_update", **update}
+
+
+INFO: st.SearchStrategy[Json] = st.builds(
+    lambda parts: {"sessionUpdate": "session_info_update", **parts},
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "title": st.sampled_from(["A title", None, 5]),
+            "updatedAt": st.sampled_from(["2026-01-31T12:00:00Z", None, False]),
+            "_meta": st.sampled_from([{"a": 1}, {"a": 2, "b": 1}, None]),
+        },
+    ),
+)
+
 OTHERS: st.SearchStrategy[Json] = st.one_of(
+    compactions(),
+    compactions(),
+    INFO,
     st.builds(lambda text: {"sessionUpdate": "plan", "entries": [{"content": text}]}, TEXTS),
     st.builds(
         lambda mode: {"sessionUpdate": "current_mode_update", "currentModeId": mode},
@@ -98,10 +135,6 @@ OTHERS: st.SearchStrategy[Json] = st.one_of(
     ),
     st.builds(
         lambda used: {"sessionUpdate": "usage_update", "used": used, "size": 9}, st.integers(0, 9)
-    ),
-    st.builds(
-        lambda title: {"sessionUpdate": "session_info_update", "title": title},
-        st.sampled_from(["A title", None, 5]),
     ),
     st.just({"sessionUpdate": "notice", "message": "not part of the history"}),
     st.just({"sessionUpdate": "from_the_future", "anything": [1, 2]}),
@@ -200,3 +233,27 @@ def segments_of(pieces: Sequence[tuple[str, list[bytes]]], first_seq: int = 1) -
 def entries_of(segments: Sequence[Segment]) -> list[Entry]:
     """All entries of these segments, in order."""
     return [entry for segment in segments for entry in segment.entries()]
+
+
+Pieces = list[tuple[str, list[bytes]]]
+
+
+def turn(prompt: str, *updates: object) -> Pieces:
+    """A whole turn, each update appended by itself."""
+    return [
+        ("prompt", [encode([{"type": "text", "text": prompt}])]),
+        *[("update", [encode(update)]) for update in updates],
+        ("turn_end", [b'{"stopReason":"end_turn"}']),
+    ]
+
+
+async def append(journal: SqliteJournal, lease: Lease, pieces: Pieces) -> int:
+    """Append all; the number of the last entry."""
+    for kind, raws in pieces:
+        await journal.append(lease, kind, raws)
+    return lease.next_seq - 1
+
+
+async def begun(journal: SqliteJournal, session_id: str = "s1") -> Lease:
+    """A new session."""
+    return await journal.create(NewSession(session_id, "a", "/w"))

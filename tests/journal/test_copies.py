@@ -7,13 +7,14 @@ import json
 import pytest
 
 from acphold.errors import AcpholdError, JournalUnavailableError
+from acphold.history import Segment
 from acphold.journal import (
+    Free,
     Journal,
     ListFilter,
     NewSession,
     Origin,
     RowChange,
-    Segment,
     SqliteJournal,
     copies,
     history,
@@ -45,7 +46,7 @@ CONVERSATION = (SETTINGS, COMMANDS, PROMPT, MODE, said("A"), said("B"), USAGE, T
 
 async def session(journal: Journal, *entries: tuple[str, bytes], agent: str = "a") -> None:
     """A session of the agent `a` with these entries, called `s1`."""
-    lease = await journal.create(NewSession("s1", agent, "/w", title="Greeting"), "me")
+    lease = await journal.create(NewSession("s1", agent, "/w", title="Greeting"))
     for kind, raw in entries:
         await journal.append(lease, kind, [raw])
     await journal.touch(lease, RowChange(prompted=True))
@@ -55,7 +56,7 @@ async def session(journal: Journal, *entries: tuple[str, bytes], agent: str = "a
 async def copied(journal: Journal, *, agent: str = "a", through: int = 99) -> list[tuple[str, str]]:
     """The kinds and bytes of a copy of `s1`."""
     row = await journal.session("s1")
-    await copy(journal, row, NewSession("s2", agent, "/v", title="Copy"), through, "me")
+    await copy(journal, row, NewSession("s2", agent, "/v", title="Copy"), through)
     return [
         (entry.kind, entry.raw.decode())
         async for segment in history(journal, "s2")
@@ -96,7 +97,7 @@ async def test_a_copy_ends_where_it_is_to_end(journal: SqliteJournal) -> None:
 
 
 async def test_a_segment_is_cut_where_the_copy_ends(journal: SqliteJournal) -> None:
-    lease = await journal.create(NewSession("s1", "a", "/w"), "me")
+    lease = await journal.create(NewSession("s1", "a", "/w"))
     await journal.append(lease, "update", [raw for _, raw in (said("A"), said("B"), said("C"))])
     found = await copied(journal, through=2)
     assert "AB" in found[0][1]
@@ -115,8 +116,8 @@ async def test_its_row_says_where_it_came_from_and_it_is_listed_and_found(
     assert [row.session_id for row in await journal.page(ListFilter())] == ["s2", "s1"]
     await journal.catch_up(9)  # what is copied goes into the index by and by
     assert {hit.session_id for hit in await journal.search("Hello")} >= {"s2"}
-    assert (await journal.holder("s2")).expires_at == 0
-    await copy(journal, row, NewSession("s3", "b", "/v"), 5, "me")
+    assert isinstance(await journal.owner("s2"), Free)
+    await copy(journal, row, NewSession("s3", "b", "/v"), 5)
     assert (await journal.session("s3")).origins == (Origin("s1", "a", 99), Origin("s2", "a", 5))
 
 
@@ -160,13 +161,13 @@ async def test_a_session_that_is_put_in_order_meanwhile_is_read_again(
         nonlocal times
         times += 1
         if times == 4:
-            lease = await journal.acquire("s1", "me")
+            lease = await journal.acquire("s1")
             await journal.settle(lease, 8)
         return await read(session_id, after, 1)
 
     monkeypatch.setattr(journal, "read", read_one_by_one)
     row = await journal.session("s1")
-    await copy(journal, row, NewSession("s2", "a", "/"), 99, "me")
+    await copy(journal, row, NewSession("s2", "a", "/"), 99)
     monkeypatch.undo()
     assert '"ABCDEF"' in str((await journal.state("s2")).timeline)
     assert times > 6

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.processes.own_program import own_command
 from tests.editor import editor, introduced
 
 ECHO = """
@@ -117,6 +118,25 @@ async def test_an_agent_is_run_by_its_module(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(file.parent), prepend=":")
     await hears_itself(acphold("run", "my_agent:agent"), journal)
+
+
+async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
+    file: Path, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("my_agent", "sqlite3"):
+        (project / f"{name}.py").write_text(f"print('{name} was run', flush=True)\n")
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PYTHONPATH", str(file.parent))
+    command = own_command("run", "my_agent")
+    async with introduced(command, journal=journal, cwd=project) as client:
+        await client.talk("hello")
+    assert b"was run" not in client.stderr
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "nothing"))
+    async with editor(command, journal=journal, cwd=project) as client:
+        await client.ended()
+    assert b"my_agent was run" in client.stderr
 
 
 async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Path) -> None:

@@ -219,7 +219,11 @@ async def test_closing_the_session_ends_its_servers_and_nothing_keeps_their_secr
         assert servers() == []
         session = await client.load_session(session.id, mcp_servers=[mcp_server(TOKEN="hunter2")])
         assert (await session.prompt('echo {"message": "again"}')).text == "again"
-        written = b"".join(path.read_bytes() for path in client.journal.parent.iterdir())
+        written = b"".join(
+            path.read_bytes()
+            for path in client.journal.parent.glob("journal.db*")
+            if path.is_file()
+        )
         assert b"again" in written
         assert b"hunter2" not in written
     assert servers() == []

@@ -19,7 +19,8 @@ import pytest
 
 import acphold
 from acphold.mcp import Connection, OurSide, Server, Servers
-from acphold.mcp.bridge import COMMAND, bridge_server
+from acphold.mcp.bridge import bridge_server
+from acphold.processes.own_program import own_command
 from acphold.schema import (
     EnvVariable,
     HttpHeader,
@@ -53,7 +54,7 @@ Gather = Callable[..., Servers]
 def bridged(server: Remote) -> McpServerStdio:
     """The entry an agent is handed, which starts the code that the command stands for."""
     entry = decode(McpServerStdio, bridge_server(server)).value
-    assert (entry.command, *entry.args) == COMMAND
+    assert (entry.command, *entry.args) == own_command("mcp-bridge")
     source = EnvVariable(name="PYTHONPATH", value=str(Path(acphold.__file__).parent.parent))
     return msgspec.structs.replace(entry, args=("-c", BRIDGE), env=(*entry.env, source))
 

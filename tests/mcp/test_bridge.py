@@ -70,7 +70,7 @@ def command_lines() -> list[str]:
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().decode())
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"))
         except OSError:
             continue
     return found

@@ -1,4 +1,4 @@
-"""Secrets in text: found by the rules of a kept library, and by ours for what it does not know."""
+"""Secrets in text: known by their form, by their name, by where they stand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.redaction.detector import WINDOW, assigned, secrets
+from acphold.redaction.detector import assigned, secrets
 
 LETTERS = "abCD12efGH34ijKL56mnOP78qrST90uvWX12"
 
@@ -57,7 +57,7 @@ def test_a_private_key_without_its_end_is_found_as_far_as_it_goes() -> None:
         ("password: hunter2, user: x", "hunter2"),
         ('db_password = "correct horse"', "correct horse"),
         ("PASSWORD=hunter2 make", "hunter2"),
-        ("export API_KEY='abcd efgh'", "abcd efgh"),
+        ("export API_KEY='abcd 1234'", "abcd 1234"),
         ("mysql --password hunter2 db", "hunter2"),
         ("tool --token=abcd1234", "abcd1234"),
         ("curl -u ada:hunter2 https://x", "hunter2"),
@@ -71,8 +71,8 @@ def test_a_value_is_found_by_what_it_is_called(text: str, value: str) -> None:
 
 
 def test_several_on_one_line_are_all_found() -> None:
-    assert {"one1one", "two2two", "three3"} <= found(
-        "password=one1one secret=two2two api_key=three3"
+    assert {"one1one", "two2two22", "three333"} <= found(
+        "password=one1one secret=two2two22 api_key=three333"
     )
 
 
@@ -94,12 +94,6 @@ def test_what_is_no_secret_is_left(text: str) -> None:
     assert found(text) == set()
 
 
-def test_a_secret_is_found_at_the_edge_of_what_is_scanned_at_once() -> None:
-    for before in (WINDOW - 20, WINDOW - 4096 - 10, 2 * WINDOW - 4096):
-        text = "x " * (before // 2) + SECRETS["AWS"] + " y" * WINDOW
-        assert SECRETS["AWS"] in found(text)
-
-
 def test_a_name_makes_a_value_a_secret() -> None:
     assert assigned("password", "hunter two") is not None
     assert assigned("DB_PASSWORD", 'with "quotes"') is not None
@@ -108,10 +102,10 @@ def test_a_name_makes_a_value_a_secret() -> None:
 
 
 def test_only_what_is_unlike_a_word_is_looked_for_elsewhere() -> None:
-    (weak,) = [f for f in secrets("password: hunter") if f.kind == "Secret Keyword"]
-    strong = [f for f in secrets(SECRETS["AWS"]) if f.kind == "AWS Access Key"]
+    (weak,) = secrets("password: hunter")
+    (strong,) = secrets(SECRETS["AWS"])
     assert not weak.certain
-    assert strong[0].certain
+    assert strong.certain
 
 
 def test_nothing_is_sent_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acphold.journal import Entry
-from acphold.journal.fold import fold
-from acphold.journal.timeline import Message
+from acphold.errors import RedactionError
+from acphold.history import Entry
+from acphold.history.fold import fold
+from acphold.history.timeline import Message
 from acphold.redaction import detector
+from acphold.redaction.messages import OVERLAP, WINDOW
 from acphold.redaction.redactor import Redactor, Removal
 from tests.cli.conversation import Raw, prompt, said, update
 from tests.journal.conversations import CONVERSATIONS, entries_of, segments_of
@@ -27,8 +29,17 @@ def entries(*raws: Raw) -> list[Entry]:
 
 def redacted(unit: Sequence[Entry], redactor: Redactor | None = None) -> list[Entry]:
     redactor = redactor or Redactor()
-    redactor.learn(unit)
-    return redactor.entries(unit)
+    look_through(redactor, unit)
+    shown = (redactor.entry(place, entry) for place, entry in enumerate(unit))
+    return [entry for entry in shown if entry is not None]
+
+
+def look_through(redactor: Redactor, told: Sequence[Entry]) -> None:
+    for entry in told:
+        redactor.look(entry)
+    while not redactor.is_done():
+        for entry in told:
+            redactor.look(entry)
 
 
 def text(found: Sequence[Entry]) -> str:
@@ -64,14 +75,14 @@ def test_what_a_title_that_was_cut_has_of_a_secret_is_taken_out(length: int, mar
     redactor = Redactor()
     title = {"title": f"use {KEY[:length]}{mark}"}
     redactor.learn_value(title)
-    redactor.learn(entries(prompt(f"use {KEY}, please")))
+    look_through(redactor, entries(prompt(f"use {KEY}, please")))
     assert redactor.value(title) == {"title": f"use [removed: API key]{mark}"}
     assert redactor.removed == {Removal(0, "API key"): 1}
 
 
 def test_a_text_that_was_cut_elsewhere_stays_as_it_is() -> None:
     redactor = Redactor()
-    redactor.learn(entries(prompt(f"use {KEY}, please")))
+    look_through(redactor, entries(prompt(f"use {KEY}, please")))
     for words in ("skip…", "use sk…", "use it..."):
         assert redactor.value([words]) == [words]
 
@@ -127,12 +138,12 @@ def test_what_a_name_gives_away_is_taken_out_where_nothing_names_it() -> None:
 def test_an_option_gives_its_argument_away() -> None:
     call = update("tool_call", toolCallId="t", rawInput={"args": ["--password", "hunter2", "x"]})
     found = redacted(entries(call))
-    assert '["--password","[removed: Secret Keyword]","x"]' in text(found)
+    assert '["--password","[removed: password]","x"]' in text(found)
 
 
 def test_a_usual_word_is_left_where_it_is_no_password() -> None:
     found = redacted(entries(said("password: horses\nand my horses are fast")))
-    assert messages(found) == ["password: [removed: Secret Keyword]\nand my horses are fast"]
+    assert messages(found) == ["password: [removed: password]\nand my horses are fast"]
 
 
 def test_pictures_and_files_are_left_out() -> None:
@@ -175,16 +186,157 @@ def test_half_of_a_surrogate_pair_hides_nothing() -> None:
     )
 
 
-def test_what_is_left_of_a_secret_takes_its_text_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def half(whole: str) -> list[detector.Finding]:
-        place = whole.find("secret")
-        return [] if place < 0 else [detector.Finding("half", place, place + 1, False)]
+USUAL = (
+    "docker run --rm -u 1000:1000 -v $PWD:/src node npm test",
+    "mysqldump --user root --password X shop > dump.sql",
+    "curl -u a:b http://localhost:8080/health",
+    "curl -u elastic:Tr0ub4dor&3 http://localhost:9200/",
+    "sort -u file:name",
+    "  --token TOKEN        the token of the service account",
+    "  --password PASSWORD, -p PASSWORD   asked for if it is not given",
+    "usage: tool [-h] [--api-key API_KEY] [--secret SECRET]",
+    "password: password: password: Tr0ub4dor&3",
+    "--password --token --secret Tr0ub4dor&3",
+    "token=token=token=Tr0ub4dor&3abc",
+    "export DB_PASSWORD=Tr0ub4dor&3 TOKEN=abcd1234efgh5678",
+    "Authorization: Bearer Bearer abcdefgh12345678",
+    "https://ada:Tr0ub4dor&3@example.org https://ada:[removed: password]@example.org",
+    "password: [removed: password], --token [removed: secret]",
+    'password: "\\"Tr0ub4dor&3\\""',
+    "curl -u [removed: password]:Tr0ub4dor&3 x",
+    f"{KEY}{KEY} {KEY}, -u {KEY}:{KEY}",
+)
+"""Lines after which the words around them have to stand as they did."""
 
-    monkeypatch.setattr("acphold.redaction.redactor.secrets", half)
-    found = redacted(entries(said("a secretsecret thing")))
-    assert messages(found) == ["[removed: text with a secret that could not be cut out]"]
+
+@pytest.mark.parametrize("line", USUAL)
+def test_whatever_is_taken_out_the_words_around_it_stay(line: str) -> None:
+    redactor = Redactor(only_secrets=True)
+    found = redacted(entries(said(f"I ran this:\n{line}\nAnd it went well.")), redactor)
+    (left,) = messages(found)
+    assert left.startswith("I ran this:\n")
+    assert left.endswith("\nAnd it went well.")
+    for secret in (KEY, "Tr0ub4dor"):
+        assert secret not in left
+
+
+@pytest.mark.parametrize("line", USUAL)
+def test_what_was_redacted_is_not_redacted_again(line: str) -> None:
+    once = redacted(entries(said(line)))
+    redactor = Redactor()
+    assert redacted(once, redactor) == once
+    assert not redactor.removed
+
+
+BESIDE = (
+    update("usage_update", used=1, size=2),
+    update("available_commands_update", availableCommands=[]),
+    update("config_option_update", configOptions=[]),
+    update("session_info_update", title="A title"),
+    update("current_mode_update", currentModeId="plan"),
+    update("something_new", text="words"),
+    update("plan", entries=[]),
+    update("notice", severity="info", title="Hm"),
+    update("tool_call_update", toolCallId="before", status="completed"),
+    update("compaction_update", compactionId="c", status="completed"),
+    ("turn_end", b'{"stopReason":"end_turn"}'),
+    ("settings", b'{"modes":null}'),
+    ("question", b'{"id":"q","method":"session/request_permission","params":{}}'),
+    ("author", b'{"name":"an editor"}'),
+    ("echo", said("an echo", "user_message_chunk")[1]),
+    ("some_later_kind", b'{"x":1}'),
+    ("update", b"no JSON"),
+)
+"""What may stand between two chunks of a message."""
+
+
+@pytest.mark.parametrize("beside", BESIDE, ids=lambda raw: f"{raw[0]} {raw[1][:40]!r}")
+@pytest.mark.parametrize("place", [3, 9, 20])
+def test_a_secret_is_found_in_a_message_between_whose_chunks_something_else_came(
+    beside: Raw, place: int
+) -> None:
+    call = update("tool_call", toolCallId="before", title="Look")
+    found = redacted(
+        entries(call, said(f"use {KEY[:place]}"), beside, beside, said(f"{KEY[place:]} now"))
+    )
+    assert KEY[place:] not in text(found)
+    assert "".join(messages(found)) == "use [removed: API key] now"
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        update("tool_call", toolCallId="t", title="Look"),
+        said("Hm.", "agent_thought_chunk"),
+        prompt("Go on."),
+    ],
+    ids=["tool", "thought", "prompt"],
+)
+def test_a_secret_does_not_come_through_in_two_messages(between: Raw) -> None:
+    found = redacted(entries(said(f"use {KEY[:9]}"), between, said(f"{KEY[9:]}, please")))
+    assert KEY[9:] not in text(found)
+    assert messages(found)[0] == "use [removed: API key]"
+    assert messages(found)[-1] == ", please"
+
+
+def test_a_word_that_begins_the_next_message_is_no_part_of_a_secret() -> None:
+    call = update("tool_call", toolCallId="t", title="Look")
+    found = redacted(entries(said(f"use {KEY}"), call, said("Looking at it.")))
+    assert messages(found) == ["use [removed: API key]", "Looking at it."]
+
+
+def test_a_message_that_goes_on_in_a_later_turn_is_looked_through_as_one() -> None:
+    def chunk(words: str) -> Raw:
+        content = {"type": "text", "text": words}
+        return update("agent_message_chunk", content=content, messageId="m")
+
+    found = redacted(
+        entries(prompt("a"), chunk(f"use {KEY[:9]}"), prompt("b"), chunk(f"{KEY[9:]} now"))
+    )
+    assert KEY[9:] not in text(found)
+    assert "use [removed: API key] now" in messages(found)
+
+
+def test_chunks_of_a_kind_that_is_not_shown_are_looked_through_as_one() -> None:
+    def chunk(words: str) -> Raw:
+        content = {"type": "text", "text": words}
+        return update("compaction_summary_chunk", content=content, compactionId="c")
+
+    found = redacted(entries(chunk(f"use {KEY[:9]}"), said("beside"), chunk(KEY[9:])))
+    assert KEY[9:] not in text(found)
+
+
+def test_a_message_longer_than_what_is_looked_through_at_once_has_no_gap() -> None:
+    for before in (WINDOW - 10, WINDOW - OVERLAP - 5, 2 * WINDOW):
+        found = redacted(
+            entries(*[said("x " * 512)] * (before // 1024), said("x" * (before % 1024)))
+            + [Entry(10_000, *_timed(said(f" {KEY[:9]}"))), Entry(10_001, *_timed(said(KEY[9:])))]
+            + [Entry(20_000 + n, *_timed(said("y " * 512))) for n in range(80)]
+        )
+        (left,) = messages(found)
+        assert KEY[9:] not in left
+        assert left.count("[removed: API key]") == 1
+
+
+def _timed(raw: Raw) -> tuple[str, int, bytes]:
+    kind, content = raw
+    return kind, 0, content
+
+
+def test_what_is_not_as_it_was_when_it_was_looked_through_is_not_written() -> None:
+    told = entries(said("one"), said("two"))
+    redactor = Redactor()
+    look_through(redactor, told)
+    assert redactor.entry(0, told[0]) is not None
+    for place, entry in ((1, Entry(2, "update", 2, said(KEY)[1])), (2, told[1])):
+        with pytest.raises(RedactionError):
+            redactor.entry(place, entry)
+
+
+def test_two_members_that_are_called_after_secrets_both_stay() -> None:
+    call = update("tool_call", toolCallId="t", rawInput={KEY: 1, f"{KEY}x": 2, "b": 3})
+    raw = json.loads(text(redacted(entries(call))))["rawInput"]
+    assert sorted(raw.values()) == [1, 2, 3]
 
 
 def test_only_secrets_leaves_people_places_and_pictures() -> None:
@@ -229,3 +381,29 @@ def test_no_secret_is_left_however_it_was_cut(parts: list[str], cuts: list[int])
     (left,) = messages(redacted(entries(*map(said, pieces)))) or [""]
     assert KEY not in left
     assert not [f for f in detector.secrets(left) if f.kind == "API key"]
+
+
+@given(CONVERSATIONS, st.data())
+@settings(max_examples=60)
+def test_what_the_fold_puts_together_is_looked_through_as_one(
+    pieces: list[tuple[str, list[bytes]]], data: st.DataObject
+) -> None:
+    """In a conversation with anything in it, a secret is cut in two by what stands between."""
+    around = [(entry.kind, entry.raw) for entry in entries_of(segments_of(pieces))]
+    first = data.draw(st.integers(0, len(around)))
+    second = data.draw(st.integers(first, len(around)))
+    named = data.draw(st.sampled_from([None, "m"]))
+    kind = data.draw(st.sampled_from(["agent_message_chunk", "agent_thought_chunk"]))
+
+    def chunk(words: str) -> Raw:
+        message = {} if named is None else {"messageId": named}
+        return update(kind, content={"type": "text", "text": words}, **message)
+
+    told = entries(
+        *around[:first],
+        chunk(f" {KEY[:9]}"),
+        *around[first:second],
+        chunk(KEY[9:]),
+        *around[second:],
+    )
+    assert not [left for left in messages(redacted(told)) if KEY in left]

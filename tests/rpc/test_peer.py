@@ -724,7 +724,7 @@ async def test_an_agent_is_read_however_much_is_on_its_way_to_it() -> None:
         assert peer.buffered >= UNREAD
 
 
-async def test_requests_beyond_what_may_wait_for_an_answer_are_refused() -> None:
+async def test_requests_of_a_client_beyond_what_may_wait_for_an_answer_are_refused() -> None:
     async with peer_and_wire() as (_, ear, wire):
         never = asyncio.Event()
 
@@ -733,8 +733,7 @@ async def test_requests_beyond_what_may_wait_for_an_answer_are_refused() -> None
             return b"{}"
 
         ear.handler = wait
-        for number in range(20):
-            wire.send({"id": number, "method": "m", "params": {"pad": "x" * 1_000_000}})
+        ask_much(wire)
         refused = [await wire.line() for _ in range(3)]
         assert [answer["id"] for answer in refused] == [17, 18, 19]
         assert "try again later" in refused[0]["error"]["message"]
@@ -743,8 +742,66 @@ async def test_requests_beyond_what_may_wait_for_an_answer_are_refused() -> None
         assert all(answer["result"] == {} for answer in answered)
 
 
+def ask_much(wire: Wire, count: int = 20) -> None:
+    """Requests of a megabyte each; the first 17 are as many as may wait for their answers."""
+    for number in range(count):
+        wire.send({"id": number, "method": "m", "params": {"pad": "x" * 1_000_000}})
+
+
+async def test_an_agent_that_asks_much_is_held_up_until_it_is_answered() -> None:
+    async with peer_and_wire(is_agent=True) as (_, ear, wire):
+        ear.handler = keep
+        ask_much(wire, 100)
+        for number in range(100):
+            while len(ear.requests) <= number:
+                await rounds(1)
+            await rounds(20)
+            assert len(ear.requests) <= number + 17
+            ear.requests[number].answer(b"{}")
+            assert (await wire.line()) == {"jsonrpc": "2.0", "id": number, "result": {}}
+
+
+async def test_an_agent_is_not_held_up_for_ever_by_one_who_waits_for_what_it_says_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("acphold.rpc.peer.HOLD_SECONDS", 0.1)
+    async with peer_and_wire(is_agent=True) as (peer, ear, wire):
+
+        async def ask_back(_: Request) -> bytes:
+            return await asked_back
+
+        asked_back = asyncio.ensure_future(peer.call_raw("back", b"{}"))
+        ear.handler = ask_back
+        back = await wire.line()
+        ask_much(wire)
+        wire.send({"id": back["id"], "result": {"at": "last"}})
+        assert await asyncio.wait_for(asked_back, DEADLINE) == b'{"at": "last"}'
+        answers = {answer["id"]: answer for answer in [await wire.line() for _ in range(20)]}
+        refused = [number for number, answer in answers.items() if "error" in answer]
+        assert refused == [17, 18, 19]
+        ask_much(wire, 40)  # now that somebody answers
+        for _ in range(40):
+            assert "result" in await wire.line()
+
+
+async def test_what_an_agent_said_that_has_ended_is_read_to_its_end_however_much_it_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("acphold.rpc.peer.HOLD_SECONDS", 3600.0)
+    async with peer_and_wire(is_agent=True) as (peer, ear, wire):
+        ear.handler = keep
+        ask_much(wire)
+        wire.send({"method": "last words"})
+        await until(lambda: len(ear.requests) == 17)
+        peer.hold_no_more()
+        await until(lambda: "last words" in ear.heard)
+
+
 @pytest.mark.parametrize("is_agent", [False, True])
-async def test_many_small_requests_that_wait_are_bounded_too(is_agent: bool) -> None:
+async def test_many_small_requests_that_wait_are_bounded_too(
+    is_agent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.rpc.peer.HOLD_SECONDS", 0.01)
     async with peer_and_wire(is_agent=is_agent) as (_, ear, wire):
         ear.handler = keep
         for _ in range(10):

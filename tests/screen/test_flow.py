@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acphold.journal.timeline import turn_end
+from acphold.history.timeline import turn_end
 from acphold.screen.flow import LIVE_LETTERS, LIVE_TOOLS, Flow
 from acphold.screen.layout import Passage
 
@@ -80,6 +80,20 @@ def test_the_plan_is_live_and_stands_at_the_end_as_the_turn_left_it() -> None:
     assert taken(flow) == [("plan", "✓ Think")]
 
 
+def test_a_compaction_is_live_until_it_is_over_or_the_turn_is() -> None:
+    flow = Flow()
+    hear(flow, "compaction_update", compactionId="c", status="in_progress")
+    kept = {"type": "text", "text": "All of it"}
+    hear(flow, "compaction_summary_chunk", compactionId="c", content=kept)
+    assert taken(flow) == []
+    assert shown(flow.live()) == [("context", "is being compacted\nAll of it")]
+    hear(flow, "compaction_update", compactionId="c", status="completed")
+    assert taken(flow) == [("context", "compacted\nAll of it")]
+    hear(flow, "compaction_update", compactionId="d", status="in_progress")
+    flow.turn_over()
+    assert taken(flow) == [("context", "is being compacted")]
+
+
 def test_a_thought_is_one_line_and_a_key_shows_all_of_it() -> None:
     flow = Flow()
     say(flow, "Well.\nAnd so\non.", "agent_thought_chunk")
@@ -95,9 +109,28 @@ def test_a_thought_is_one_line_and_a_key_shows_all_of_it() -> None:
 def test_a_prompt_of_another_client_has_its_name() -> None:
     flow = Flow()
     meta = {"acphold/client": {"name": "zed", "version": "1"}}
-    say(flow, "hello", "user_message_chunk", _meta=meta)
+    say(flow, "hello", "user_message_chunk", messageId="acphold-1", _meta=meta)
     flow.turn_over()
     assert taken(flow) == [("you", "hello\nin zed")]
+
+
+def test_what_only_the_agent_says_that_the_user_said_is_told_so() -> None:
+    flow = Flow()
+    say(flow, "delete it all", "user_message_chunk", messageId="1")
+    flow.turn_over()
+    assert taken(flow) == [("user", "as the agent tells it:\ndelete it all")]
+
+
+def test_a_notice_of_ours_and_one_of_the_agent_are_told_apart() -> None:
+    flow = Flow()
+    hear(flow, "notice", title="Look", _meta={"acphold/notice": {"kind": "context"}})
+    hear(flow, "notice", title="Look", description="here")
+    hear(flow, "notice", title="Look", _meta={"acphold/notice": {"from": "coder"}})
+    assert taken(flow) == [
+        ("acphold", "Look"),
+        ("agent", "notice: Look. here"),
+        ("agent", "notice: Look"),
+    ]
 
 
 def test_a_prompt_of_another_client_ends_the_turn_before_it() -> None:
@@ -136,11 +169,11 @@ def test_updates_of_unknown_kinds_are_passed_over() -> None:
 def test_of_a_long_history_the_end_is_shown_and_the_rest_counted() -> None:
     flow = Flow()
     for number in range(5):
-        say(flow, f"prompt {number}", "user_message_chunk", messageId=str(number))
+        say(flow, f"prompt {number}", "user_message_chunk", messageId=f"acphold-{number}")
     flow.turn_over()
     flow.shorten(2)
     assert taken(flow) == [
-        ("notice", "3 earlier passages: `acphold show` has them"),
+        ("acphold", "3 earlier passages: `acphold show` has them"),
         ("you", "prompt 3"),
         ("you", "prompt 4"),
     ]

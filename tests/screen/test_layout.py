@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from acphold.cli.terminal_text import STYLES
-from acphold.journal.timeline import ToolCall, TurnEnd
+from acphold.history.timeline import ToolCall, TurnEnd
 from acphold.screen.layout import GUTTER, Beside, Hanging, block_text, passage
 from acphold.screen.markdown_layout import Prose
 

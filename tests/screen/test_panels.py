@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import DeclarationError
-from acphold.journal.timeline import ToolCall
+from acphold.history.timeline import ToolCall
 from acphold.schema import ElicitationSchema, PermissionOption, decode
 from acphold.schema.elicitation import ElicitationPropertySchema
 from acphold.screen.panels import (

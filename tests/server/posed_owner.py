@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from acphold.hub.owners import owner_name
 from acphold.journal import SqliteJournal
 from acphold.server.neighbours import PRESENCE
+from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import runtime_folder
 from tests.editor import DEADLINE, say
+from tests.owners import die
 
 PLAYED = ("session/load", "session/resume", "session/prompt", "session/set_mode", "session/close")
 
@@ -32,6 +33,7 @@ class PosedOwner:
         self._writers: list[asyncio.StreamWriter] = []
         self._of: dict[int, asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
+        self.journal: SqliteJournal
 
     async def next(self, method: str) -> dict[str, Any]:
         """The next request that is played; AssertionError if it is another one."""
@@ -51,6 +53,7 @@ class PosedOwner:
 
     def die(self) -> None:
         """Nobody listens any more; what was told before is still on its way."""
+        die(self.journal)
         if self._server is not None:
             self._server.close()
         for writer in self._writers:
@@ -91,13 +94,12 @@ async def posed_owner(journal: Path, session: str) -> AsyncIterator[PosedOwner]:
     owner = PosedOwner()
     path = Path(runtime_folder()) / f"{uuid4().hex[:8]}.sock"
     await owner.listen(path)
-    writer = SqliteJournal.open(journal)
-    try:
-        await writer.acquire(session, owner_name(str(path)))
-    finally:
-        await writer.aclose()
+    owner.journal = SqliteJournal.open(journal)
+    await owner.journal.serve_at([unix_address(str(path))])
+    await owner.journal.acquire(session)
     try:
         yield owner
     finally:
         owner.die()
+        await owner.journal.aclose()
         path.unlink(missing_ok=True)

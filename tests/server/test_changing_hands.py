@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import HELD_ELSEWHERE
-from acphold.journal import upkeep
+from acphold.hub.client_request import LINE
+from acphold.journal.sqlite import upkeep
 from acphold.server import elsewhere, owner_line
 from acphold.server.owner_line import OwnerLine
-from acphold.server.positions import LINE
 from tests.editor import Editor, Refused, open_params, scripted_agent
 from tests.editor import wrapped as program
 from tests.served import Guest, guest, wrapped

@@ -13,10 +13,8 @@ from typing import Any
 
 import pytest
 
-from acphold.hub.owners import parsed
-from acphold.journal import SqliteJournal
-from acphold.journal.journal import Holder
-from acphold.server import owner_line
+from acphold.journal import At, Free, SqliteJournal, Whose
+from acphold.server import elsewhere, owner_line
 from acphold.transports import unix
 from acphold.transports.runtime_folder import runtime_folder
 from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
@@ -264,36 +262,35 @@ async def test_two_clients_of_a_dead_owner_meet_again_at_one_of_them(journal: Pa
             await client.until_text("from right ")
 
 
-async def test_a_dead_owner_is_found_out_by_connecting_to_where_its_lease_says_and_not_by_waiting(
+async def test_what_a_dead_owner_had_is_free_at_once_and_nobody_is_waited_for(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with wrapped(journal) as other:
         async with program(journal) as one:
             session = await one.talk({"say": "hello"})
-            left = await holder(journal, session)
-            assert left.owner.endswith(f":{one.process.pid}:{parsed(left.owner).path}")
-            asked: list[str] = []
-            connect = unix.connect
-
-            async def noted(path: str, *more: Any) -> Any:
-                asked.append(path)
-                return await connect(path, *more)
-
-            monkeypatch.setattr(owner_line, "connect", noted)
+            left = await owner(journal, session)
+            assert isinstance(left, At)
+            assert left.owner.pid == one.process.pid
             await one.kill()
-            assert not (await holder(journal, session)).is_released
-            await other.load(session)
-        assert asked == [parsed(left.owner).path]
-        taken = await holder(journal, session)
-        assert (parsed(taken.owner).pid, taken.epoch > left.epoch) == (os.getpid(), True)
+            assert await owner(journal, session) == Free(left.epoch)
+
+            async def asked(*_: Any) -> Any:
+                raise AssertionError("it is dead")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(owner_line, "connect", asked)
+                await other.load(session)
+        taken = await owner(journal, session)
+        assert isinstance(taken, At)
+        assert (taken.owner.pid, taken.epoch > left.epoch) == (os.getpid(), True)
         assert other.text() == "hello"
 
 
-async def holder(journal: Path, session: str) -> Holder:
-    """Who has the session, as its lease says."""
+async def owner(journal: Path, session: str) -> Whose:
+    """Who owns the session, as somebody sees it who has nothing to do with it."""
     reader = SqliteJournal.open(journal)
     try:
-        return await reader.holder(session)
+        return await reader.owner(session)
     finally:
         await reader.aclose()
 
@@ -384,10 +381,10 @@ async def test_only_this_users_processes_are_let_in(
         monkeypatch.setattr(
             unix, "credentials", lambda at: unix.Credentials(os.getuid() + 1, kernel(at).pid)
         )
-        await other.load(session)  # as if the owner could not be reached: it is taken over
-        assert other.text() == "hello"
-        error = await one.refused("session/prompt", {"sessionId": session, "prompt": []})
-        assert "another acphold process" in error.message
+        monkeypatch.setattr(elsewhere, "WAIT_SECONDS", 0.0)
+        with pytest.raises(Refused, match=f"process {os.getpid()} on .* belongs to another user"):
+            await other.load(session)
+        await one.prompt(session, {"say": "mine still"})
 
 
 async def test_a_turn_goes_on_at_the_owner_when_the_client_there_that_began_it_leaves(

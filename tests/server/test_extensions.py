@@ -61,6 +61,22 @@ async def test_their_session_ids_are_mapped(journal: Path, log: Path) -> None:
         assert third["params"] == {"sessionId": "foreign"}
 
 
+@pytest.mark.parametrize("method", ["_x", "session/status"])
+async def test_of_a_saved_session_that_the_agent_does_not_know_it_is_asked_nothing(
+    journal: Path, log: Path, method: str
+) -> None:
+    await other_id(journal)  # its id is that of another session of the agent's from now on
+    agent: dict[str, Any] = {"ids": "counter", "log": str(log), "replies": {method: [1]}}
+    async with wrapped(journal, **agent) as client:
+        session = await client.new()
+        error = await client.refused(method, {"sessionId": "0"})
+        assert (error.code, error.data) == (-32002, {"sessionId": "0"})
+        client.tell("_note", {"sessionId": "0"})
+        assert await client.call(method, {"sessionId": session}) == 1
+        assert [message["params"]["sessionId"] for message in received(log, method)] == ["0"]
+        assert received(log, "_note") == []
+
+
 async def test_the_agent_has_the_session_open_before_an_extension_method_of_it_comes(
     journal: Path, tmp_path: Path, log: Path
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.editor import introduced, received, scripted_agent, wrap_command
+from tests.hub.shared import shared
 from tests.served import guest, wrapped
 
 INVALID_REQUEST = -32600
@@ -69,6 +70,85 @@ async def test_a_second_initialize_is_refused_and_the_agent_goes_on(journal: Pat
         error = await client.refused("initialize", {"protocolVersion": 1})
         assert error.code == INVALID_REQUEST
         await client.prompt(session, {"say": "still here"})
+
+
+VERSION_2: dict[str, Any] = {
+    "protocolVersion": 2,
+    "info": {"name": "Two", "version": "2.0"},
+    "capabilities": {
+        "elicitation": {"form": {}},
+        "auth": {"terminal": {}},
+        "gizmo": {},
+        "_meta": {"vendor": 1},
+    },
+}
+
+
+async def test_what_a_client_of_version_two_says_of_itself_reaches_the_agent_as_version_one_has_it(
+    journal: Path, log: Path
+) -> None:
+    async with guest(scripted_agent(log=str(log)), journal) as client:
+        answer = await client.call("initialize", VERSION_2)
+        assert answer["protocolVersion"] == 1
+        [told] = received(log, "initialize")
+        assert told["params"] == {
+            "protocolVersion": 1,
+            "clientInfo": {"name": "Two", "version": "2.0"},
+            "clientCapabilities": {
+                "elicitation": {"form": {}},
+                "auth": {"terminal": True},
+                "_meta": {"vendor": 1},
+            },
+        }
+        await client.new()
+
+
+async def test_what_is_said_for_version_one_beside_it_counts(journal: Path, log: Path) -> None:
+    both = {**VERSION_2, "clientInfo": {"name": "One", "version": "1"}, "clientCapabilities": {}}
+    async with guest(scripted_agent(log=str(log)), journal) as client:
+        await client.call("initialize", both)
+        [told] = received(log, "initialize")
+        assert told["params"] == {
+            "protocolVersion": 1,
+            "clientInfo": {"name": "One", "version": "1"},
+            "clientCapabilities": {},
+        }
+
+
+async def test_a_client_that_does_not_go_on_in_version_one_may_introduce_itself_anew_in_it(
+    journal: Path, log: Path
+) -> None:
+    async with guest(scripted_agent(log=str(log)), journal) as client:
+        await client.call("initialize", VERSION_2)
+        can = {"fs": {"readTextFile": True}}
+        await client.call("initialize", {"protocolVersion": 1, "clientCapabilities": can})
+        told = received(log, "initialize")[-1]["params"]
+        assert told == {"protocolVersion": 1, "clientCapabilities": can}
+        assert (await client.refused("initialize", {"protocolVersion": 1})).code == INVALID_REQUEST
+        session = await client.new()
+        await client.prompt(session, {"say": "here"})
+        assert client.text() == "here"
+
+
+async def test_a_client_that_went_on_in_version_one_is_introduced(journal: Path) -> None:
+    async with guest(scripted_agent(), journal) as client:
+        await client.call("initialize", VERSION_2)
+        await client.new()
+        assert (await client.refused("initialize", {"protocolVersion": 1})).code == INVALID_REQUEST
+
+
+async def test_who_introduces_itself_anew_does_not_start_the_agent_of_others_anew(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        _, session = await house.opened()
+        other = house.stranger()
+        await other.call("initialize", VERSION_2)
+        await other.call("initialize", {"protocolVersion": 1})
+        await other.load(session)
+        await house.agent.say(session, "still here")
+        await other.until_text("still here")
+        assert house.agent.generation == 1
 
 
 async def test_auth_methods_prompt_capabilities_and_agent_info_are_as_the_agent_says(

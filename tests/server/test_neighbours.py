@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from acphold.journal import NewSession, SqliteJournal
-from acphold.server.neighbours import tell_owner, tell_process
+from acphold.server.neighbours import tell_owner
+from tests.owners import owning
 from tests.served import Guest, wrapped
 
 
@@ -21,19 +22,22 @@ async def test_the_clients_of_a_session_are_told_its_new_title_before_the_owner_
         other = SqliteJournal.open(journal)
         await other.set_title(session, "Mine")
         assert titles(client) == []
-        assert await tell_owner(other, session)
+        assert await tell_owner(await other.owner(session), session)
         await client.until(lambda: titles(client) == ["Mine"])
         await other.aclose()
 
 
 async def test_a_session_that_is_live_nowhere_has_nobody_to_be_told(journal: Path) -> None:
     opened = SqliteJournal.open(journal)
-    lease = await opened.create(NewSession("s1", "a", "/"), "host:1")
-    assert not await tell_owner(opened, "s1")  # a process that cannot be reached
-    await opened.release(lease)
-    assert not await tell_owner(opened, "s1")
+    await opened.release(await opened.create(NewSession("s1", "a", "/")))
+    assert not await tell_owner(await opened.owner("s1"), "s1")
     await opened.aclose()
 
 
-async def test_an_owner_that_has_gone_is_no_error(tmp_path: Path) -> None:
-    assert not await tell_process(str(tmp_path / "gone.sock"), "s1")
+async def test_an_owner_that_cannot_be_reached_is_no_error(journal: Path) -> None:
+    opened = SqliteJournal.open(journal)
+    await opened.release(await opened.create(NewSession("s1", "a", "/")))
+    for addresses in ([], ["unix:/nowhere/gone.sock"], ["unheard-of://"]):
+        async with owning(journal, "s1", *addresses):
+            assert not await tell_owner(await opened.owner("s1"), "s1")
+    await opened.aclose()

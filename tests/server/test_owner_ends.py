@@ -123,6 +123,22 @@ async def test_owners_that_die_one_after_the_other_while_they_open_a_session_are
         assert other.text() == "hello again"
 
 
+async def test_a_session_on_its_way_to_its_client_comes_also_if_that_is_refused_to_load_it_anew(
+    journal: Path,
+) -> None:
+    async with kept(journal) as (other, session), AsyncExitStack() as stack:
+        first = await stack.enter_async_context(posed_owner(journal, session))
+        await opened_at(first, other, session)
+        second = await stack.enter_async_context(posed_owner(journal, session))
+        first.die()
+        await second.next("session/resume")
+        await other.refused("session/load", open_params(session, "/elsewhere"))
+        request = await second.next("session/resume")
+        second.answer(request)
+        second.tell(request, 5, "and on")
+        await other.until_text("hello and on")
+
+
 @pytest.mark.parametrize("silent", ["while it is loaded", "while it is opened again"])
 async def test_an_owner_that_is_stopped_while_it_opens_a_session_is_not_waited_for(
     journal: Path, monkeypatch: pytest.MonkeyPatch, silent: str
@@ -212,7 +228,7 @@ async def test_a_session_that_another_process_takes_while_it_is_opened_here_is_o
             await wait(self, restoring)
             taker = await stack.enter_async_context(posed_owner(journal, session))
             with pytest.raises(LeaseLostError):
-                await conversations[0].session.renew()
+                await conversations[0].session.verify()
             takers.put_nowait(taker)
 
         monkeypatch.setattr(Readiness, "begin", noted)

@@ -20,6 +20,7 @@ class Client:
 
     capabilities = ClientCapabilities()
     info = b""
+    withheld = frozenset[str]()
     wants_positions = False
     buffered = 0
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from acphold.journal import Entry, SqliteJournal
+from acphold.history import Entry
+from acphold.journal import SqliteJournal
 from tests.editor import Editor, Refused, received, scripted_agent
 from tests.editor import wrapped as program
 from tests.served import Guest, guest

@@ -23,7 +23,10 @@ async def test_who_comes_in_the_moment_in_which_it_ends_is_not_let_in_and_sent_a
     async def attend(transport: PipeTransport) -> None:
         raise AssertionError("let in")
 
-    listener = Listener("owner.sock", attend)
+    async def moved(path: str) -> None:
+        raise AssertionError("moved")
+
+    listener = Listener("owner.sock", attend, moved)
     listener.bind()
     async with shared(journal) as house:
         await house.client()

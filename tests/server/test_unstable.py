@@ -19,6 +19,8 @@ from tests.npm import installed
 
 PACKAGE = "@agentclientprotocol/sdk@2.4.0"
 
+UNSTABLE = {"fork", "archive", "title", "status"}
+
 THEIRS = {
     "sessionId": "theirs",
     "cwd": "/w",
@@ -68,18 +70,40 @@ def titles(client: Onlooker) -> list[str]:
 async def test_only_with_the_option_the_methods_are_offered(
     journal: Path, options: tuple[str, ...]
 ) -> None:
-    agents_own: dict[str, Any] = {"sessionCapabilities": {"fork": {}, "archive": {}, "title": {}}}
+    agents_own: dict[str, Any] = {"sessionCapabilities": {name: {} for name in UNSTABLE}}
     async with program(journal, *options, capabilities=agents_own) as client:
         answer = next(m["result"] for m in client.messages if m.get("id") == 1)
         told = valid("InitializeResponse", answer)["agentCapabilities"]["sessionCapabilities"]
-        unstable = {"fork", "archive", "title"}
-        assert told.keys() & unstable == (unstable if options else set())
+        assert told.keys() & UNSTABLE == (UNSTABLE if options else set())
         session = await client.talk("Hello")
         [info] = await client.sessions()
         assert ("archived" in info) == bool(options)
         if not options:
             error = await client.refused("session/archive", {"sessionId": session})
             assert error.code == -32601
+
+
+# -- status ----------------------------------------------------------------------------------------
+
+
+async def test_a_session_is_open_or_saved_wherever_it_is_and_asking_changes_nothing(
+    journal: Path,
+) -> None:
+    async with offering(journal) as (house, client):
+        house.agent.can("list")
+        house.agent.lists = [THEIRS]
+        session = await client.new()
+        other = await house.client()
+        asked = {"sessionId": session}
+        answer = valid("SessionStatusResponse", await other.call("session/status", asked))
+        assert answer == {"status": "open"}
+        await house.turn(client, session, "one", "ONE")
+        await client.call("session/close", asked)
+        assert await other.call("session/status", asked) == {"status": "saved"}
+        assert await other.call("session/status", {"sessionId": "theirs"}) == {"status": "saved"}
+        assert not house.hub.conversations
+        error = await other.refused("session/status", {"sessionId": "nobody's"})
+        assert (error.code, error.data) == (-32002, {"sessionId": "nobody's"})
 
 
 # -- titles ----------------------------------------------------------------------------------------

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -51,6 +55,59 @@ def test_one_that_belongs_to_somebody_else_is_refused(
     monkeypatch.setattr(place, "_is_ours", lambda path: path == str(base))
     with pytest.raises(RuntimeFolderError, match="belongs to somebody else"):
         runtime_folder()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home folder, where nobody has made a runtime folder; and another temporary folder."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    with TemporaryDirectory(prefix="a") as folder:  # a short name, as people's are
+        for name in ("home", "tmp"):
+            (Path(folder) / name).mkdir()
+        monkeypatch.setenv("HOME", f"{folder}/home")
+        monkeypatch.setattr(place, "LOGINS", f"{folder}/none")
+        monkeypatch.setattr(place, "TEMPORARY", f"{folder}/tmp")
+        yield Path(folder) / "home"
+
+
+def test_without_one_it_is_in_the_folder_for_state_where_nobody_else_can_be_first(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home.parent / "tmp" / f"acphold-{os.getuid()}").symlink_to("/nonexistent")
+    folder = Path(runtime_folder())
+    assert folder.is_relative_to(home)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert runtime_folder() == str(folder)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(own_socket())
+    monkeypatch.setenv("XDG_STATE_HOME", str(home.parent / "state"))
+    assert Path(runtime_folder()).is_relative_to(home.parent / "state" / "acphold")
+
+
+def test_machines_with_one_home_folder_have_folders_of_their_own(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = os.uname()
+    here = runtime_folder()
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result((names.sysname, "other", *names[2:])))
+    assert (runtime_folder() == here) == (sys.platform == "darwin")
+
+
+@pytest.mark.parametrize("why", ["no home", "a file", "too long", "of another user"])
+def test_who_cannot_have_it_at_home_has_it_in_the_temporary_folder(
+    home: Path, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why == "no home":
+        monkeypatch.setenv("HOME", "/proc/nowhere")
+    elif why == "a file":
+        (home / ".local").touch()
+    elif why == "too long":
+        monkeypatch.setenv("HOME", str(home / ("x" * 100)))
+    else:
+        ours = place._is_ours
+        monkeypatch.setattr(place, "_is_ours", lambda path: "state" not in path and ours(path))
+    assert runtime_folder() == str(home.parent / "tmp" / f"acphold-{os.getuid()}")
 
 
 def test_sockets_of_processes_that_have_gone_are_swept_and_those_of_the_living_stay(

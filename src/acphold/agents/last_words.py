@@ -1,6 +1,6 @@
 """How a program that we talk to has ended, as an error that a person can use.
 
-It names the exit status, and the last line that the program wrote to stderr.
+It names the exit status, and what the program said last on stderr.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from acphold.errors import AgentExitedError
 from acphold.processes.exit_status import describe
+from acphold.rpc import Peer
 from acphold.transports.child import ChildProcess
 
 STATUS_TIMEOUT = 2.0
@@ -17,6 +18,9 @@ STATUS_TIMEOUT = 2.0
 
 LAST_WORDS = 1.0
 """Seconds for its stdout to end once the program has; a child of its own may hold it open."""
+
+MOST_LETTERS = 300
+"""Of the last words, behind a sentence."""
 
 
 async def ended(name: str, process: ChildProcess | None) -> AgentExitedError:
@@ -41,13 +45,13 @@ def how_it_ended(name: str, process: ChildProcess | None) -> AgentExitedError:
 
 def last_line(process: ChildProcess | None) -> str:
     """The program's last words on stderr, to be put behind a sentence."""
-    tail = process.stderr_tail() if process is not None else ""
-    last = tail.strip().splitlines()[-1:]
-    return f": {last[0].strip()[:300]}" if last else ""
+    words = "" if process is None else process.last_words()
+    return f": {words[:MOST_LETTERS]}" if words else ""
 
 
-async def hang_up_behind(process: ChildProcess, pump: asyncio.Task[None]) -> None:
+async def hang_up_behind(process: ChildProcess, peer: Peer, pump: asyncio.Task[None]) -> None:
     """The end of the program is the end of the connection, whoever still holds its stdout."""
     await process.wait()
+    peer.hold_no_more()
     await asyncio.wait([pump], timeout=LAST_WORDS)
     await process.transport.aclose()

@@ -14,7 +14,7 @@ from functools import partial
 
 from acphold.agents.added_servers import AddedServer, AddedServers
 from acphold.agents.identity import agent_key, spoken_name
-from acphold.agents.interface import Answered, Asked, Call, Listener
+from acphold.agents.interface import Answered, Asked, Call, Listener, Notified, Updates
 from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
 from acphold.agents.runs import runs
 from acphold.errors import (
@@ -24,6 +24,7 @@ from acphold.errors import (
     ConnectionLostError,
     InvalidParamsError,
 )
+from acphold.history.speakers import params_without_marks, without_marks
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER, Answer
@@ -131,7 +132,9 @@ class ProcessAgent:
             process.transport, self, name="agent", limit=self._limit, is_agent=True
         )
         self._pump = asyncio.create_task(peer.pump(), name="agent pump")
-        self._watch = asyncio.create_task(hang_up_behind(process, self._pump), name="agent exit")
+        self._watch = asyncio.create_task(
+            hang_up_behind(process, peer, self._pump), name="agent exit"
+        )
         result = await self._introduce(peer)
         try:
             answer = understood(self.called, result)
@@ -249,7 +252,7 @@ class ProcessAgent:
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for event in runs(batch):
             try:
-                await self._listener.hear(event)
+                await self._listener.hear(_in_its_own_name(event))
             except Exception:  # one event is not to take those of the same read with it
                 log.exception("what %s said could not be handled", self.called)
 
@@ -277,6 +280,15 @@ class ProcessAgent:
             if self._launched is not None:  # started early, never spoken to
                 launched, self._launched = self._launched, None
                 await ChildProcess(launched, relay_fd=None).aclose()
+
+
+def _in_its_own_name(event: Updates | Notified) -> Updates | Notified:
+    """What the agent reports, without what only acphold may say of itself."""
+    if isinstance(event, Notified):
+        return event
+    clean = without_marks if event.kind == "update" else params_without_marks
+    raws = list(map(clean, event.raws))
+    return Updates(event.session_id, event.kind, raws, event.are_last)
 
 
 def understood(name: str, result: bytes) -> InitializeResponse:

@@ -58,5 +58,8 @@ async def _put(location: str | None, session_ids: list[str], *, archived: bool) 
         for session_id in found:
             await journal.set_archived(session_id, archived)
         # Where one is live, the next prompt has to bring it back, however soon it comes.
-        await asyncio.gather(*(tell_owner(journal, session_id) for session_id in found))
+        owners = {session_id: await journal.owner(session_id) for session_id in found}
+        await asyncio.gather(
+            *(tell_owner(whose, session_id) for session_id, whose in owners.items())
+        )
     return len(found)

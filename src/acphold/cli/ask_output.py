@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from acphold.cli.terminal_text import on_one_line, visible, visible_json
+from acphold.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
 from acphold.client.policy import chosen
 from acphold.client.turn_feed import typed
-from acphold.journal.raw_update import content_text, encode_object, encode_text, members
+from acphold.history.raw_update import content_text, encode_object, encode_text, members
+from acphold.history.speakers import is_our_notice
 from acphold.schema import AgentMessageChunk, TextContent, ToolCall
 from acphold.schema.updates import Notice
 
@@ -20,6 +22,15 @@ if TYPE_CHECKING:
     from acphold.client import PermissionQuestion, RemoteSession
     from acphold.errors import AcpholdError
     from acphold.schema import PermissionOption, Update
+
+
+def tell(words: str) -> None:
+    """Say something ourselves, on stderr; on a terminal it looks as no text of an agent can."""
+    name = "acphold ask:"
+    if sys.stderr.isatty() and os.environ.get("TERM") not in LINE_TERMINALS:
+        colour = "" if os.environ.get("NO_COLOR") else ";33"
+        name = f"\x1b[1{colour}m{name}\x1b[0m"
+    print(f"{name} {words}", file=sys.stderr)
 
 
 class Output(Protocol):
@@ -72,9 +83,13 @@ class Text:
                 self._end_line()
                 if sys.stderr.isatty():
                     print(on_one_line(f"[{kind}] {title}"), file=sys.stderr)
-            case Notice(title=title, description=more):
-                told = on_one_line(". ".join(filter(None, (title, more))))
-                print(f"acphold ask: {told}", file=sys.stderr)
+            case Notice():
+                parts = members(raw)
+                told = on_one_line(". ".join(filter(None, (update.title, update.description))))
+                if is_our_notice(parts):
+                    tell(told)
+                else:
+                    print(f"[notice] {told}", file=sys.stderr)
 
     def _print(self, text: str) -> None:
         """Text; half of a surrogate pair waits for the other one."""
@@ -96,14 +111,14 @@ class Text:
     ) -> None:
         if answer is False and not by_person:  # the person has just seen it
             what = on_one_line(question.tool_call.title or "a tool call")
-            print(f"acphold ask: not permitted: {what} (see --permission)", file=sys.stderr)
+            tell(f"not permitted (see --permission): {what}")
 
     def ended(self, stop_reason: str | None, code: Exit) -> None:
         self._end_line()
         sys.stdout.flush()
         if code:
             how = f"({stop_reason})" if stop_reason else "before the turn had ended"
-            print(visible(f"acphold ask: {_meaning(code)} {how}"), file=sys.stderr)
+            tell(visible(f"{_meaning(code)} {how}"))
 
     def failed(self, error: AcpholdError) -> None:
         self._end_line()

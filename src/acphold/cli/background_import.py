@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
 from typing import Final
 
 from acphold.agents.wrapped import ProcessAgent
+from acphold.processes.own_program import own_command, start_own
 
 READERS: Final = {
     "@agentclientprotocol/claude-agent-acp": "claude",
@@ -64,9 +64,8 @@ class AgentWithImport(ProcessAgent):
 
 async def _import(name: str, journal: str) -> None:
     try:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "acphold", "import"),
-            *("--agent", name, "--since", SINCE, "--journal", journal),
+        process = await start_own(
+            own_command("import", "--agent", name, "--since", SINCE, "--journal", journal),
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,

@@ -9,7 +9,7 @@ from datetime import datetime
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened, path_of
 from acphold.cli.terminal_text import folder, size, visible
-from acphold.journal.online_copy import copy_to
+from acphold.journal.sqlite.online_copy import copy_to
 
 
 def parser() -> Parser:
@@ -35,6 +35,8 @@ def backup(*, path: str, force: bool, journal: str | None) -> int:
         raise UsageError(f"there is no folder {path}")
     if os.path.exists(target) and os.path.samefile(target, path_of(journal)):
         raise UsageError(f"{path} is the journal itself; name another file")
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise UsageError(f"{path} is no file; name another place")
     if os.path.lexists(target) and not force:
         raise UsageError(f"{path} is there already; name another file, or say --force")
     copied = asyncio.run(_backup(journal, target))
@@ -44,4 +46,4 @@ def backup(*, path: str, force: bool, journal: str | None) -> int:
 
 async def _backup(location: str | None, target: str) -> int:
     async with opened(location) as journal:
-        return await journal.attend(lambda db, _: copy_to(db, target))
+        return await journal.attend(lambda db: copy_to(db, target))

@@ -21,6 +21,7 @@ from acphold.cli.terminal_text import on_one_line
 from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import UnknownSessionError
+from acphold.processes.own_program import own_command
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession
@@ -119,12 +120,12 @@ async def _chat(
             "name an agent of the settings file, or give its command behind `--`: "
             "acphold chat -- gemini --acp"
         )
-    command = _wrap_words(agent, program, journal)
+    command = _wrap_command(agent, program, journal)
     seat = Seat(permission=permission, reads_only=False, leaving="leaves")
     if on_terminal():
         print(f"Starting {on_one_line(agent or spoken_name(program))} …", file=sys.stderr)
     wrap = ProgramEndpoint(
-        ProgramStart(command=tuple(command), cwd=wanted.cwd),
+        ProgramStart(command=command, cwd=wanted.cwd),
         called=agent or spoken_name(program),
         is_acphold=True,
     )
@@ -145,12 +146,14 @@ async def _say_how_to_go_on(session_id: str, agent: str, journal: str | None, ho
     print(f"\nTo go on: acphold chat{host} --resume {on_one_line(short)} {on_one_line(agent)}")
 
 
-def _wrap_words(agent: str | None, program: Sequence[str], journal: str | None) -> list[str]:
+def _wrap_command(
+    agent: str | None, program: Sequence[str], journal: str | None
+) -> tuple[str, ...]:
     """The command line that serves the agent, as an editor would start it."""
     if agent is not None:
         agent_command(agent)  # so that a name that is not there is told here
-    words = [sys.executable, "-m", "acphold", "wrap", f"--journal={path_of(journal)}"]
-    return [*words, agent] if agent is not None else [*words, "--", *program]
+    journal_word = f"--journal={path_of(journal)}"
+    return own_command("wrap", journal_word, *([agent] if agent is not None else ["--", *program]))
 
 
 async def _known(wanted: Wanted, journal: str | None) -> tuple[Wanted, bool]:

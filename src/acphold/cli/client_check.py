@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import time
@@ -16,6 +15,8 @@ from acphold.conformance.catalogue import Check
 from acphold.conformance.exemplar_turns import Memory
 from acphold.conformance.record import Record
 from acphold.conformance.watcher import Watcher, judged
+from acphold.errors import ExportError
+from acphold.exports.destination import replaced
 from acphold.transports.stdio import stdio_transport
 
 
@@ -67,11 +68,9 @@ class ClientCheck:
     def _write(self) -> Outcome:
         assert self._path is not None
         outcome = self._outcome()
-        new = f"{self._path}.{os.getpid()}"
         try:
-            with open(new, "w", encoding="utf-8") as file:
+            with replaced(self._path) as file:
                 file.write(rendered(outcome, self._form))
-            os.replace(new, self._path)
-        except OSError as error:
-            raise UsageError(f"--report {self._path}: {error.strerror}") from None
+        except ExportError as error:
+            raise UsageError(f"--report: {error}") from None
         return outcome

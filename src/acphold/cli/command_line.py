@@ -112,6 +112,11 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: Sequence[str]) -> dict[str, object]:
         """The arguments by name, defaults included; raises UsageError."""
+        for word in parted(arguments)[0]:
+            if re.fullmatch(
+                r"--\w[\w-]*=--|-\w=?--", word
+            ):  # argparse drops the `--`, and falls over that
+                self.error(f"{word}: `--` is no value")
         if not self._runs_program:
             return vars(self.parse_args(arguments))
         own, program = parted(arguments)

@@ -6,11 +6,11 @@ import asyncio
 import sys
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal, is_confirmed
-from acphold.cli.journals import is_live, opened
+from acphold.cli.journals import opened
 from acphold.cli.terminal_text import age, counted, on_one_line
-from acphold.hub.owners import parsed
-from acphold.journal import Journal, SessionRow
-from acphold.journal.session_rows import now_ms
+from acphold.history.times import now_ms
+from acphold.journal import At, Journal, SessionRow, Silent
+from acphold.server.neighbours import tell_owner
 
 
 def parser() -> Parser:
@@ -55,14 +55,16 @@ async def _found(location: str | None, session_ids: list[str]) -> list[str]:
 async def _delete(location: str | None, session_ids: list[str]) -> None:
     async with opened(location) as journal:
         for session_id in session_ids:
+            whose = await journal.owner(session_id)
             await journal.delete(session_id)
+            await tell_owner(whose, session_id)  # and so whoever has it open
 
 
 async def _described(journal: Journal, row: SessionRow) -> str:
     title = on_one_line(row.title or "(no title)")
     messages = counted(row.message_count, "message")
     line = f"{title}\n  {on_one_line(row.session_id)}  {messages}, {age(row.updated_at, now_ms())}"
-    if await is_live(journal, row.session_id):
-        owner = parsed((await journal.holder(row.session_id)).owner)
-        line += f"\n  it is live, in process {owner.pid} on {on_one_line(owner.host)}"
+    match await journal.owner(row.session_id):
+        case At(owner) | Silent(owner):
+            line += f"\n  it is live, in {on_one_line(str(owner))}"
     return line

@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.demo_editor import (
-    ACPHOLD,
     WAIT_SECONDS,
     Audience,
     Editor,
@@ -27,9 +26,10 @@ from acphold.cli.demo_editor import (
 from acphold.cli.demo_stage import Stage
 from acphold.cli.terminal_text import counted
 from acphold.errors import AcpholdError, AgentExitedError
-from acphold.journal import Entry
-from acphold.journal.fold import EMPTY, SessionState, fold
-from acphold.journal.raw_update import update_kind
+from acphold.history import Entry
+from acphold.history.fold import EMPTY, SessionState, fold
+from acphold.history.raw_update import update_kind
+from acphold.processes.own_program import own_command, start_own
 
 FIRST = "Make the greeting friendlier, please"
 SECOND = "Now count, slowly"
@@ -252,8 +252,8 @@ class Story:
     async def _run(self, *arguments: str) -> None:
         self._stage.run(" ".join(["acphold", *arguments]))
         self._stage.gap()
-        process = await asyncio.create_subprocess_exec(
-            *ACPHOLD, *arguments, env={**os.environ, **self._place.environment}
+        process = await start_own(
+            own_command(*arguments), env={**os.environ, **self._place.environment}
         )
         async with asyncio.timeout(WAIT_SECONDS):
             code = await process.wait()

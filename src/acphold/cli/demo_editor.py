@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -18,12 +15,21 @@ from msgspec import Struct
 from acphold import __version__
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
-from acphold.journal import Entry
-from acphold.journal.entries import PROMPT as PROMPT_ENTRY
-from acphold.journal.entries import UPDATE as UPDATE_ENTRY
-from acphold.journal.fold import SessionState
+from acphold.history import Entry
+from acphold.history.entries import PROMPT as PROMPT_ENTRY
+from acphold.history.entries import UPDATE as UPDATE_ENTRY
+from acphold.history.fold import SessionState
+from acphold.history.timeline import (
+    FINAL_STATUSES,
+    ContextCompaction,
+    Item,
+    Message,
+    ToolCall,
+    TurnEnd,
+)
 from acphold.journal.location import VARIABLE
-from acphold.journal.timeline import FINAL_STATUSES, Item, Message, ToolCall, TurnEnd
+from acphold.processes import process_tree
+from acphold.processes.own_program import own_command
 from acphold.schema import Implementation, PermissionOption, SessionInfo, encode
 
 WAIT_SECONDS = 30.0
@@ -31,12 +37,6 @@ WAIT_SECONDS = 30.0
 
 POLL_SECONDS = 0.02
 """Pause between two looks at which processes still run."""
-
-PYTHON = (sys.executable, "-P", "-m")
-"""-P: what lies in the folder the demo is called from must not be imported."""
-
-ACPHOLD = (*PYTHON, "acphold")
-AGENT = (*ACPHOLD, "demo-agent")
 
 
 class Audience(Protocol):
@@ -160,7 +160,9 @@ async def editor(place: Place, audience: Audience) -> AsyncIterator[Editor]:
     """Start `acphold wrap` in front of the agent; after the block all of it has ended."""
     # Its stderr is kept for the case that something fails, and does not run into the story.
     program = ProgramEndpoint(
-        ProgramStart(command=(*ACPHOLD, "wrap", "--", *AGENT), env=place.environment)
+        ProgramStart(
+            command=own_command("wrap", "--", *own_command("demo-agent")), env=place.environment
+        )
     )
     made = Editor(program, place, audience)
     async with connected_to(
@@ -179,7 +181,7 @@ async def editor(place: Place, audience: Audience) -> AsyncIterator[Editor]:
 
 def family(pid: int) -> set[int]:
     """A process and all that descend from it, as far as they run."""
-    parents = dict(_running())
+    parents = process_tree.parents()
     found = {pid} & parents.keys()
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
@@ -188,28 +190,7 @@ def family(pid: int) -> set[int]:
 
 def running(pids: Iterable[int]) -> set[int]:
     """Those of `pids` that run; one that has ended and was not reaped does not."""
-    return {*pids} & {pid for pid, _ in _running()}
-
-
-def _running() -> Iterator[tuple[int, int]]:
-    """Every process and its parent."""
-    for line in _process_table():
-        # "pid (name) state parent …"; the name may hold anything, so split at its last ")".
-        pid, _, rest = line.partition(" ")
-        state, parent = rest.rpartition(")")[2].split()[:2]
-        if state[0] not in "ZX":
-            yield int(pid), int(parent)
-
-
-def _process_table() -> Iterator[str]:
-    if sys.platform == "linux":
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                with suppress(OSError):  # it has just ended
-                    yield Path(f"/proc/{name}/stat").read_text(errors="replace")
-        return
-    table = subprocess.run(["ps", "-axo", "pid=,stat=,ppid="], capture_output=True, text=True)
-    yield from (line.strip() for line in table.stdout.splitlines())
+    return {*pids} & process_tree.parents().keys()
 
 
 # -- what was seen, and what is back --------------------------------------------------------
@@ -268,11 +249,15 @@ def _is_back(item: Item, other: Item | None, *, cut_off: bool) -> bool:
 
 
 def _named(item: Item) -> str:
-    if isinstance(item, ToolCall):
-        return f"tool call {item.title!r}"
-    if isinstance(item, TurnEnd):
-        return f"the end of a turn: {item.outcome}"
-    return f"{item.role}: {item.text}"
+    match item:
+        case Message():
+            return f"{item.role}: {item.text}"
+        case ToolCall():
+            return f"tool call {item.title!r}"
+        case ContextCompaction():
+            return "a compaction of the agent's context"
+        case TurnEnd():
+            return f"the end of a turn: {item.outcome}"
 
 
 def _value(raw: bytes | None) -> object:

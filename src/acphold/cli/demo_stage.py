@@ -8,10 +8,10 @@ from rich.text import Text
 
 from acphold.cli.demo_editor import open_tools
 from acphold.cli.terminal_text import console, visible
-from acphold.journal import Entry
-from acphold.journal.fold import EMPTY, SessionState, fold
-from acphold.journal.timeline import Message, TurnEnd
-from acphold.journal.transcript import turn_scenes
+from acphold.history import Entry
+from acphold.history.fold import EMPTY, SessionState, fold
+from acphold.history.timeline import Message, TurnEnd
+from acphold.reports.transcript import turn_scenes
 from acphold.screen.layout import GUTTER, LABELS, MAX_WIDTH, Beside, Passage, body, passage
 
 
@@ -112,11 +112,11 @@ class Stage:
         """Print what is new of a message, word by word, wrapped."""
         old = before.timeline[-1] if len(before.timeline) == len(self._state.timeline) else None
         text = message.text[len(old.text) if isinstance(old, Message) else 0 :]
-        label, style = LABELS[message.role]
+        label = LABELS[message.role]
         if self._speaking != message.role or old is None:
             self.hush()
             self._speaking = message.role
-            self._print(f"{label:>{GUTTER - 2}}", style)
+            self._print(f"{label:>{GUTTER - 2}}", label)
             self._print("  ")
         self._write(visible(text), "thought" if message.role == "thought" else "")
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 import sys
 from collections.abc import Iterable, Sequence
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import Place, opened, place
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
+from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
 from acphold.journal import history
-from acphold.journal.file_edits import ABSENT, FileText
 from acphold.journal.location import resolved_folder
-from acphold.journal.session_diff import FileDiff, relative, session_diff
-from acphold.journal.turn_spans import TurnSpan, span_at, turn_spans
+from acphold.reports.file_edits import ABSENT, FileText
+from acphold.reports.session_diff import FileDiff, relative, session_diff
+from acphold.workspace.regular_files import contents
 
 FILE_BYTES = 16 << 20
 """Of a longer file on disk nothing is read: no edit of an agent is in one."""
@@ -89,23 +89,11 @@ def on_disk(path: str, folder: str) -> FileText | None:
     if relative(whole, folder).startswith(("/", "../")):
         return None  # a link leads out of the folder
     try:
-        descriptor = os.open(whole, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        raw = contents(whole, FILE_BYTES)
+        return None if b"\0" in raw else raw.decode()
     except FileNotFoundError:
         return ABSENT
     except (OSError, ValueError):
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with open(descriptor, "rb", closefd=False) as file:
-            raw = file.read(FILE_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(raw) > FILE_BYTES or b"\0" in raw:
-        return None
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
         return None
 
 

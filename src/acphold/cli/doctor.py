@@ -6,7 +6,6 @@ import asyncio
 import os
 import platform
 import shlex
-import shutil
 import signal
 import sqlite3
 import stat
@@ -28,7 +27,6 @@ from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
 from acphold.cli.findings import Finding, Report
 from acphold.cli.journal_findings import checked_journal, repaired_journal
-from acphold.cli.owner import log_folder
 from acphold.cli.settings import (
     NamedAgent,
     chosen_agent,
@@ -48,6 +46,8 @@ from acphold.errors import (
     SettingsError,
 )
 from acphold.imports import Home, deletions
+from acphold.processes.own_program import own_command
+from acphold.processes.program import on_path
 from acphold.schema import (
     PROTOCOL_VERSION,
     AgentCapabilities,
@@ -59,7 +59,7 @@ from acphold.schema import (
 )
 from acphold.server.initialization import with_ours
 from acphold.server.neighbours import processes, silent_processes
-from acphold.transports.runtime_folder import runtime_folder
+from acphold.transports.runtime_folder import runtime_folder, state_folder
 
 
 def parser() -> Parser:
@@ -136,7 +136,7 @@ async def checked_processes() -> list[Finding]:
         found = [Finding(f"sockets: {folder(runtime_folder())}")]
     except RuntimeFolderError as exc:
         found = [Finding("sessions are not shared", str(exc))]
-    found.append(Finding(f"logs of what runs in the background: {folder(log_folder())}"))
+    found.append(Finding(f"logs of what runs in the background: {folder(state_folder())}"))
     answered = await processes()
     for process in answered:
         where = "in the background" if process.is_background else "for an editor or a program"
@@ -160,7 +160,24 @@ def checked_installation() -> list[Finding]:
         Finding(f"Python {platform.python_version()}, {folder(sys.executable)}"),
         _sqlite(),
         _on_path(),
+        *(finding for name in SEARCHED if (finding := _led_astray(name))),
     ]
+
+
+SEARCHED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+"""Variables with folders in which programs, and code for them, are looked for."""
+
+
+def _led_astray(name: str) -> Finding | None:
+    """Whether a variable leads into whatever folder somebody is in, which may be a stranger's."""
+    for part in os.environ.get(name, "").split(os.pathsep) if os.environ.get(name) else ():
+        if not os.path.isabs(part):
+            return Finding(
+                f"{name} has the part {part!r}, which is the folder that a program is started in, "
+                "or lies there: an editor starts agents, and acphold, in projects",
+                "take it out, lest what somebody has put into a project is run",
+            )
+    return None
 
 
 def _sqlite() -> Finding:
@@ -179,11 +196,12 @@ def _sqlite() -> Finding:
 
 
 def _on_path() -> Finding:
-    found = shutil.which("acphold")
+    found = on_path("acphold")
     if found is not None:
         return Finding(f"the command is {folder(found)}")
     return Finding(
-        f"`acphold` is not on PATH: in an editor's settings write {sys.executable} -m acphold"
+        "`acphold` is not on PATH: in an editor's settings write "
+        f"{on_one_line(shlex.join(own_command()))}"
     )
 
 
@@ -250,7 +268,7 @@ def _alerts(settings: Mapping[str, object], path: str) -> list[Finding]:
 
 def _command(name: str, command: Sequence[str], path: str | None = None) -> Finding:
     """A command of the file, and whether there is such a program."""
-    if shutil.which(command[0], path=path) is None:
+    if on_path(command[0], path) is None:
         return Finding(
             f"{name}: there is no program {command[0]!r}",
             "install it, or write its full path into the settings file",
@@ -280,7 +298,7 @@ def checked_transcripts() -> list[Finding]:
 async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Finding]:
     """Start it as `wrap` does, introduce ourselves, end it; `start_timeout` in seconds."""
     program = command[0]
-    if "/" not in program and shutil.which(program) is None:
+    if "/" not in program and on_path(program) is None:
         text = f"cannot start {program!r}: no such program on PATH"
         return [Finding(text, "install it, or give its full path")]
     agent = ProcessAgent(command, _Deaf(), start_timeout=start_timeout)

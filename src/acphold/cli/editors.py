@@ -18,12 +18,12 @@ codecompanion's page "Configuring ACP Adapters", avante's `acp_providers`, and a
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from acphold.cli.jsonc import put, value_at
+from acphold.processes.program import on_path
 
 
 class Served(NamedTuple):
@@ -54,7 +54,7 @@ class Served(NamedTuple):
         if not self.env:
             return [*self.command]
         variables = [f"{name}={value}" for name, value in self.env.items()]
-        return [shutil.which("env") or "/usr/bin/env", *variables, *self.command]
+        return [on_path("env") or "/usr/bin/env", *variables, *self.command]
 
 
 class FileEditor(NamedTuple):

@@ -21,7 +21,8 @@ from acphold.exports import destination
 from acphold.exports.destination import FORMS, Form, form_of
 from acphold.exports.redacted import Redaction
 from acphold.exports.session_head import INDEX, Head
-from acphold.journal import Entry, Journal, ListFilter, SessionRow
+from acphold.history import Entry
+from acphold.journal import Journal, ListFilter, SessionRow
 
 READ_BYTES = 64 << 20
 """Of most sessions, all is read at once."""
@@ -100,8 +101,8 @@ def export(
     one file that needs nothing else; several, and an index of them, go into a folder.
 
     With --redact, nothing is written that was not looked through: pictures and other encoded data
-    are left out, too. It finds what the rules of detect-secrets know, and what is named as a
-    secret; read what you give to others all the same.
+    are left out, too. Secrets are known by their form, by their name and by where they stand;
+    read what you give to others all the same.
     """
     names_some = (agent, cwd, since) != (None, None, None)
     _refuse_what_makes_no_sense(session_ids, everything, names_some, report, redact)

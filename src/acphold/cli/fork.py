@@ -12,7 +12,6 @@ from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
 from acphold.journal import SessionRow, SqliteJournal
 
-OWNER = "acphold fork"
 """Who holds the lease of a copy while it is made."""
 
 
@@ -51,7 +50,7 @@ async def _fork(location: str | None, text: str, at: int | None) -> None:
     async with opened(location) as journal:
         found = await place(journal, text)
         seq = _seq(found, at)
-        made = await forked(journal, found.row, OWNER, at=seq)
+        made = await forked(journal, found.row, at=seq)
         print(await told(journal, found.row, made))
 
 

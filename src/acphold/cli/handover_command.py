@@ -22,7 +22,6 @@ from acphold.errors import MethodNotFoundError
 from acphold.hub.forks import fork
 from acphold.schema import PROTOCOL_VERSION, InitializeRequest, encode
 
-OWNER = "acphold handover"
 """Who holds the lease of a copy while it is made."""
 
 
@@ -90,7 +89,7 @@ async def _hand_over(
                 f"this is a session of {on_one_line(agent)} already; "
                 f"`acphold fork {text}` makes a copy of it"
             )
-        made = await fork(journal, found.row, OWNER, at=found.seq, agent=agent)
+        made = await fork(journal, found.row, at=found.seq, agent=agent)
         print(await told(journal, found.row, made))
         print("  it is handed over with your next prompt there")
 

@@ -176,7 +176,7 @@ async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
             raise TranscriptError(
                 f"session {session_id!r} cannot be read: {where}: {why}"
             ) from error
-    if taken.outcome in ("new", "grown", "same"):
+    if taken.outcome in ("new", "apart", "grown", "same"):
         return Exit.OK
     why = OUTCOMES.get(taken.outcome, "nothing was said in it")
     raise TranscriptError(f"session {session_id!r} cannot be read: {why}")
@@ -300,7 +300,7 @@ class _Run:
         with noting_unreadable() as unreadable:
             try:
                 found.extend(
-                    replace(source, agent=self._name) if self._name else source
+                    replace(source, agent=self._name or source.agent, given=self._home.is_given)
                     for source in reading.find(self._home)
                     if source.changed_at / 1e9 >= self._since
                 )

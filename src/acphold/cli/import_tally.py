@@ -35,7 +35,8 @@ class Tally:
     @property
     def has_news(self) -> bool:
         """Whether something was taken in, or could not be."""
-        return bool(self.outcomes["new"] or self.outcomes["grown"] or self._failures)
+        news = ("new", "apart", "grown")
+        return any(self.outcomes[word] for word in news) or bool(self._failures)
 
     @contextmanager
     def counting(self, source: Source) -> Iterator[Callable[..., None]]:
@@ -101,6 +102,7 @@ class Tally:
 
 OUTCOMES = {
     "new": "new",
+    "apart": "beside another with their id",
     "grown": "grown",
     "same": "unchanged",
     "elsewhere": "in other folders",

@@ -12,8 +12,7 @@ import hashlib
 import logging
 import os
 import select
-import subprocess
-import sys
+import signal
 from contextlib import suppress
 from typing import Self
 
@@ -21,6 +20,7 @@ from acphold.cli.journals import opened
 from acphold.errors import RuntimeFolderError
 from acphold.imports import Intake
 from acphold.journal import SqliteJournal
+from acphold.processes.own_program import own_command, start_detached
 from acphold.transports.runtime_folder import lock, runtime_folder
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,8 @@ class Indexing:
             if (error := _obstacle()) is not None:
                 log.warning("the rest is not searchable before you run `acphold index`: %s", error)
                 return False
+            if self._beside is not None:
+                self._beside.let_go()
             self._beside = IndexBeside(self._location)
             return True
         # Of two that index the same, one does it in vain.
@@ -92,35 +94,34 @@ class IndexBeside:
     """
 
     def __init__(self, location: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "acphold", "index", "--beside", "--journal", location],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        reading, writing = os.pipe()
+        self._stdin = os.fdopen(writing, "wb", buffering=0)
+        command = own_command("index", "--beside", "--journal", location)
+        with open(reading, "rb"):
+            self._pid = start_detached(command, {0: reading})
+        self._has_ended = False
 
     @property
     def runs(self) -> bool:
         """Whether it has not ended yet."""
-        return self._process.poll() is None
-
-    def close(self) -> None:
-        """Nothing more will come: it goes on by itself, and ends when nothing is left."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        if not self._has_ended:
+            try:
+                self._has_ended = bool(os.waitpid(self._pid, os.WNOHANG)[0])
+            except ChildProcessError:  # SIGCHLD is ignored here: the system has taken it away
+                self._has_ended = True
+        return not self._has_ended
 
     def let_go(self) -> None:
-        """Close it; nobody here waits for its end."""
-        self.close()
-        self._process.returncode = self._process.returncode or 0
+        """Nothing more will come: it goes on by itself, and ends when nothing is left."""
+        self._stdin.close()
 
     def end(self) -> None:
         """End it; what it has done stays."""
         if self.runs:
-            self._process.kill()
-            self._process.wait()
-        self.close()
+            os.kill(self._pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+        self._stdin.close()
 
 
 async def index_beside(path: str) -> None:

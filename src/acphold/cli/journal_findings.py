@@ -12,7 +12,8 @@ from acphold.cli.findings import Finding
 from acphold.cli.journals import opened, path_of, sessions
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
 from acphold.errors import AcpholdError
-from acphold.journal import Journal, ListFilter, SqliteJournal, repair, sizes
+from acphold.journal import Journal, ListFilter, SqliteJournal
+from acphold.journal.sqlite import repair, sizes
 
 LITTLE_SPACE = 64 << 20
 """Bytes free on the journal's disk below which it is time to make room."""
@@ -71,7 +72,7 @@ async def _contents(journal: Journal) -> str:
 
 async def _room_of(journal: SqliteJournal) -> list[Finding]:
     """What takes the room, and what takes most of it."""
-    found = await journal.attend(lambda db, _: sizes.sizes(db, LARGEST))
+    found = await journal.attend(lambda db: sizes.sizes(db, LARGEST))
     parts = [f"{size(found.free)} free inside, used for what comes"]
     if found.conversations is not None and found.index is not None:
         parts = [

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from acphold.cli.command_line import UsageError
 from acphold.errors import JournalBusyError, UnknownSessionError
+from acphold.history import Entry
 from acphold.journal import (
-    Entry,
+    Free,
     Journal,
     ListFilter,
     ListKey,
@@ -66,11 +67,8 @@ async def sessions(
 
 
 async def is_live(journal: Journal, session_id: str) -> bool:
-    """Whether a process has the session, as far as its lease says."""
-    from acphold.hub.owners import lives
-
-    holder = await journal.holder(session_id)
-    return not holder.is_released and lives(holder.owner)
+    """Whether a process that lives has the session."""
+    return not isinstance(await journal.owner(session_id), Free)
 
 
 async def entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:

@@ -24,8 +24,8 @@ from acphold.cli.terminal_text import (
     visible_json,
 )
 from acphold.errors import AmbiguousIdError, UnknownSessionError
+from acphold.history.times import now_ms
 from acphold.journal import Journal, ListFilter, SessionRow
-from acphold.journal.session_rows import now_ms
 from acphold.server.neighbours import LiveSession, Process, processes
 
 TERMINAL_LIMIT = 30

@@ -17,6 +17,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_jour
 from acphold.cli.journals import exists, opened, path_of
 from acphold.errors import AcpholdError
 from acphold.journal import Journal
+from acphold.processes.own_program import own_command
 from acphold.schema import McpServerStdio
 
 if TYPE_CHECKING:
@@ -62,11 +63,9 @@ async def _serve(journal: str, cwd: str | None) -> None:
 
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
     """This command as an entry of `mcpServers`, for the journal at this path or URL."""
-    # -P: an agent starts it in the user's project, where a folder may be called `acphold` too.
-    args = ["-P", "-m", "acphold", "mcp", "--journal", path_of(journal)]
-    if cwd is not None:
-        args += ["--cwd", cwd]
-    return McpServerStdio(name="acphold", command=sys.executable, args=tuple(args), env=())
+    bounds = () if cwd is None else ("--cwd", cwd)
+    program, *words = own_command("mcp", "--journal", path_of(journal), *bounds)
+    return McpServerStdio(name="acphold", command=program, args=tuple(words), env=())
 
 
 Answer = Callable[[Journal, Any, str | None], Awaitable[str]]

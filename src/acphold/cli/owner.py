@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -22,6 +21,7 @@ from acphold.errors import AcpholdError
 from acphold.processes.program import Program
 from acphold.server.alert_commands import alerting
 from acphold.server.service import serve_background, stop_at_signals
+from acphold.transports.runtime_folder import state_folder
 
 LOG_BYTES = 1024 * 1024
 """A log that is longer begins anew, with the old one beside it."""
@@ -39,11 +39,14 @@ def tell(word: str) -> None:
         pass  # it has gone, or this was started by hand
 
 
-def serve_sessions(path: str, settings: WrapSettings, launched: Program | None) -> int:
-    """Serve until it is idle for long enough or told to stop; the exit code."""
+def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Program | None) -> int:
+    """Serve until it is idle for long enough or told to stop; the exit code.
+
+    `held` is the lock of the socket's name, `path`.
+    """
     log_file = start_log(settings.log_level, settings.log_file)
     try:
-        asyncio.run(_serve(path, settings, launched, log_file))
+        asyncio.run(_serve(path, held, settings, launched, log_file))
     except (AcpholdError, OSError) as exc:
         tell(str(exc))
         if launched is not None:
@@ -53,12 +56,17 @@ def serve_sessions(path: str, settings: WrapSettings, launched: Program | None) 
 
 
 async def _serve(
-    path: str, settings: WrapSettings, launched: Program | None, log_file: str | None
+    path: str,
+    held: int,
+    settings: WrapSettings,
+    launched: Program | None,
+    log_file: str | None,
 ) -> None:
     async with alerting(AlertFile()) as alerts, _short_log(path):
         await serve_background(
             path,
             served(settings, launched, log_file, alerts),
+            held=held,
             stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
             linger=settings.linger,
             ready=lambda: tell("ready"),
@@ -94,7 +102,7 @@ async def _short_log(path: str) -> AsyncIterator[None]:
 
 def _log_path(path: str) -> str:
     """Where an owner logs that was given no file: one for each socket's name."""
-    folder = log_folder()
+    folder = state_folder()
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
     except OSError as exc:
@@ -110,12 +118,3 @@ def _log_path(path: str) -> str:
     except FileNotFoundError:
         pass  # the first time
     return file
-
-
-def log_folder() -> str:
-    """The folder of the owners' logs: in the user's folder for state (XDG Base Directory)."""
-    if os.path.isabs(folder := os.environ.get("XDG_STATE_HOME", "")):
-        return os.path.join(folder, "acphold")
-    if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Logs/acphold")
-    return os.path.expanduser("~/.local/state/acphold")

@@ -17,11 +17,11 @@ from acphold.cli.command_line import (
     add_journal,
     is_confirmed,
 )
-from acphold.cli.journals import opened, sessions
+from acphold.cli.journals import is_live, opened, sessions
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.errors import UnknownSessionError
+from acphold.history.times import now_ms
 from acphold.journal import Journal, ListFilter, SessionRow
-from acphold.journal.session_rows import now_ms
 
 SHOWN = 20
 """Sessions that are named before the question; `--dry-run` names all."""
@@ -120,7 +120,7 @@ async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:
 async def _is_idle(journal: Journal, row: SessionRow) -> bool:
     """Whether the session is there still, and nobody has it open."""
     try:
-        return (await journal.holder(row.session_id)).expires_at <= now_ms()
+        return not await is_live(journal, row.session_id)
     except UnknownSessionError:
         return False
 

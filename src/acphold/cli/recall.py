@@ -19,11 +19,12 @@ from acphold.cli.command_line import UsageError, a_moment
 from acphold.cli.journals import place, place_name, searched
 from acphold.cli.terminal_text import iso
 from acphold.errors import UnknownSessionError
-from acphold.journal import Entry, Journal, Part, SearchHit, SessionRow, Sought, history
+from acphold.history import Entry
+from acphold.history.words import document
+from acphold.journal import Journal, Part, SearchHit, SessionRow, Sought, history
 from acphold.journal.hits import speaker
 from acphold.journal.location import resolved_folder
-from acphold.journal.search import terms
-from acphold.journal.words import document
+from acphold.journal.sqlite.search import terms
 
 HITS_AT_MOST: Final = 30
 ANSWER_CHARACTERS: Final = 8_000

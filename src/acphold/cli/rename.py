@@ -41,5 +41,5 @@ async def _rename(location: str | None, session_id: str, title: str) -> str | No
     async with opened(location) as journal:
         row = await journal.resolve(session_id)
         await journal.set_title(row.session_id, title)
-        await tell_owner(journal, row.session_id)
+        await tell_owner(await journal.owner(row.session_id), row.session_id)
         return row.title

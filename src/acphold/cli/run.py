@@ -101,7 +101,11 @@ def _from_file(path: str) -> ModuleType:
 
 
 def _by_name(name: str) -> ModuleType:
-    sys.path.insert(0, os.getcwd())  # as for `python -m name`
+    from importlib.util import find_spec
+
+    # The folder that we are in may be anybody's: only for what is nowhere else it is looked into.
+    if find_spec(name.partition(".")[0]) is None:
+        sys.path.insert(0, os.getcwd())  # as for `python -m name`
     return importlib.import_module(name)
 
 

@@ -14,11 +14,18 @@ import msgspec
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import sessions
 from acphold.cli.list import GAP, Live, aligned, cells, fitted, short_id
-from acphold.cli.owner import log_folder
-from acphold.cli.terminal_text import console, folder, on_one_line, short_age, visible
+from acphold.cli.terminal_text import (
+    LINE_TERMINALS,
+    console,
+    folder,
+    on_one_line,
+    short_age,
+    visible,
+)
+from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
 from acphold.hub.client_request import WATCHES
-from acphold.journal.session_rows import now_ms
+from acphold.transports.runtime_folder import state_folder
 
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession
@@ -27,9 +34,6 @@ if TYPE_CHECKING:
     from acphold.schema import ClientCapabilities, SessionInfo
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.sitting import Sitting
-
-LINE_TERMINALS = (None, "", "dumb", "unknown")
-"""What TERM is where nothing can be drawn again: in a shell of Emacs, on a serial line."""
 
 ENDS = {
     "completed": Exit.OK,
@@ -114,7 +118,7 @@ class Seat:
             console(),
             self.sitting,
             completer=PromptCompleter(lambda: session.commands, session.cwd),
-            history=PrivateHistory(os.path.join(log_folder(), "prompts")),
+            history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )
         self.sitting.face = self.answers.face = screen

@@ -32,15 +32,16 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
+from acphold.history.times import now_ms
 from acphold.journal import Journal, Part, SearchHit, Sought
-from acphold.journal.search import terms
-from acphold.journal.session_rows import now_ms
+from acphold.journal.sqlite.search import terms
 
 LIMIT = 20
 """Hits that are shown unless more are asked for."""
 
 SPEAKERS = {
     "user": ("you", "you"),
+    "told": ("user", "faint"),
     "agent": ("agent", "agent"),
     "thought": ("thought", "thought"),
     "tool": ("tool", "tool"),

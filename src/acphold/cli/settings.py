@@ -31,6 +31,9 @@ VARIABLE: Final = "ACPHOLD_SETTINGS"
 TABLES: Final = ("agents", "defaults", "alerts")
 """What may stand at the top of the file."""
 
+LARGEST: Final = 1 << 20
+"""Bytes of the file; one of a person's has a few thousand."""
+
 OWN_KEYS: Final = ("command", "env")
 """Keys of an agent that are no options of `wrap`."""
 
@@ -82,9 +85,10 @@ def read_settings(path: str) -> dict[str, object] | None:
     """What the file says, by table; None when there is no file. Raises SettingsError."""
     import tomllib  # not above: `wrap -- CMD` may have nothing to read
 
+    from acphold.workspace.regular_files import contents
+
     try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(contents(path, LARGEST).decode())
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -33,7 +32,13 @@ from acphold.cli.wrap import parser as wrap_parser
 from acphold.errors import AgentStartError, SettingsError
 from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
 from acphold.journal.location import journal_path
+from acphold.processes.own_program import own_command
+from acphold.processes.program import on_path
+from acphold.workspace.regular_files import contents, opened
 from acphold.workspace.replacement import replace
+
+LARGEST = 16 << 20
+"""Bytes of an editor's settings; theirs have some ten thousand."""
 
 STYLES = {"+": "added", "-": "removed", "@": "faint"}
 """How the lines of a diff are shown, by how they begin."""
@@ -140,7 +145,7 @@ def _all_of_the_file() -> list[NamedAgent]:
 
 def _found(program: str, whose: str = "") -> str:
     """The absolute path of a program; AgentStartError, which says of which agent it is."""
-    path = shutil.which(os.path.expanduser(program))
+    path = on_path(os.path.expanduser(program))
     if path is None:
         raise AgentStartError(
             f"{whose}there is no program {program!r} on PATH; install it, or give its full path"
@@ -173,7 +178,7 @@ def _warn_of_path(agent: NamedAgent) -> None:
 
 def _served(agent: Meant, title: str | None) -> Served:
     """The agent as an editor starts it."""
-    return Served(agent.name, title, (*own_command(), "wrap", *agent.words), _carried())
+    return Served(agent.name, title, (*written_command(), "wrap", *agent.words), _carried())
 
 
 def _carried() -> dict[str, str]:
@@ -186,14 +191,14 @@ def _carried() -> dict[str, str]:
     return env
 
 
-def own_command() -> tuple[str, ...]:
+def written_command() -> tuple[str, ...]:
     """The absolute command of the acphold that runs: its own script, or Python and the module."""
     started = os.path.abspath(sys.argv[0])
     if os.path.basename(started) == "acphold" and os.access(started, os.X_OK):
         return (started,)
-    if found := shutil.which("acphold"):
-        return (os.path.abspath(found),)
-    return (sys.executable, "-m", "acphold")
+    if found := on_path("acphold"):
+        return (found,)
+    return own_command()
 
 
 # -- what is to be pasted -------------------------------------------------------------------
@@ -244,8 +249,7 @@ def _edited(text: str, editor: FileEditor, served: Sequence[Served], *, is_remov
 def _read(path: str) -> str | None:
     """The text of a file with its own ends of lines; None when there is none. SettingsError."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
+        return contents(path, LARGEST).decode()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
@@ -288,7 +292,7 @@ def _write(path: str, before: str | None, after: str) -> str | None:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if _read(target) != before:  # an editor may have written meanwhile
             raise SettingsError(f"{path} has changed meanwhile; nothing was written: try again")
-        kept = None if before is None else _keep(path, target)
+        kept = None if before is None else _keep(path, target, before)
         _replace(target, after.encode())
     except OSError as error:
         raise SettingsError(
@@ -298,8 +302,8 @@ def _write(path: str, before: str | None, after: str) -> str | None:
     return kept
 
 
-def _keep(path: str, target: str) -> str:
-    """Copy the file to a name beside it that is free; that name."""
+def _keep(path: str, target: str, before: str) -> str:
+    """Keep what the file holds under a name beside it that is free; that name."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     names = (f"{path}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
     for name in names:
@@ -307,9 +311,9 @@ def _keep(path: str, target: str) -> str:
             fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             continue
-        with open(fd, "wb") as copy, open(target, "rb") as file:
-            os.fchmod(fd, os.fstat(file.fileno()).st_mode & 0o777)
-            shutil.copyfileobj(file, copy)
+        with open(fd, "wb") as copy:
+            os.fchmod(fd, os.stat(target).st_mode & 0o777)
+            copy.write(before.encode())
         return name
     raise AssertionError("there is always a further number")
 
@@ -319,7 +323,7 @@ def _replace(target: str, data: bytes) -> None:
     old: int | None = None
     try:
         with suppress(FileNotFoundError):
-            old = os.open(target, os.O_RDONLY)
+            old = opened(target)
         replace(folder_fd, os.path.basename(target), data, old, lambda: None)
     finally:
         os.close(folder_fd)

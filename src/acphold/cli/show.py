@@ -19,12 +19,13 @@ from acphold.cli.terminal_text import (
     visible_json,
 )
 from acphold.exports.json_lines import entry_line
-from acphold.journal import Entry, Journal, SessionRow
-from acphold.journal.entries import PROMPT
-from acphold.journal.session_rows import now_ms
+from acphold.history import Entry
+from acphold.history.entries import PROMPT
+from acphold.history.times import now_ms
+from acphold.journal import Journal, SessionRow
 
 if TYPE_CHECKING:
-    from acphold.journal.transcript import Scene
+    from acphold.reports.transcript import Scene
 
 AROUND = 4
 """Scenes that are shown on either side of the one that was asked for, in its turn."""
@@ -74,7 +75,7 @@ async def _show(location: str | None, given: str, *, full: bool, as_json: bool) 
 async def _show_place(
     journal: Journal, row: SessionRow, seq: int, *, full: bool, as_json: bool
 ) -> None:
-    from acphold.journal.transcript import entries_by_turn
+    from acphold.reports.transcript import entries_by_turn
 
     number, turn = 0, list[Entry]()
     async for turn in entries_by_turn(entries(journal, row.session_id)):
@@ -95,7 +96,7 @@ def _json_line(entry: Entry) -> bytes:
 def _print_place(
     row: SessionRow, turn: Sequence[Entry], number: int, seq: int, *, full: bool, runs: bool
 ) -> None:
-    from acphold.journal.transcript import scene_at, turn_scenes
+    from acphold.reports.transcript import scene_at, turn_scenes
     from acphold.screen.layout import Gutter, Plain, passage
 
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
@@ -118,7 +119,7 @@ async def _print_json(journal: Journal, row: SessionRow) -> None:
 
 
 async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) -> None:
-    from acphold.journal.transcript import scenes
+    from acphold.reports.transcript import scenes
     from acphold.screen.layout import Gutter, Plain, passage
 
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
@@ -134,7 +135,7 @@ async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) ->
 
 def _told(scene: Scene, *, runs: bool) -> Scene:
     """The scene; of a turn without an end, with what has become of it."""
-    from acphold.journal.transcript import TurnOpen
+    from acphold.reports.transcript import TurnOpen
 
     return TurnOpen(runs) if isinstance(scene, TurnOpen) else scene
 

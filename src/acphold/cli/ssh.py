@@ -12,22 +12,21 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from acphold.cli.command_line import Parser, UsageError
+from acphold.cli.packed_words import TYPED_HOST, packed
 from acphold.cli.terminal_text import on_one_line
-from acphold.errors import AgentStartError
+from acphold.processes.program import become
 
-SCRIPT = """\
-PATH="$PATH:$HOME/.local/bin"
-if ! command -v acphold >/dev/null; then
-  echo "acphold: this machine has no acphold that a login without a terminal finds; install it \
-there (pipx puts it into ~/.local/bin), or put a link to it into /usr/local/bin" >&2
-  exit 127
-fi
-exec "$@"
+SCRIPT = (
+    'PATH="$PATH:$HOME/.local/bin"; command -v acphold >/dev/null || { echo "acphold: this machine '
+    "has no acphold that a login without a terminal finds; install it there (pipx puts it into "
+    '~/.local/bin), or put a link to it into /usr/local/bin" >&2; exit 127; }; '
+    'exec acphold packed "$@"'
+)
+"""What `sh` runs there. A login without a terminal often has a shorter PATH than one with.
+
+It comes to `sh` through the login shell, in single quotes, so nothing may stand in it that one of
+them reads there: no quote, no `!` and no line break (csh), no backslash (fish).
 """
-"""What runs there. A login without a terminal often has a shorter PATH than one with."""
-
-TYPED_HOST = "ACPHOLD_HOST"
-"""The environment variable that tells the command there how the person there is called here."""
 
 
 def add_host(parser: Parser) -> None:
@@ -80,9 +79,8 @@ def ssh_command(host: str, words: Sequence[str], *, terminal: bool, typed: bool)
 
     With `terminal` it gets one there, if there is one here; with `typed` it is told the host.
     """
-    told = ["env", f"{TYPED_HOST}={host}"] if typed else []
     # One string: ssh joins words with spaces, and the login shell there reads the result.
-    there = shlex.join(["exec", "sh", "-c", SCRIPT, "acphold", *told, "acphold", *words])
+    there = f"exec sh -c '{SCRIPT}' acphold {packed(host if typed else '', words)}"
     # On a terminal ssh says at the end that it has closed the connection: nobody asked for that.
     how = ["-t", "-o", "LogLevel=ERROR"] if terminal else ["-T"]
     return ["ssh", *how, "--", host, there]
@@ -91,12 +89,8 @@ def ssh_command(host: str, words: Sequence[str], *, terminal: bool, typed: bool)
 def become_ssh(
     host: str, words: Sequence[str], *, terminal: bool = False, typed: bool = True
 ) -> NoReturn:
-    """Run `acphold` with these words there, in the place of this process."""
-    command = ssh_command(host, words, terminal=terminal, typed=typed)
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        raise AgentStartError(f"cannot run ssh: {error.strerror}; install OpenSSH") from None
+    """Run `acphold` with these words there, in the place of this process; AgentStartError."""
+    become(ssh_command(host, words, terminal=terminal, typed=typed))
 
 
 def parser() -> Parser:

@@ -6,11 +6,10 @@ starting it needs, and none of it imports contextlib, signal or importlib, five 
 
 from __future__ import annotations
 
-import os
 import sys
 
 from acphold.errors import AgentStartError, SettingsError
-from acphold.processes.program import Program, launch
+from acphold.processes.program import Program, become, launch
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def start_named(arguments: list[str]) -> int:
     if _in_background(agent, options):
         from acphold.cli.thin_wrap import start_thin_wrap
 
-        return start_thin_wrap(arguments, {**agent.env})
+        return start_thin_wrap(arguments, {**agent.env}, agent.command)
     agent.enter()
     return _start(options, [*agent.command], agent)
 
@@ -69,7 +68,7 @@ def start_owner(path: str, words: list[str]) -> int:
 
     leave_outer_guard()
     try:
-        if lock(path) is None:
+        if (held := lock(path)) is None:
             tell("taken")
             return 0
         log_to_file(path)
@@ -88,7 +87,7 @@ def start_owner(path: str, words: list[str]) -> int:
     if settings is None:
         tell("its options cannot be used; see `acphold wrap --help`")
         return 2
-    return serve_sessions(path, settings, launched)
+    return serve_sessions(path, held, settings, launched)
 
 
 def _refuse(error: SettingsError) -> int:
@@ -173,7 +172,7 @@ def _become(command: list[str]) -> None:
         file=sys.stderr,
     )
     try:
-        os.execvp(command[0], command)
-    except OSError as exc:
-        print(f"acphold: cannot run {command[0]!r}: {exc.strerror}", file=sys.stderr)
+        become(command)
+    except AgentStartError as exc:
+        print(f"acphold: {exc}", file=sys.stderr)
         sys.exit(127)

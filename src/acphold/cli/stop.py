@@ -9,13 +9,16 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
-from acphold.cli.journals import is_live, opened
+from acphold.cli.journals import opened
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import counted, on_one_line, visible
-from acphold.hub.owners import parsed
+from acphold.journal import At, Silent
 from acphold.server.neighbours import Process, processes, silent_processes
-from acphold.transports.runtime_folder import is_running, lock
+from acphold.transports.addresses import pid_at, unix_address
+from acphold.transports.runtime_folder import is_held, is_running, lock
 
 STOP_SECONDS = 20.0
 """What a process has to end: its turns get their grace, and its agent some seconds."""
@@ -78,7 +81,7 @@ def _line(process: Process) -> str:
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
     async with opened(location) as journal:
         wanted = (await journal.resolve(given)).session_id
-        holder = (await journal.holder(wanted)).owner if await is_live(journal, wanted) else None
+        whose = await journal.owner(wanted)
     for process in found:
         if wanted not in [session.session_id for session in process.sessions]:
             continue
@@ -92,27 +95,45 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
             )
             return Exit.ERROR
         return await _end([process])
-    if holder is not None:
-        owner = parsed(holder)
-        print(
-            visible(
-                f"acphold stop: session {wanted} is held by process {owner.pid} on {owner.host}, "
-                f"which does not answer; `kill -9 {owner.pid}` there ends it, and nothing that was "
-                "shown is lost"
-            ),
-            file=sys.stderr,
-        )
-        return Exit.ERROR
+    match whose:
+        case At(owner) | Silent(owner):
+            number = pid_at(owner.addresses)
+            how = (
+                f"`kill -9 {number}` ends it, and nothing that was shown is lost"
+                if number is not None
+                else "nobody here can say which one it is: end it where it runs"
+            )
+            print(
+                visible(
+                    f"acphold stop: session {wanted} is held by {owner}, which does not answer; "
+                    f"{how}"
+                ),
+                file=sys.stderr,
+            )
+            return Exit.ERROR
     print(visible(f"Session {wanted} is not live: there is nothing to stop."), file=sys.stderr)
     return Exit.OK
 
 
 async def _end(found: Sequence[Process]) -> int:
+    told_to_end, code = [], Exit.OK
     for process in found:
-        with suppress(ProcessLookupError):  # it has ended by itself meanwhile
-            os.kill(process.pid, signal.SIGTERM)
-    left = await _left(found)
-    for process in found:
+        if (number := pid_at([unix_address(process.path)])) is not None:
+            with suppress(ProcessLookupError):  # it has ended by itself meanwhile
+                os.kill(number, signal.SIGTERM)
+        elif is_held(process.path):
+            print(
+                visible(
+                    f"acphold stop: the process at {process.path} has no number here, as one in a "
+                    "container; end it where it runs"
+                ),
+                file=sys.stderr,
+            )
+            code = Exit.ERROR
+            continue
+        told_to_end.append(replace(process, pid=number or process.pid))
+    left = await _left(told_to_end)
+    for process in told_to_end:
         told = counted(len(process.sessions), "session")
         if process in left:
             print(
@@ -122,7 +143,7 @@ async def _end(found: Sequence[Process]) -> int:
             )
         else:
             print(visible(f"Stopped {process.agent} with {told}."))
-    return Exit.ERROR if left else Exit.OK
+    return Exit.ERROR if left else code
 
 
 async def _left(found: Sequence[Process]) -> list[Process]:

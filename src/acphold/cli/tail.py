@@ -12,15 +12,16 @@ from acphold.cli.journals import is_live, opened, place
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, visible, visible_json
 from acphold.exports.json_lines import entry_line
+from acphold.history.decisions import asked_question, closed_question
+from acphold.history.entries import ANSWER, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
+from acphold.history.timeline import turn_end
 from acphold.journal import history
-from acphold.journal.decisions import asked_question, closed_question
-from acphold.journal.entries import ANSWER, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
-from acphold.journal.timeline import turn_end
-from acphold.journal.transcript import Decision
+from acphold.reports.transcript import Decision
 
 if TYPE_CHECKING:
-    from acphold.journal import Entry, Journal
-    from acphold.journal.decisions import AskedQuestion
+    from acphold.history import Entry
+    from acphold.history.decisions import AskedQuestion
+    from acphold.journal import Journal
     from acphold.screen.flow import Flow
     from acphold.screen.layout import Gutter, Plain
 
@@ -140,7 +141,7 @@ class _Told:
             closed = closed_question(entry.raw)
             if closed.question in self._questions:
                 question, title = self._questions[closed.question]
-                self._decided(Decision(title, closed.words(question), closed.client))
+                self._decided(Decision(title, closed.came(question), closed.client))
 
     def _decided(self, decision: Decision) -> None:
         from acphold.screen.layout import passage

@@ -11,13 +11,13 @@ import sys
 from typing import TYPE_CHECKING
 
 # Offered here too: what commands print goes through these.
-from acphold.exports.visible_text import counted as counted
-from acphold.exports.visible_text import iso as iso
-from acphold.exports.visible_text import local as local
-from acphold.exports.visible_text import on_one_line as on_one_line
-from acphold.exports.visible_text import size as size
-from acphold.exports.visible_text import visible as visible
-from acphold.exports.visible_text import visible_json as visible_json
+from acphold.presentation.visible_text import counted as counted
+from acphold.presentation.visible_text import iso as iso
+from acphold.presentation.visible_text import local as local
+from acphold.presentation.visible_text import on_one_line as on_one_line
+from acphold.presentation.visible_text import size as size
+from acphold.presentation.visible_text import visible as visible
+from acphold.presentation.visible_text import visible_json as visible_json
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -108,6 +108,9 @@ STYLES = {
     "found": "bold yellow",
 }
 """One name for each meaning; NO_COLOR turns them all off."""
+
+LINE_TERMINALS = (None, "", "dumb", "unknown")
+"""What TERM is where nothing can be drawn again: in a shell of Emacs, on a serial line."""
 
 PLAIN_WIDTH = 100
 """Columns of a report that goes into a file or a pipe."""

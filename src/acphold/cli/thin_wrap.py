@@ -16,13 +16,15 @@ import time
 from zlib import adler32, crc32
 
 from acphold.errors import AcpholdError, AgentStartError
-from acphold.transports.runtime_folder import background_socket, lock
+from acphold.processes.own_program import own_command, start_detached
+from acphold.transports.runtime_folder import background_socket, lock, noted_place
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     import signal
     import socket
     import struct
+    from collections.abc import Sequence
 else:
     import _signal as signal  # without its enums
     import _socket as socket  # without what only servers need
@@ -40,8 +42,13 @@ RETRY_SECONDS = 0.01
 HANDED_OVER = b"\0"
 """What goes with the descriptors; see acphold.transports.unix."""
 
-SURROUNDINGS = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS", "XDG_DATA_HOME", "HOME")
-"""Variables that say where an owner keeps its sessions: with others, it is another one."""
+SURROUNDINGS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HOME")
+FILES = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS")
+"""Variables that say where an owner keeps its sessions, and where its settings and its log are:
+with others, it is another one."""
+
+FILE_OPTIONS = ("--journal", "--log-file")
+"""Options of `wrap` that take a path."""
 
 GUARDED = "ACPHOLD_GUARD"
 """The mark of `processes.guardian`, by which it finds what it is to end."""
@@ -50,23 +57,51 @@ OK, ERROR, AGENT = 0, 1, 5
 """Exit codes; acphold.cli.command_line has them all, and takes too long to import here."""
 
 
-def owner_socket(words: list[str]) -> str:
-    """Where the owner that is started with these words listens; RuntimeFolderError."""
-    surroundings = [os.environ.get(name, "") for name in SURROUNDINGS]
+def owner_socket(words: list[str], command: Sequence[str] = ()) -> str:
+    """Where the owner that is started with these words listens; RuntimeFolderError.
+
+    `command` is that of the agent, where the words only name it.
+    """
+    surroundings = [os.environ.get(name, "") for name in (*SURROUNDINGS, *FILES)]
+    own, behind = (words, command) if command else _parted(words)
+    if _are_others_elsewhere(own, behind):
+        surroundings.append(os.getcwd())
     key = "\0".join([*words, "", *surroundings]).encode(errors="surrogateescape")
     return background_socket(f"{crc32(key):08x}{adler32(key):08x}")
 
 
-def start_thin_wrap(words: list[str], env: dict[str, str] | None = None) -> int:
+def _parted(words: list[str]) -> tuple[list[str], list[str]]:
+    place = words.index("--") if "--" in words else len(words)
+    return words[:place], words[place + 1 :]
+
+
+def _are_others_elsewhere(own: list[str], command: Sequence[str]) -> bool:
+    """Whether the same options, variables and command would mean other files in another folder."""
+    paths = [os.environ.get(name, "") for name in FILES]
+    for option, value in zip(own, [*own, ""][1:], strict=True):
+        name, equals, given = option.partition("=")
+        if name in FILE_OPTIONS:
+            paths.append(given if equals else value)
+    if any(path and path[0] not in "/~" and ":////" not in path for path in paths):
+        return True
+    # Of the agent's words those that name a file which is here: `./agent`, `--config=agent.toml`.
+    values = [value for word in command for value in (word, word.partition("=")[2])]
+    return any(value[:1] != "/" and os.path.lexists(value) for value in values)
+
+
+def start_thin_wrap(
+    words: list[str], env: dict[str, str] | None = None, command: Sequence[str] = ()
+) -> int:
     """Stay until the editor leaves, or the owner ends; the exit code. `words` follow `wrap`.
 
-    `env` are variables that the owner has beyond ours.
+    `env` are variables that the owner has beyond ours, `command` that of an agent that the words
+    only name.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for an editor's log
     if sys.stdin is not None and sys.stdin.isatty():
         print("acphold wrap: waits for an editor on stdin", file=sys.stderr)
     try:
-        return _handed_over(owner_socket(words), words, env or {})
+        return _handed_over(owner_socket(words, command), words, env or {})
     except AcpholdError as exc:
         return _refuse(exc)
     except OSError as exc:
@@ -76,7 +111,7 @@ def start_thin_wrap(words: list[str], env: dict[str, str] | None = None) -> int:
 def _handed_over(path: str, words: list[str], env: dict[str, str]) -> int:
     """Find an owner, or start one, that takes the editor; the exit code. Raises OSError."""
     deadline = time.monotonic() + START_SECONDS
-    while (code := _hand_over(_connect(path) or _started(path, words, env))) is None:
+    while (code := _hand_over(_reached(path) or _started(path, words, env))) is None:
         if time.monotonic() > deadline:
             raise OSError("each background process ends before it takes the editor")
     return code
@@ -92,6 +127,13 @@ def _refuse(error: AcpholdError) -> int:
 
 
 # -- the owner ------------------------------------------------------------------------------
+
+
+def _reached(path: str) -> socket.socket | None:
+    """A connection to the owner, at its socket's name or at another place that it has noted."""
+    if (connection := _connect(path)) is None and (noted := noted_place(path)) not in ("", path):
+        connection = _connect(noted)
+    return connection
 
 
 def _connect(path: str) -> socket.socket | None:
@@ -121,9 +163,9 @@ def _peer(connection: socket.socket) -> tuple[int, int, int]:
 
 
 def _called(connection: socket.socket) -> str:
-    if sys.platform != "linux":
+    pid = _peer(connection)[0] if sys.platform == "linux" else 0
+    if not pid:  # it has none here: it is in another container
         return "the background process"
-    pid = _peer(connection)[0]
     return f"the background process, number {pid}, which `kill -9 {pid}` ends,"
 
 
@@ -138,7 +180,7 @@ def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
         if word not in ("ready", "taken"):
             raise OSError(word or "the background process ended at once; its log says why")
         while True:
-            if (connection := _connect(path)) is not None:
+            if (connection := _reached(path)) is not None:
                 return connection
             if time.monotonic() > deadline:
                 raise OSError(f"the background process does not listen at {path}")
@@ -148,43 +190,24 @@ def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
             time.sleep(RETRY_SECONDS)
 
 
-def _start(path: str, words: list[str], env: dict[str, str]) -> str:
-    """Start an owner; what it tells."""
-    told, tells = os.pipe()
-    try:
-        _spawn(path, words, env, tells)
-        os.close(tells)
-        return _read_line(told)
-    finally:
-        os.close(told)
-
-
 READY = 9
 """The descriptor on which an owner tells, in one line, that it listens, or why it does not."""
 
 
-def _spawn(path: str, words: list[str], env: dict[str, str], tells: int) -> None:
-    """Start it in a session of its own, with none of our descriptors: an editor waits for them."""
-    for name in os.listdir("/dev/fd"):
-        if int(name) > 2:
-            try:
-                os.set_inheritable(int(name), False)
-            except OSError:
-                pass  # the one that listed the folder
+def _start(path: str, words: list[str], env: dict[str, str]) -> str:
+    """Start an owner; what it tells."""
+    told, tells = os.pipe()
     surroundings = {**os.environ, **env}
     surroundings.pop(GUARDED, None)  # whatever guards us is not to end it
-    os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-m", "acphold", "owner", path, *words],
-        surroundings,
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, tells, READY),
-            *((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)),
-        ],
-        setsid=True,
-        setsigmask=[],
-        setsigdef=[signal.SIGINT, signal.SIGPIPE],
-    )
+    try:
+        # With none of our descriptors but this one: an editor waits for the end of the others.
+        try:
+            start_detached(own_command("owner", path, *words), {READY: tells}, surroundings)
+        finally:
+            os.close(tells)
+        return _read_line(told)
+    finally:
+        os.close(told)
 
 
 def _read_line(descriptor: int) -> str:

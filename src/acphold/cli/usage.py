@@ -25,7 +25,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.errors import JournalBusyError
 from acphold.journal import Journal, SessionUsage, UsageReport
-from acphold.journal.token_usage import COUNTS
+from acphold.journal.sqlite.token_usage import COUNTS
 
 CATCH_UP_SECONDS = 3.0
 """How long what was imported is first looked through, when that was not done yet."""

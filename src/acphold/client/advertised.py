@@ -6,13 +6,13 @@ Source: spec v1, initialization, session setup, session list, session delete, au
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from acphold.errors import CapabilityError
+from acphold.processes.program import on_path
 from acphold.schema import McpServerHttp, McpServerSse, McpServerStdio
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _with_absolute_command(server: McpServer) -> McpServer:
     """A stdio server by the path of its program, as the protocol has it (session setup)."""
     if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
         return server
-    found = shutil.which(server.command)
+    found = on_path(server.command)
     if found is None and "/" not in server.command:
         return server  # the agent says that there is no such program, and where it has looked
     return replace(server, command=absolute(found or server.command))

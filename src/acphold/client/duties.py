@@ -40,7 +40,7 @@ from acphold.client.policy import (
     rule_for,
 )
 from acphold.errors import MethodNotFoundError, UnknownSessionError
-from acphold.journal.timeline import ToolCall, replace_fields
+from acphold.history.timeline import ToolCall, replace_fields
 from acphold.schema import (
     CREATE_ELICITATION,
     REQUEST_PERMISSION,
@@ -48,6 +48,7 @@ from acphold.schema import (
     CancelledPermissionOutcome,
     ClientCapabilities,
     ClientSessionCapabilities,
+    CompactionCapabilities,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
     FileSystemCapabilities,
@@ -113,6 +114,7 @@ class Answers(Struct, frozen=True, kw_only=True):
                     boolean=BooleanConfigOptionCapabilities()
                 ),
                 notices=NoticeCapabilities(),
+                compaction=CompactionCapabilities(),
             ),
             elicitation=ElicitationCapabilities(
                 form=ElicitationFormCapabilities() if form else None,

@@ -15,7 +15,7 @@ from acphold.agents.identity import spoken_name
 from acphold.agents.last_words import ended, hang_up_behind
 from acphold.errors import AcpholdError, ConnectionLostError
 from acphold.processes.program import launch
-from acphold.rpc import Transport
+from acphold.rpc import Peer, Transport
 from acphold.transports.child import ChildProcess
 
 
@@ -72,10 +72,10 @@ class ProgramEndpoint:
         self._process = ChildProcess(launched, log_path=start.log_file, relay_fd=start.relay_fd)
         return self._process.transport
 
-    async def follow(self, pump: asyncio.Task[None]) -> None:
+    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         assert self._process is not None
         await asyncio.wait(
-            {pump, watch := asyncio.ensure_future(hang_up_behind(self._process, pump))},
+            {pump, watch := asyncio.ensure_future(hang_up_behind(self._process, peer, pump))},
             return_when=asyncio.FIRST_COMPLETED,
         )
         watch.cancel()
@@ -102,7 +102,7 @@ class TransportEndpoint:
     async def open(self) -> Transport:
         return self._transport
 
-    async def follow(self, pump: asyncio.Task[None]) -> None:
+    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         await asyncio.wait([pump])
 
     async def how_it_ended(self) -> AcpholdError:

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
-from acphold.errors import AcpholdError, ConnectionLostError
+from acphold.errors import AcpholdError, ConnectionLostError, UnreachableOwnerError
 from acphold.hub import CANCEL_GRACE
-from acphold.hub.owners import reachable_at
-from acphold.journal import SqliteJournal, default_location
+from acphold.journal import At, Silent, SqliteJournal, default_location
 from acphold.journal.location import journal_path
-from acphold.rpc import MAX_MESSAGE, Transport
+from acphold.rpc import MAX_MESSAGE, Peer, Transport
 from acphold.server.service import Service, open_journal, serve
+from acphold.transports.addresses import connect
 from acphold.transports.memory import memory_pair
-from acphold.transports.unix import connect
 
 if TYPE_CHECKING:
     from acphold.agents import Agent, Listener
@@ -114,7 +113,7 @@ class DurableEndpoint:
         if launched is not None:
             await asyncio.to_thread(launched.abandon)
 
-    async def follow(self, pump: asyncio.Task[None]) -> None:
+    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         await asyncio.wait([pump])
 
     async def how_it_ended(self) -> AcpholdError:
@@ -155,19 +154,21 @@ class OwnerEndpoint:
         journal = SqliteJournal.open(self._journal, create=False)
         try:
             self.cwd = (await journal.session(self._session_id)).cwd
-            holder = await journal.holder(self._session_id)
+            whose = await journal.owner(self._session_id)
         finally:
             await journal.aclose()
-        path = "" if holder.is_released else reachable_at(holder.owner)
-        if not path:
-            raise ConnectionLostError(
-                f"session {self._session_id!r} is not live in any process; connect with the "
-                "command of its agent, and load it"
-            )
-        self._transport = await connect(path, REACH_SECONDS)
-        return self._transport
+        match whose:
+            case At(owner) | Silent(owner) if owner.addresses:
+                self._transport = await connect(owner.addresses, REACH_SECONDS)
+                return self._transport
+            case At(owner) | Silent(owner):
+                raise UnreachableOwnerError(self._session_id, f"it is open in {owner}")
+        raise ConnectionLostError(
+            f"session {self._session_id!r} is not live in any process; connect with the "
+            "command of its agent, and load it"
+        )
 
-    async def follow(self, pump: asyncio.Task[None]) -> None:
+    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         await asyncio.wait([pump])
 
     async def how_it_ended(self) -> AcpholdError:

@@ -12,10 +12,10 @@ from itertools import count
 
 import msgspec
 
-from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE, Entry
-from acphold.journal.fold import Fold, SessionState
-from acphold.journal.raw_update import encode_object, encode_text, update_kind
-from acphold.journal.timeline import Item, ToolCall
+from acphold.history.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE, Entry
+from acphold.history.fold import Fold, SessionState
+from acphold.history.raw_update import encode_object, encode_text, update_kind
+from acphold.history.timeline import Item, ToolCall
 
 CANCELLED = "cancelled"
 """The status of a tool call whose turn was cancelled, until the agent reports another one.

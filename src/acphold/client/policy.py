@@ -18,7 +18,7 @@ from acphold.schema import (
 )
 
 if TYPE_CHECKING:
-    from acphold.journal.timeline import ToolCall
+    from acphold.history.timeline import ToolCall
     from acphold.schema import RequestPermissionRequest
     from acphold.schema.tool_calls import RequestPermissionOutcome
 

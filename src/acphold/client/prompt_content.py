@@ -25,6 +25,7 @@ from acphold.schema import (
     TextResourceContents,
 )
 from acphold.schema.content import UnknownContent
+from acphold.workspace.regular_files import contents
 
 if TYPE_CHECKING:
     from acphold.schema import ContentBlock
@@ -85,10 +86,10 @@ def _from_path(path: Path, takes: PromptCapabilities) -> ContentBlock:
         mime_type, _ = mimetypes.guess_type(path.name)
         is_image = mime_type is not None and mime_type.startswith("image/")
         if path.is_file() and is_image and takes.image and size <= IMAGE_BYTES:
-            data = _base64(path.read_bytes())
+            data = _base64(contents(path, IMAGE_BYTES))
             return ImageContent(data=data, mime_type=mime_type or "", uri=path.as_uri())
         if path.is_file() and not is_image and takes.embedded_context and size <= EMBEDDED_BYTES:
-            text = path.read_text(encoding="utf-8")
+            text = contents(path, EMBEDDED_BYTES).decode()
             resource = TextResourceContents(text=text, uri=path.as_uri(), mime_type=mime_type)
             return EmbeddedResource(resource=resource)
     except UnicodeDecodeError:

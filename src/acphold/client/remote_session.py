@@ -13,7 +13,7 @@ from acphold.client.prompt_content import content_blocks
 from acphold.client.remote_turn import RemoteTurn
 from acphold.client.turn_feed import typed
 from acphold.errors import ConnectionLostError
-from acphold.journal.raw_update import encode_object
+from acphold.history.raw_update import encode_object
 from acphold.schema import (
     CANCEL,
     CLOSE_SESSION,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from acphold.client.remote_turn import Replay, UpdateStream
     from acphold.client.session_feed import SessionFeed
     from acphold.client.uplink import Uplink
-    from acphold.journal.fold import SessionState
+    from acphold.history.fold import SessionState
     from acphold.schema import ContentBlock, Update
     from acphold.schema.updates import AvailableCommand, PlanEntry
 

@@ -6,12 +6,12 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from acphold.client.turn_feed import Stage, TurnFeed, typed
-from acphold.journal.timeline import Message
+from acphold.history.timeline import Message
 
 if TYPE_CHECKING:
     from acphold.client.inbox import Inbox
     from acphold.errors import AcpholdError
-    from acphold.journal.timeline import Item
+    from acphold.history.timeline import Item
     from acphold.schema import Update
 
 

@@ -15,11 +15,11 @@ from acphold.client.remote_turn import Replay, UpdateStream
 from acphold.client.turn_feed import Stage, TurnFeed
 from acphold.client.uplink import Uplink, update_of
 from acphold.errors import AgentBusyError, ConnectionLostError
-from acphold.journal.raw_update import PROMPT_BEGUN
+from acphold.history.raw_update import PROMPT_BEGUN
 
 if TYPE_CHECKING:
     from acphold.errors import AcpholdError
-    from acphold.journal.timeline import ToolCall
+    from acphold.history.timeline import ToolCall
 
 UNCLAIMED_BYTES = 256 * 1024
 """What is kept for the first reader of a session's updates, from its opening on."""

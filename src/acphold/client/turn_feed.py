@@ -19,7 +19,7 @@ import msgspec
 
 from acphold.client.inbox import Inbox
 from acphold.errors import AcpholdError, ConnectionLostError, InvalidParamsError
-from acphold.journal.raw_update import members, string, update_kind
+from acphold.history.raw_update import members, string, update_kind
 from acphold.schema import PROMPT, decode_update
 from acphold.schema.updates import UnknownUpdate
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from acphold.client.live_state import LiveState
     from acphold.client.uplink import Uplink
-    from acphold.journal.timeline import Item
+    from acphold.history.timeline import Item
     from acphold.rpc.peer import Answer
     from acphold.schema import Update
 

@@ -32,7 +32,7 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
 )
-from acphold.journal.raw_update import BEGUN
+from acphold.history.raw_update import BEGUN
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
@@ -116,8 +116,8 @@ class Endpoint(Protocol):
     async def open(self) -> Transport:
         """Reach it; raises AgentStartError, or what else stands in the way."""
 
-    async def follow(self, pump: asyncio.Task[None]) -> None:
-        """Return when it has gone; `pump` is the task that reads from it."""
+    async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
+        """Return when it has gone; `pump` is the task of `peer`, which reads from it."""
 
     async def how_it_ended(self) -> AcpholdError:
         """Why it has gone."""
@@ -178,7 +178,7 @@ class Uplink:
             transport, self, name="agent", limit=self._settings.limit, is_agent=True
         )
         pump = asyncio.create_task(peer.pump(), name="agent pump")
-        self._tasks = [pump, asyncio.create_task(self._follow(pump), name="agent end")]
+        self._tasks = [pump, asyncio.create_task(self._follow(peer, pump), name="agent end")]
         self.hello = await self._introduce(peer)
         self.loss = None
         for session in list(self._sessions.values()):
@@ -230,9 +230,9 @@ class Uplink:
         await self._drop()
         raise error
 
-    async def _follow(self, pump: asyncio.Task[None]) -> None:
+    async def _follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         """See the agent go."""
-        await self._endpoint.follow(pump)
+        await self._endpoint.follow(peer, pump)
         if self.state is not State.OPEN:
             return
         self.loss, self.state = await self.lost_error(), State.LOST

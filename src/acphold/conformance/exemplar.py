@@ -461,31 +461,3 @@ class Exemplar:
 
     def now(self) -> str:
         return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-Broken = type[Exemplar]
-
-
-class Faults(dict[str, Broken]):
-    """Agents with one fault each, by the id of the rule that they break.
-
-    Where one rule is broken in several ways, `:` and a word stand behind the id.
-    """
-
-    def scripted(self, name: str) -> Callable[[type[Script]], type[Script]]:
-        """The decorated script is that of an agent that breaks this rule."""
-
-        def declare(script: type[Script]) -> type[Script]:
-            self[name] = type(script.__name__, (Exemplar,), {"script_type": script})
-            return script
-
-        return declare
-
-    def breaks(self, name: str) -> Callable[[Broken], Broken]:
-        """The decorated class breaks this rule."""
-
-        def declare(agent: Broken) -> Broken:
-            self[name] = agent
-            return agent
-
-        return declare

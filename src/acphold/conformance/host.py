@@ -21,6 +21,7 @@ from acphold.errors import (
     AcpholdError,
 )
 from acphold.schema import TerminalExitStatus, TerminalOutputResponse, encode
+from acphold.schema.update_kinds import offered
 from acphold.workspace.roots import Roots
 from acphold.workspace.terminals import Terminals
 
@@ -142,16 +143,6 @@ class Host:
             return await self._shell.call(method, params)
         except AcpholdError as error:
             raise Refused(error.code, str(error)) from None
-
-
-def offered(offers: Json, *path: str) -> bool:
-    """Whether these capabilities have something at `path`: neither absent, null nor false."""
-    found: object = offers
-    for name in path:
-        if not isinstance(found, dict):
-            return False
-        found = found.get(name)
-    return found is not None and found is not False
 
 
 def _path(params: Json) -> Path:

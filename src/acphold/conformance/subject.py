@@ -102,9 +102,7 @@ class _RunningProgram:
         return 0
 
     def last_words(self) -> str:
-        lines = self._child.stderr_tail(6).splitlines()
-        # Without the signs that point at a place in the line before.
-        return "\n".join([line for line in lines if any(map(str.isalnum, line))][-2:])
+        return self._child.last_words()
 
     async def kill(self) -> None:
         with suppress(ProcessLookupError):

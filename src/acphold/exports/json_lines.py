@@ -12,10 +12,10 @@ from collections.abc import AsyncIterable, AsyncIterator
 import msgspec
 
 from acphold.exports.session_head import Head
-from acphold.exports.visible_text import iso
-from acphold.journal import Entry
-from acphold.journal.entries import PROMPT
-from acphold.journal.raw_update import storable
+from acphold.history import Entry
+from acphold.history.entries import PROMPT
+from acphold.history.raw_update import storable
+from acphold.presentation.visible_text import iso
 
 
 async def json_lines(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:

@@ -1,7 +1,8 @@
 """A session as Markdown: prompts quoted, what the agent wrote as it wrote it, the rest in folds.
 
-The folds are `<details>`, which forges and editors know. No other tag in the file is one: those
-that somebody wrote are escaped, so that nothing in a conversation can close a fold or run.
+The folds are `<details>`, which forges and editors know, and who speaks stands in `<kbd>`. No other
+tag in the file is one: those that somebody wrote are escaped, so that nothing in a conversation can
+close a fold, run, or speak for somebody else.
 """
 
 from __future__ import annotations
@@ -10,23 +11,21 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from html import escape
 
-from acphold.exports.blocks import (
-    SPEAKERS,
-    STATUS_MARKS,
-    aside,
+from acphold.exports.session_head import Head
+from acphold.history import Entry
+from acphold.history.timeline import ContextCompaction, Message, ToolCall
+from acphold.presentation.blocks import (
     blocks_of,
     described,
-    diff_lines,
     embedded_text,
     headline,
     indented,
     unfenced,
 )
-from acphold.exports.session_head import Head
-from acphold.exports.visible_text import counted, local, on_one_line, visible
-from acphold.journal import Entry
-from acphold.journal.timeline import Message, ToolCall
-from acphold.journal.transcript import Planned, Scene, ToldTurn, produced, turns
+from acphold.presentation.diffs import diff_lines
+from acphold.presentation.scenes import aside, compacted, speaker, step_mark
+from acphold.presentation.visible_text import counted, local, on_one_line, visible
+from acphold.reports.transcript import Planned, Scene, ToldTurn, produced, turns
 from acphold.schema import Content, Diff, TextContent, ToolCallContent
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])(?!(?:https?://|mailto:)[^\s<>]*>)")
@@ -60,11 +59,15 @@ def index(heads: Iterable[Head], suffix: str) -> str:
 def _turn(turn: ToldTurn) -> Iterator[str]:
     yield f"\n---\n\n*{local(turn.at)}*\n"
     before: Scene | None = None
-    speaker = ""
+    speaking = ""
     for scene in turn.scenes:
-        if isinstance(scene, Message) and scene.role != "thought" and scene.role != speaker:
-            speaker = scene.role
-            yield f"\n**{SPEAKERS[speaker]}**\n"
+        if (
+            isinstance(scene, Message)
+            and scene.role != "thought"
+            and (who := speaker(scene)) != speaking
+        ):
+            speaking = who
+            yield f"\n{_label(speaking)}\n"
         if said := _scene(scene):
             follows = _is_prose(scene) and _is_prose(before)
             yield f"\n{_END_OF_LIST if follows else ''}{said}\n"
@@ -85,12 +88,17 @@ def _scene(scene: Scene) -> str:
             return _message(scene)
         case ToolCall():
             return _fold(headline(scene), _tool(scene))
+        case ContextCompaction(summary=summary) if summary:
+            kept = _quoted(_message(Message("agent", None, summary)))
+            return _fold(on_one_line(f"context {compacted(scene)}"), kept)
         case Planned():
-            steps = [f"- {STATUS_MARKS.get(s.status, '○')} {_plain(s.text)}" for s in scene.steps]
-            return "**Plan**\n\n" + "\n".join(steps)
+            steps = [f"- {step_mark(step.status)} {_plain(step.text)}" for step in scene.steps]
+            return f"{_label('Plan')}\n\n" + "\n".join(steps)
         case _:
-            found = aside(scene)
-            return f"*{_plain(found[1])}*" if found else ""
+            if (found := aside(scene)) is None:
+                return ""
+            _, what, words = found
+            return f"{_label(what)} *{_plain(words)}*"
 
 
 # -- what was said and done -------------------------------------------------------------------
@@ -131,6 +139,11 @@ def _produced(item: ToolCallContent) -> str:
 
 
 # -- Markdown -----------------------------------------------------------------------------------
+
+
+def _label(words: str) -> str:
+    """Words of ours, which no text in the file can have: its tags are escaped."""
+    return f"<kbd>{words}</kbd>"
 
 
 def _fold(summary: str, inside: str) -> str:

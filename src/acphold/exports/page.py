@@ -14,23 +14,28 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 
-from acphold.exports.blocks import (
-    SPEAKERS,
-    STATUS_MARKS,
-    aside,
+from acphold.exports.prose import prose
+from acphold.exports.session_head import Head
+from acphold.history import Entry
+from acphold.history.timeline import ContextCompaction, Message, ToolCall
+from acphold.presentation.blocks import (
     blocks_of,
     described,
-    diff_lines,
     embedded_text,
     indented,
     unfenced,
 )
-from acphold.exports.prose import prose
-from acphold.exports.session_head import Head
-from acphold.exports.visible_text import counted, iso, local, on_one_line, visible
-from acphold.journal import Entry
-from acphold.journal.timeline import Message, ToolCall
-from acphold.journal.transcript import Planned, Scene, ToldTurn, produced, turns
+from acphold.presentation.diffs import diff_lines
+from acphold.presentation.scenes import (
+    STATUS_MARKS,
+    aside,
+    compacted,
+    is_told,
+    speaker,
+    step_mark,
+)
+from acphold.presentation.visible_text import counted, iso, local, on_one_line, visible
+from acphold.reports.transcript import Planned, Scene, ToldTurn, produced, turns
 from acphold.schema import (
     AudioContent,
     Content,
@@ -166,19 +171,21 @@ def _scene(scene: Scene) -> str:
             return _message(scene)
         case ToolCall():
             return _tool(scene)
+        case ContextCompaction(summary=summary) if summary:
+            return _compaction(scene)
         case Planned():
             return _plan(scene)
         case _:
-            kind, words = aside(scene) or ("", "")
-            return f'<p class="block beside {kind}">{_text(words)}</p>\n' if words else ""
+            if (found := aside(scene)) is None:
+                return ""
+            kind, what, words = found
+            return f'<p class="block beside {kind}"><b>{what}</b> {_text(words)}</p>\n'
 
 
 def _message(message: Message) -> str:
     inside = "".join(_block(block, markdown=message.role == "agent") for block in _blocks(message))
-    return (
-        f'<article class="block message {message.role}">'
-        f"<h2>{SPEAKERS[message.role]}</h2>{inside}</article>\n"
-    )
+    whose = "told" if is_told(message) else message.role
+    return f'<article class="block message {whose}"><h2>{speaker(message)}</h2>{inside}</article>\n'
 
 
 def _thought(message: Message) -> str:
@@ -190,12 +197,26 @@ def _thought(message: Message) -> str:
     )
 
 
+def _compaction(compaction: ContextCompaction) -> str:
+    said = Message("agent", None, compaction.summary)
+    inside = "".join(_block(block, markdown=True) for block in _blocks(said))
+    return (
+        f'<details class="block thought"><summary><b>context</b> '
+        f"<span>{_text(on_one_line(compacted(compaction)))}</span></summary>{inside}</details>\n"
+    )
+
+
 def _plan(planned: Planned) -> str:
     steps = "".join(
-        f'<li class="{_text(step.status)}">{STATUS_MARKS.get(step.status, "○")} {_text(step.text)}'
+        f'<li class="{_status(step.status)}">{step_mark(step.status)} {_text(step.text)}'
         for step in planned.steps
     )
     return f'<div class="block plan"><h2>Plan</h2><ul>{steps}</ul></div>\n'
+
+
+def _status(status: str) -> str:
+    """A class for it: an agent chooses among ours, and adds none."""
+    return status if status in STATUS_MARKS else "unknown"
 
 
 # -- content ------------------------------------------------------------------------------------
@@ -228,11 +249,11 @@ def _tool(call: ToolCall) -> str:
     parts += found or [_raw("Output", call.raw_output, is_open=True)]
     is_open = bool(found) and sum(part.count("\n") for part in found) <= OPEN_LINES
     title = on_one_line(call.title or call.tool_call_id)
-    kind, status = _text(call.kind), _text(call.status)
+    about = _text(f"{call.kind} · {call.status.replace('_', ' ')}")
     return (
-        f'<details class="block tool {status}"{" open" if is_open else ""}><summary>'
-        f'<b class="mark">{STATUS_MARKS.get(call.status, "○")}</b> {_text(title)} '
-        f"<span>{kind} · {status.replace('_', ' ')}</span>{_change(found)}</summary>"
+        f'<details class="block tool {_status(call.status)}"{" open" if is_open else ""}><summary>'
+        f'<b class="mark">{step_mark(call.status)}</b> {_text(title)} '
+        f"<span>{about}</span>{_change(found)}</summary>"
         f"{''.join(parts)}</details>\n"
     )
 

@@ -12,7 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from acphold.exports.visible_text import visible
+from acphold.presentation.visible_text import visible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

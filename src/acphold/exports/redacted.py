@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from acphold.errors import AcpholdError, RedactionError
 from acphold.exports.session_head import Head
-from acphold.exports.visible_text import visible_json
-from acphold.journal import Entry
-from acphold.redaction.redactor import Redactor, Removal, units
+from acphold.history import Entry
+from acphold.presentation.visible_text import visible_json
+from acphold.redaction.redactor import Redactor, Removal
 
 Read = Callable[[], AsyncIterable[Entry]]
 """Reads the entries of a session, as often as it is called."""
@@ -42,13 +42,19 @@ class Redaction:
         self.removed: list[Removed] = []
 
     async def of(self, head: Head, read: Read) -> tuple[Head, AsyncIterator[Entry]]:
-        """The head and the entries of a session without it; raises RedactionError."""
+        """The head and the entries of a session without it; raises RedactionError.
+
+        What comes to the session meanwhile is left out.
+        """
         redactor = Redactor()
         facts = msgspec.to_builtins(head)
         with _failing_closed(head.session_id):
             redactor.learn_value(facts)
-            async for unit in units(read()):
-                redactor.learn(unit)
+            async for entry in read():
+                redactor.look(entry)
+            while not redactor.is_done():
+                async for _, entry in _first(redactor.count, read()):
+                    redactor.look(entry)
             shown = msgspec.convert(redactor.value(facts), Head)
         return shown, self._entries(redactor, head.session_id, read)
 
@@ -56,9 +62,9 @@ class Redaction:
         self, redactor: Redactor, session_id: str, read: Read
     ) -> AsyncIterator[Entry]:
         with _failing_closed(session_id):
-            async for unit in units(read()):
-                for entry in redactor.entries(unit):
-                    yield entry
+            async for place, entry in _first(redactor.count, read()):
+                if shown := redactor.entry(place, entry):
+                    yield shown
         self._note(session_id, redactor.removed)
 
     def _note(self, session_id: str, removed: Counter[Removal]) -> None:
@@ -74,11 +80,23 @@ class Redaction:
         return kinds.most_common()
 
 
+async def _first(count: int, entries: AsyncIterable[Entry]) -> AsyncIterator[tuple[int, Entry]]:
+    """So many entries, numbered from 0."""
+    place = 0
+    async for entry in entries:
+        if place == count:
+            break
+        yield place, entry
+        place += 1
+
+
 @contextmanager
 def _failing_closed(session_id: str) -> Iterator[None]:
     """Whatever goes wrong with looking through a session, it is not written."""
     try:
         yield
+    except RedactionError as error:
+        raise RedactionError(f"session {session_id!r} was not written: {error}") from None
     except (AcpholdError, GeneratorExit):
         raise
     except Exception as error:

@@ -8,9 +8,10 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from acphold.exports.visible_text import counted, local, on_one_line
-from acphold.journal import Entry, SessionRow
+from acphold.history import Entry
+from acphold.journal import SessionRow
 from acphold.journal.journal import Origin
+from acphold.presentation.visible_text import counted, local, on_one_line
 
 FILE_NAME_CHARACTERS = 100
 """How long the name of a file may get, without its suffix; file systems take 255 bytes."""

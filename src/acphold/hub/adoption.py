@@ -27,10 +27,9 @@ from acphold.hub.agent_session import Setup
 from acphold.hub.annotations import first_words, without_context
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
-from acphold.hub.owners import lives
 from acphold.hub.session import now
 from acphold.hub.session_list import SessionList, check_folder
-from acphold.journal import Journal, Lease, NewSession, RowChange
+from acphold.journal import Free, Here, Journal, Lease, NewSession, RowChange
 from acphold.schema import LOAD_SESSION, RESUME_SESSION
 
 log = logging.getLogger(__name__)
@@ -57,14 +56,12 @@ class Adoption:
         journal: Journal,
         agent: Agent,
         session_list: SessionList,
-        owner: str,
         enter: Callable[[Lease, Setup], Awaitable[Conversation]],
         drop: Callable[[Conversation], None],
     ) -> None:
         self._journal = journal
         self._agent = agent
         self._list = session_list
-        self._owner = owner
         self._enter = enter
         self._drop = drop
 
@@ -133,7 +130,7 @@ class Adoption:
         new = NewSession(session_id, self._agent.key, setup.cwd, setup.additional_directories)
         for _ in range(ATTEMPTS):
             try:
-                return await self._journal.create(new, self._owner)
+                return await self._journal.create(new)
             except SessionExistsError:
                 await self._remove_left(session_id)
         raise SessionExistsError(f"session {session_id!r} is adopted by others all the time")
@@ -142,9 +139,7 @@ class Adoption:
         """Remove what is there, once nobody is at it; unless another process is quicker."""
         with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
             seen = await self._until_nobody_is_at_it(session_id)
-            await self._journal.abandon(
-                await self._journal.acquire(session_id, self._owner, seen=seen)
-            )
+            await self._journal.abandon(await self._journal.acquire(session_id, seen=seen))
 
     async def _until_nobody_is_at_it(self, session_id: str) -> int:
         """Wait for another process that lives and adopts it; the epoch of who was at it last.
@@ -153,12 +148,11 @@ class Adoption:
         """
         deadline = asyncio.get_running_loop().time() + ELSEWHERE_SECONDS
         while not await self.is_known(session_id):
-            holder = await self._journal.holder(session_id)
+            whose = await self._journal.owner(session_id)
             # What is left by us is at rest: one adoption at a time is ours.
-            is_at_rest = holder.owner == self._owner or not lives(holder.owner)
             late = asyncio.get_running_loop().time() > deadline
-            if is_at_rest or late or holder.expires_at < now():
-                return holder.epoch
+            if late or isinstance(whose, Free | Here):
+                return whose.epoch
             await asyncio.sleep(LOOK_SECONDS)
         raise SessionExistsError(f"session {session_id!r} was adopted by another process")
 

@@ -32,12 +32,13 @@ from msgspec import Struct
 from acphold.agents import Agent, Exchange, Updates
 from acphold.agents.interface import ANSWER_SECONDS
 from acphold.errors import INTERNAL_ERROR, AcpholdError, InvalidParamsError, RemoteError
+from acphold.history.raw_update import update_kind
+from acphold.history.standing import Standing, fold_update
 from acphold.hub.outside_turns import CAPTURED_BYTES
 from acphold.hub.routes import Routes
-from acphold.journal.raw_update import update_kind
-from acphold.journal.standing import Standing, fold_update
 from acphold.schema import encode
 from acphold.schema.splice import members, splice
+from acphold.schema.update_kinds import STANDING_KINDS, kinds_about
 
 log = logging.getLogger(__name__)
 
@@ -61,21 +62,10 @@ class Voice(Enum):
     STALE = "stale"
 
 
-STATE_KINDS = frozenset(
-    {
-        "available_commands_update",
-        "current_mode_update",
-        "config_option_update",
-        "session_info_update",
-        "usage_update",
-    }
-)
-"""Updates that say how a session stands, whenever they come; the others belong to a turn."""
+WHOLE_KINDS = kinds_about("commands", "cost")
+"""Of those that say how a session stands, the ones of which the last one says it all."""
 
-WHOLE_KINDS = frozenset({"available_commands_update", "usage_update"})
-"""Of these, the ones of which the last one says it all."""
-
-CHOSEN_KINDS = frozenset({"current_mode_update", "config_option_update"})
+CHOSEN_KINDS = kinds_about("choices")
 """What the person chose: a session that is restored is set as it was, not as the agent tells it."""
 
 
@@ -172,7 +162,7 @@ class AgentSession:
         standing = [
             raw
             for raw in updates.raws
-            if update_kind(update_in(raw) if whole else raw) in STATE_KINDS
+            if update_kind(update_in(raw) if whole else raw) in STANDING_KINDS
         ]
         if dropped := len(updates.raws) - len(standing):
             log.info("session %s: %d old updates were dropped", self._session_id, dropped)
@@ -194,7 +184,7 @@ class AgentSession:
         if self._captured_bytes > CAPTURED_BYTES:
             self.captured = None
         else:
-            self.captured += [raw for raw in raws if update_kind(raw) not in STATE_KINDS]
+            self.captured += [raw for raw in raws if update_kind(raw) not in STANDING_KINDS]
 
     def _keep_aside(self, raw: bytes) -> None:
         kind = update_kind(raw)

@@ -23,10 +23,10 @@ from msgspec import Struct
 
 from acphold.agents import Agent
 from acphold.errors import JournalError
+from acphold.history.decisions import AskedQuestion
+from acphold.history.timeline import TurnOutcome
 from acphold.hub.annotations import first_line
 from acphold.hub.session import Session
-from acphold.journal.decisions import AskedQuestion
-from acphold.journal.timeline import TurnOutcome
 
 if TYPE_CHECKING:  # only then: an editor waits while such classes are made
     from typing import Protocol

@@ -1,7 +1,7 @@
 """What acphold itself adds to a conversation: each carries a `_meta` key of ours.
 
-Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `SessionInfoUpdate`, `Notice`; for the
-keys: spec v1, extensibility.
+Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `CompactionUpdate`, `SessionInfoUpdate`,
+`Notice`; for the keys: spec v1, extensibility.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Raw, Struct
 
-from acphold.journal import Message, SessionState, ToolCall
+from acphold.history import Message, SessionState, ToolCall
+from acphold.history.speakers import NOTICE, is_the_persons
+from acphold.history.times import LATEST_MS
 from acphold.journal.copies import TITLE
-from acphold.journal.session_rows import LATEST_MS
 from acphold.schema import encode
 from acphold.schema.splice import splice
 
@@ -22,11 +23,7 @@ TITLE_LENGTH = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""
 
 FAILED = "acphold/failed"
-NOTICE = "acphold/notice"
 CHOICE = "acphold/choice"
-
-OUR_MESSAGES = "acphold-"
-"""How the ids of the messages begin that are prompts of the journal."""
 
 CONTEXT = re.compile(r"\s*<([a-z]+[_-][a-z_-]+)>(.*?</\1>\s*|.*$)", re.DOTALL)
 """Names of two words: what agents add has them, what people write about (HTML) has not."""
@@ -54,6 +51,19 @@ def failed_tool(tool: ToolCall, why: str) -> bytes:
     )
 
 
+def ended_compaction(compaction_id: str, why: str, *, cancelled: bool) -> bytes:
+    """An update that closes a compaction of the agent's context whose end nobody will report."""
+    ended = {"status": "cancelled"} if cancelled else {"status": "failed", "error": why}
+    return encode(
+        {
+            "sessionUpdate": "compaction_update",
+            "compactionId": compaction_id,
+            **ended,
+            "_meta": {FAILED: why},
+        }
+    )
+
+
 def title_update(title: str) -> bytes:
     """A `session_info_update` with a title made from the first prompt."""
     return msgspec.json.encode(
@@ -76,14 +86,16 @@ def notice(title: str, description: str, severity: str = "info") -> bytes:
 def notice_as_message(raw: bytes) -> bytes:
     """A notice of ours for a client that does not take notices: a message that says who speaks.
 
-    What only begins like one of ours is an agent's own, and stays as it came.
+    What only begins like one of ours is an agent's own, and b"": such a client may not be told it.
     """
     try:
         said = msgspec.json.decode(raw, type=_Notice)
     except msgspec.MsgspecError:
-        return raw
-    speaker = said.meta.get(NOTICE, _Speaker()).speaker
-    text = f"[{speaker}] {'. '.join(filter(None, (said.title, said.description)))}\n\n"
+        return b""
+    if NOTICE not in said.meta:
+        return b""
+    words = ". ".join(filter(None, (said.title, said.description)))
+    text = f"[{said.meta[NOTICE].speaker}] {words}\n\n"
     return msgspec.json.encode(
         {
             "sessionUpdate": "agent_message_chunk",
@@ -112,8 +124,8 @@ def first_words(state: SessionState) -> str | None:
     """
     for item in state.timeline:
         if isinstance(item, Message) and item.role == "user":
-            is_ours = (item.message_id or "").startswith(OUR_MESSAGES)
-            text = item.text if is_ours else without_context(item.text)
+            sent = is_the_persons(item.message_id)
+            text = item.text if sent else without_context(item.text)
             if line := first_line_of(text):
                 return line
     return None

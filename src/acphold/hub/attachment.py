@@ -24,9 +24,9 @@ from functools import partial
 from typing import Protocol
 
 from acphold.errors import ConnectionLostError, LeaseLostError
+from acphold.history import Segment
+from acphold.history.entries import PROMPT, UPDATE
 from acphold.hub.frames import Frames
-from acphold.journal import Segment
-from acphold.journal.entries import PROMPT, UPDATE
 from acphold.schema import ClientCapabilities
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,10 @@ class Client(Protocol):
     @property
     def capabilities(self) -> ClientCapabilities:
         """What it said at `initialize`."""
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """The kinds of updates that it did not offer to show."""
 
     @property
     def info(self) -> bytes:
@@ -108,7 +112,9 @@ HELD, LIVE, READING, CLOSED = State
 class Attachment:
     """See the module. `untold` holds entries that this client knows otherwise: its own words, say.
 
-    `on_moved` is called, with the cursor, when another process has taken the session over.
+    `on_moved` is called, with the cursor, when another process has taken the session over. `before`
+    is what the client had open when it asked for this one: it has that still if this one is never
+    opened.
 
     With `positions` each line carries the place that its client can go on from later. What is above
     `news_after` is told as it is told live: a notice in it is news. What is not is
@@ -130,11 +136,14 @@ class Attachment:
         self.untold: set[int] = set()
         self.state = HELD
         self._source = source
-        self._frames = Frames(source.id, client.capabilities, positions=self.positions)
+        self._frames = Frames(
+            source.id, client.capabilities, client.withheld, positions=self.positions
+        )
         self._news_after = news_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
         self._due_bytes = 0
         self.on_moved: Callable[[int], None] | None = None
+        self.before: Attachment | None = None
         self._heir: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -147,6 +156,16 @@ class Attachment:
     def is_fed(self) -> bool:
         """Whether the client gets anything; if it could not be fed, it has to attach anew."""
         return self.state is not CLOSED
+
+    @property
+    def places(self) -> set[int]:
+        """Entries that are not to be put together with those behind them, for its sake.
+
+        It goes on behind its cursor, something is to be done behind each of those that are due, and
+        what is told lies on either side of what is not.
+        """
+        due = (seq for seq, _ in self._due)
+        return {self.cursor, *due, *self.untold, *(seq - 1 for seq in self.untold)}
 
     def show_terminals(self, show: bool) -> None:
         """Whether it is told of terminals: a client that has none knows no others either."""
@@ -166,7 +185,7 @@ class Attachment:
     def open(self) -> None:
         """The client has the answer that opens the session: go on with what is behind it."""
         if self.state is HELD:
-            self.state = LIVE
+            self.state, self.before = LIVE, None
             self._act()
             self._go_on()
 
@@ -334,9 +353,20 @@ class Attachment:
 
         What it is sent as history is sent whole, its own words, too.
         """
+        other.before = self if self.is_open else self.before
+        other.untold |= {seq for seq in self.untold if seq > other._news_after}
+        self._give_way(other)
+
+    def take_back(self, other: Attachment) -> None:
+        """The one that replaced this could not be opened: go on here, behind the cursor."""
+        self.state, self._heir = HELD, None
+        self.untold |= other.untold
+        other._give_way(self)
+        self.open()
+
+    def _give_way(self, other: Attachment) -> None:
         self.state, self._heir = CLOSED, other
         other._due.extend(self._due)
-        other.untold |= {seq for seq in self.untold if seq > other._news_after}
         self._due.clear()
         self._stop_reading()
 

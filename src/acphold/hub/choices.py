@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
+from acphold.history.standing import Standing
 from acphold.hub.annotations import CHOICE
-from acphold.journal.standing import Standing
 from acphold.schema import encode
 from acphold.schema.splice import array, items, members, splice
 

@@ -21,8 +21,8 @@ from acphold.errors import (
     PeerError,
     RemoteError,
 )
+from acphold.history.decisions import Outcome
 from acphold.hub.attachment import LAG, Attachment, Client
-from acphold.journal.decisions import Outcome
 from acphold.schema import (
     CREATE_ELICITATION,
     READ_TEXT_FILE,
@@ -46,6 +46,10 @@ SERVICES = ("fs/", TERMINAL_METHODS)
 
 WATCHES = "acphold/watches"
 """The key of `clientCapabilities._meta` by which a client says that it only looks on."""
+
+
+LINE = "acphold/line"
+"""The key there by which a process of ours says that it is a line to the owner of sessions."""
 
 
 class Reply(Struct, frozen=True):
@@ -138,6 +142,11 @@ def can_answer(client: Client, asked: Asked) -> bool:
 def watches(client: Client) -> bool:
     """Whether it said that it only looks on."""
     return (client.capabilities.meta or {}).get(WATCHES) is True
+
+
+def is_line(client: Client) -> bool:
+    """Whether it is another process of ours, which looks for the owners of its sessions itself."""
+    return (client.capabilities.meta or {}).get(LINE) is True
 
 
 def covers(can: ClientCapabilities, asked: Asked) -> bool:

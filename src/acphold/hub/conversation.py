@@ -18,9 +18,11 @@ from acphold.errors import (
     LeaseLostError,
     MethodNotFoundError,
 )
+from acphold.history.raw_update import CHUNK_STARTS, update_kind
+from acphold.history.standing import fold_update
 from acphold.hub.agent_session import AgentSession, Setup, Voice, update_in
 from acphold.hub.alerts import NO_ALERTS, Alerts, SessionAlerts
-from acphold.hub.annotations import failed_tool, first_words, title_update
+from acphold.hub.annotations import first_words, title_update
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import (
     in_step,
@@ -45,25 +47,17 @@ from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.hub.turns import Turns
 from acphold.journal import Journal
-from acphold.journal.raw_update import CHUNK_STARTS, update_kind
-from acphold.journal.standing import fold_update
 from acphold.schema import (
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
     ClientCapabilities,
 )
 from acphold.schema.splice import array, members, splice
+from acphold.schema.update_kinds import kinds_about
 
 log = logging.getLogger(__name__)
 
-SNAPSHOTS = frozenset(
-    {
-        "available_commands_update",
-        "current_mode_update",
-        "config_option_update",
-        "usage_update",
-    }
-)
+REPEATED = kinds_about("choices", "commands", "cost")
 """Updates that say the whole of something: one that says it again is not journalled again."""
 
 
@@ -149,7 +143,7 @@ class Conversation:
     def _is_old(self, raw: bytes) -> bool:
         """Whether an update says what everybody knows: some agents send all of it at every load."""
         standing, kind = self.session.standing, update_kind(raw)
-        if kind not in SNAPSHOTS or b'"_meta"' in raw:
+        if kind not in REPEATED or b'"_meta"' in raw:
             return False
         return fold_update(standing, kind, raw) == standing
 
@@ -240,6 +234,11 @@ class Conversation:
             self.questions.withdraw(attachment.client)
             self.session.detach(attachment)
 
+    def put_back(self, attachment: Attachment) -> None:
+        """It could not be opened: what its client had open before, it has still."""
+        if not self.session.put_back(attachment):
+            self.detach(attachment)
+
     def prompt(self, turn: Turn, *, is_cancelled: bool = False) -> None:
         """Begin one turn; one that is cancelled already never reaches the agent."""
         if is_cancelled:
@@ -324,10 +323,10 @@ class Conversation:
     # -- begun and ended ------------------------------------------------------------------
 
     async def close_interrupted_turn(self) -> None:
-        """A turn that a crash cut off is marked, and its open tool calls are closed as failed."""
+        """A turn that a crash cut off is marked, and what was open in it is closed."""
         session = self.session
         why = "interrupted: acphold was ended in this turn"
-        marks = [failed_tool(tool, why) for tool in await session.open_tools()]
+        marks = await session.closing(why)
         if session.standing.title is None:
             title = first_words(await session.state(through=session.last_seq))
             marks += [] if title is None else [title_update(title)]
@@ -344,6 +343,7 @@ class Conversation:
         self.turns.lose(error)
         self._end()
         if error.deleted:
+            self.session.tell_deleted()
             self.session.leave()
         else:
             self.session.move()

@@ -10,15 +10,17 @@ changed /home/me/hello.py:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
-from acphold.journal import Message, ToolCall
-from acphold.journal.raw_update import string
-from acphold.journal.timeline import Item, TurnEnd
+from acphold.history import Message, ToolCall
+from acphold.history.raw_update import string
+from acphold.history.speakers import is_the_persons
+from acphold.history.timeline import Item
 from acphold.schema.splice import members
 
 TOOL_BYTES = 2 * 1024
@@ -34,12 +36,28 @@ MARK_BYTES = 40
 SPEAKERS = {"user": "User", "agent": "Assistant"}
 """Who is quoted; thoughts are not: models are not to take up old ones."""
 
+TOLD = "User, as the agent of then told it"
+"""Who is quoted where only an agent says that the user said it."""
+
+BEGINNINGS = re.compile(r"^(?=(?:User|Assistant)\b[^\n]*:|\[(?:Tool:|… ))", re.MULTILINE)
+"""How what stands in the text begins: a line in what somebody said must not, or it would speak for
+another."""
+
 
 def written(item: Item) -> str:
     """What stands in the text for one item of the timeline; empty for what is not told."""
-    if isinstance(item, ToolCall):
-        return _written_tool(item)
-    return "" if isinstance(item, TurnEnd) else _written_message(item)
+    match item:
+        case Message():
+            return _written_message(item)
+        case ToolCall():
+            return _written_tool(item)
+        case _:  # the end of a turn; a summary, which repeats what is told here
+            return ""
+
+
+def quoted(text: str) -> str:
+    """Words of others, none of whose lines begins like a part of the text."""
+    return BEGINNINGS.sub("> ", text)
 
 
 def is_prompt(item: Item) -> bool:
@@ -54,13 +72,16 @@ def shortened(text: str, limit: int) -> str:
         return text
     half = max(0, limit - MARK_BYTES) // 2
     head, tail = raw[:half].decode(errors="ignore"), raw[-half:].decode(errors="ignore")
-    return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n{tail}"
+    # The end begins in the middle of a line, and must not look like the beginning of one.
+    return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n…{tail}"
 
 
 def _written_message(message: Message) -> str:
     speaker = SPEAKERS.get(message.role)
+    if message.role == "user" and not is_the_persons(message.message_id):
+        speaker = TOLD
     text = "\n".join(filter(None, map(block_text, message.content)))
-    return f"{speaker}: {text}" if speaker and text else ""
+    return f"{speaker}: {quoted(text)}" if speaker and text else ""
 
 
 def block_text(block: bytes) -> str:
@@ -95,9 +116,10 @@ class _Block(Struct):
 
 def _written_tool(call: ToolCall) -> str:
     kind = "" if call.kind == "other" else f" ({call.kind})"
-    line = f"[Tool: {call.title or call.tool_call_id}{kind}, {call.status}]"
+    about = f"{call.title or call.tool_call_id}{kind}, {call.status}"
+    line = f"[Tool: {' '.join(about.split())}]"
     output = "\n".join(filter(None, _produced(call))) or _raw_output(call)
-    return f"{line}\n{shortened(output, TOOL_BYTES)}" if output else line
+    return f"{line}\n{quoted(shortened(output, TOOL_BYTES))}" if output else line
 
 
 def _produced(call: ToolCall) -> Iterator[str]:

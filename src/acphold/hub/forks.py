@@ -14,11 +14,9 @@ from msgspec import Struct
 
 from acphold.agents import Agent
 from acphold.errors import NothingSaidError, UnknownSessionError
-from acphold.hub.owners import lives
-from acphold.journal import Journal, NewSession, SessionRow, history
+from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
+from acphold.journal import Free, Journal, NewSession, SessionRow, history
 from acphold.journal.copies import copy
-from acphold.journal.session_rows import now_ms
-from acphold.journal.turn_spans import TurnSpan, span_at, turn_spans
 
 FORK_SESSION = "session/fork"
 """Unstable: ACP v1 schema with its unstable parts, `ForkSessionRequest`; RFD session fork."""
@@ -39,7 +37,6 @@ class Forked(Struct, frozen=True):
 async def fork(
     journal: Journal,
     row: SessionRow,
-    owner: str,
     *,
     at: int | None = None,
     agent: str | None = None,
@@ -66,7 +63,7 @@ async def fork(
         row.additional_directories if given is None else given,
         _title(row, agent),
     )
-    await copy(journal, row, new, taken[-1].last, owner)
+    await copy(journal, row, new, taken[-1].last)
     return Forked(new.session_id, len(taken), len(spans) - len(taken), runs)
 
 
@@ -77,8 +74,7 @@ def _number_at(spans: list[TurnSpan], at: int) -> int:
 
 async def _is_live(journal: Journal, row: SessionRow) -> bool:
     """Whether a process that lives has the session: then what is open in it goes on."""
-    holder = await journal.holder(row.session_id)
-    return holder.expires_at > now_ms() and lives(holder.owner)
+    return not isinstance(await journal.owner(row.session_id), Free)
 
 
 def _title(row: SessionRow, agent: str | None) -> str | None:

@@ -10,16 +10,16 @@ entry and several lines: only the last of them has the position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from acphold.history import Segment
+from acphold.history.entries import AUTHOR
+from acphold.history.raw_update import BEGUN, PROMPT_BEGUN, update_kind
+from acphold.history.replay import NOBODY, Replayed, replay, terminals_gone
 from acphold.hub.annotations import NOTICE_START, notice_as_message
 from acphold.hub.choices import without_booleans
-from acphold.journal import Segment
-from acphold.journal.entries import AUTHOR
-from acphold.journal.raw_update import BEGUN, PROMPT_BEGUN
-from acphold.journal.replay import NOBODY, Replayed, replay, terminals_gone
 from acphold.schema import UPDATE, ClientCapabilities
 from acphold.schema.splice import members, splice
 
@@ -30,58 +30,56 @@ NO_NEWS = b'{"sessionUpdate":"session_info_update"}'
 """An update that changes nothing: each of its members may be missing (spec v1, session list)."""
 
 
+SPOKEN = b'{"sessionUpdate":"agent_'
+"""How what an agent says begins, nearly always: no client is told it in another way."""
+
+
 class Frames:
-    """Lines of one session for one client."""
+    """Lines of one session for one client, which is told nothing that is `withheld`.
+
+    Here alone is decided what of an update a client gets, live and in a replay.
+    """
 
     def __init__(
-        self, session_id: str, capabilities: ClientCapabilities, *, positions: bool = False
+        self,
+        session_id: str,
+        capabilities: ClientCapabilities,
+        withheld: Collection[str] = (),
+        *,
+        positions: bool = False,
     ) -> None:
         self._positions = positions
+        self._withheld = withheld
         self._hides_terminals = False
-        self._is_special = positions  # nearly nobody is: one look for both
         self._id = msgspec.json.encode(session_id)
         head = b'{"jsonrpc":"2.0","method":"%b","params":' % UPDATE.name.encode()
         self._head = head
         self._before = head + b'{"sessionId":' + self._id + b',"update":'
         self._between = b"}}\n" + self._before
         self._booleans = _takes_booleans(capabilities)
-        session = capabilities.session
-        self._notices = session is not None and session.notices is not None
         self._author = NOBODY
         self._begun = wants_begun(capabilities)
 
     def show_terminals(self, show: bool) -> None:
         """Whether updates may name terminals: the client has some."""
         self._hides_terminals = not show
-        self._is_special = self._positions or not show
 
     def live(self, segment: Segment) -> bytes:
         """The lines for a segment as it was committed; b"" when it shows nothing."""
         raw = segment.raw
+        if segment.kind == "params":
+            return self.replayed(
+                Replayed(each, whole_params=True, seq=seq) for seq, each in segment.raws()
+            )
         if segment.kind not in ("update", "echo"):
-            return self._others(segment)
-        if self._is_special and (self._positions or b'"terminalId"' in raw):
-            return self.replayed(self._each(segment))
-        if raw.startswith(NOTICE_START) and not self._notices:
-            raw = notice_as_message(raw)
-        if not self._booleans and b"config_option_update" in raw and b"boolean" in raw:
-            return self.replayed(Replayed(line, False) for line in raw.split(b"\n"))
-        return self._before + raw.replace(b"\n", self._between) + b"}}\n"
-
-    def _others(self, segment: Segment) -> bytes:
-        if segment.kind != "params":
             return self.history([segment])
-        return self.replayed(
-            Replayed(raw, whole_params=True, seq=seq) for seq, raw in segment.raws()
-        )
-
-    def _each(self, segment: Segment) -> Iterator[Replayed]:
-        """The updates of a segment one by one, each with its number."""
-        for seq, raw in segment.raws():
-            if raw.startswith(NOTICE_START) and not self._notices:
-                yield Replayed(notice_as_message(raw), seq=seq)
-            elif raw:  # a later update has made it void
-                yield Replayed(raw, seq=seq)
+        if self._positions:
+            # An empty one was made void by a later one.
+            return self.replayed(Replayed(each, seq=seq) for seq, each in segment.raws() if each)
+        if raw.startswith(SPOKEN) and raw.count(b"\n") == raw.count(b"\n" + SPOKEN):
+            return self._before + raw.replace(b"\n", self._between) + b"}}\n"
+        shown = [line for each in raw.split(b"\n") if each and (line := self._shown(each))]
+        return self._before + self._between.join(shown) + b"}}\n" if shown else b""
 
     def history(self, page: Sequence[Segment]) -> bytes:
         """The lines for the next segments of the conversation, as a replay tells them."""
@@ -107,30 +105,37 @@ class Frames:
         return b""
 
     def _line(self, update: Replayed) -> bytes:
-        raw = update.raw
         if update.whole_params:
-            return self._head + splice(raw, self._changes(update)) + b"}\n"
+            return self._whole(update)
+        if not (shown := self._shown(update.raw)):
+            return b""
         if self._positions and update.seq:
             meta = b',"_meta":{"%b":%d}' % (POSITION.encode(), update.seq)
-            return self._before + self._shown(raw) + meta + b"}}\n"
-        return self._before + self._shown(raw) + b"}}\n"
+            return self._before + shown + meta + b"}}\n"
+        return self._before + shown + b"}}\n"
 
-    def _changes(self, update: Replayed) -> dict[str, bytes]:
-        """What is ours in the params of an update that came with more than itself."""
+    def _whole(self, update: Replayed) -> bytes:
+        """The line of an update that came with more than itself; what is ours in it is put in."""
         parts = members(update.raw)
-        changes = {"sessionId": self._id, "update": self._shown(parts["update"])}
+        if not (shown := self._shown(parts["update"])):
+            return b""
+        changes = {"sessionId": self._id, "update": shown}
         if self._positions and update.seq:
             meta = parts.get("_meta", b"")
             theirs = meta if meta.startswith(b"{") else b"{}"
             changes["_meta"] = splice(theirs, {POSITION: b"%d" % update.seq})
-        return changes
+        return self._head + splice(update.raw, changes) + b"}\n"
 
     def _shown(self, raw: bytes) -> bytes:
-        if self._hides_terminals:
-            raw = terminals_gone(raw)
-        if not self._booleans and b"config_option_update" in raw and b"boolean" in raw:
+        """The update as this client may be told it; b"" for one that it has not offered to show."""
+        if raw.startswith(SPOKEN):
+            return raw
+        kind = update_kind(raw)
+        if kind in self._withheld:
+            return notice_as_message(raw) if raw.startswith(NOTICE_START) else b""
+        if kind == "config_option_update" and not self._booleans:
             return without_booleans(raw)
-        return raw
+        return terminals_gone(raw) if self._hides_terminals else raw
 
 
 def wants_begun(capabilities: ClientCapabilities) -> bool:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from msgspec import json
 
+from acphold.history.raw_update import storable, update_kind
 from acphold.hub.session import Session
 from acphold.journal import Journal
 from acphold.journal.copies import TITLE
-from acphold.journal.raw_update import storable, update_kind
 from acphold.schema.splice import splice
 
 GIVEN_LENGTH = 200

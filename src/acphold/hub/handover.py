@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from acphold.history import SessionState
+from acphold.history.timeline import Item
 from acphold.hub.conversation_text import block_text, is_prompt, shortened, written
-from acphold.journal import SessionState
-from acphold.journal.timeline import Item
 
 CONTEXT_BYTES = 96 * 1024
 """Bytes of earlier conversation that are handed over: about 25,000 tokens."""

@@ -18,17 +18,20 @@ from acphold.agents import Agent, Exchange, Listener, ask
 from acphold.errors import (
     AcpholdError,
     ConnectionLostError,
+    JournalError,
     LeaseLostError,
     RemoteError,
     SessionExistsError,
     UnknownSessionError,
 )
+from acphold.history.fold import Summary
 from acphold.hub.adoption import Adoption
 from acphold.hub.agent_session import Setup, new_session_id
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
+from acphold.hub.client_request import is_line
 from acphold.hub.conversation import Conversation
 from acphold.hub.listed_sessions import ListedSessions
 from acphold.hub.ownership import Ownership
@@ -42,7 +45,6 @@ from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.turns import CANCEL_GRACE
 from acphold.hub.whereabouts import Whereabouts
 from acphold.journal import Journal, NewSession
-from acphold.journal.fold import Summary
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import (
     CLOSE_SESSION,
@@ -60,8 +62,11 @@ log = logging.getLogger(__name__)
 CLOSE_SECONDS = 10.0
 """What an agent has to answer `session/close` and `session/delete`; it is done here anyway."""
 
-DELETED = "This session was deleted"
-DELETED_HOW = "Somebody deleted it in another client; what you see here is not kept any more."
+ENDED = "acphold has ended"
+ENDED_HOW = (
+    "The process that had this session was stopped, or the editor that it belonged to has left. "
+    "What was said is kept; to go on, load the session again."
+)
 
 
 class Hub:
@@ -71,7 +76,6 @@ class Hub:
         self,
         journal: Journal,
         make_agent: Callable[[Listener], Agent],
-        owner: str,
         *,
         cancel_grace: float = CANCEL_GRACE,
         questions: QuestionRules = NO_RULES,
@@ -84,25 +88,27 @@ class Hub:
         self.agent = self._routes.agent = make_agent(self.router)
         self.sessions = SessionList(journal, self.agent, all_agents=all_agents)
         self._journal = journal
-        self._owner = owner
         self.relay = Relay(self.agent, self._live, self.router, journal)
         self.whereabouts = Whereabouts(journal)
         self._cancel_grace = cancel_grace
         self._question_rules = questions
         self._alerts = alerts
         self._told = ClientCapabilities()
-        self._ownership = ownership = Ownership(self._live, journal, owner, self._conversation)
+        self._ownership = ownership = Ownership(self._live, journal, self._conversation)
         self._adoption = Adoption(
-            journal, self.agent, self.sessions, owner, ownership.enter, ownership.abandon
+            journal, self.agent, self.sessions, ownership.enter, ownership.abandon
         )
-        self.listed = ListedSessions(journal, owner, self._keep, self.close, self.look_at)
+        self.listed = ListedSessions(journal, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
         self._undoing: set[asyncio.Task[None]] = set()
         self._tasks = EagerTasks()
         self._closing: set[asyncio.Task[None]] = set()
         self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._ends = False
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
+        self.start_failed = asyncio.Event()
+        """Set once the agent could not be started for a client, before it has ever been."""
         self._readiness = Readiness(self.agent, self.sessions)
 
     @asynccontextmanager
@@ -117,18 +123,19 @@ class Hub:
             await self._aclose()
 
     async def _aclose(self) -> None:
+        try:
+            await self._journal.retire()
+        except JournalError as exc:  # others wait until we have ended
+            log.info("nobody is told that this process ends: %s", exc)
         for adopting in tuple(self._adopting.values()):
             adopting.cancel()
         if self._adopting:
             await asyncio.wait(self._adopting.values())
         if self._closing:
             await asyncio.wait(self._closing)
-        conversations = tuple(self._live.values())
         # The agent ends right behind its turns: it is not to run on while we put things in order.
-        await asyncio.gather(
-            *(conversation.turns.aclose() for conversation in conversations),
-            return_exceptions=True,
-        )
+        await self.end_turns()
+        conversations = tuple(self._live.values())
         for conversation in conversations:
             # One that has the agent start would have its end wait until it has started.
             conversation.restoration.stop()
@@ -144,11 +151,37 @@ class Hub:
         if self._undoing:
             await asyncio.wait(self._undoing, timeout=CLOSE_SECONDS)
 
-    async def initialize(self, params: bytes) -> bytes:
-        """Introduce a client to the agent; only the first one starts it. Raises as the agent's."""
+    async def end_turns(self) -> None:
+        """This process ends: cancel all turns, and let those who have sessions open know.
+
+        For while their connections are there still; whoever looks for the next owner by itself is
+        told nothing. No turn begins any more.
+        """
+        conversations = tuple(self._live.values())
+        await asyncio.gather(
+            *(conversation.turns.aclose(with_process=True) for conversation in conversations),
+            return_exceptions=True,
+        )
+        if not self._ends:
+            self._ends = True
+            for conversation in conversations:
+                conversation.session.tell_last(notice(ENDED, ENDED_HOW, "warning"), is_line)
+
+    async def initialize(self, params: bytes, *, anew: bool = False) -> bytes:
+        """Introduce a client to the agent; only the first one starts it. Raises as the agent's.
+
+        With `anew` it has said something else of itself before: the agent is told what it says now,
+        if it is the only one here and has opened nothing.
+        """
         async with self._introducing:
-            if self._introduced is None:
-                self._introduced = await self.agent.initialize(params)
+            is_alone = not self._live and len(self.router.clients) <= 1
+            if self._introduced is None or (anew and is_alone):
+                try:
+                    self._introduced = await self.agent.initialize(params)
+                except AcpholdError:
+                    if self._introduced is None:
+                        self.start_failed.set()
+                    raise
                 self._told = decode(InitializeRequest, params).value.client_capabilities
             return self._introduced
 
@@ -157,6 +190,8 @@ class Hub:
     def held(self, session_id: str) -> Conversation:
         """A live session; UnknownSessionError when it is not open here."""
         conversation = self._live.get(session_id)
+        if conversation is None and session_id in self._ownership.deleted:
+            raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
         if conversation is None or session_id in self._adopting:
             raise UnknownSessionError(
                 session_id,
@@ -169,11 +204,13 @@ class Hub:
         return session_id in self._live and session_id not in self._adopting
 
     async def look_at(self, session_id: str) -> None:
-        """Somebody says that the row of a session has changed; raises JournalError."""
+        """Somebody says that the row of a session has changed, or is gone; raises JournalError."""
         conversation = self._live.get(session_id)
         if conversation is not None:
             conversation.session.row_changed()
-            await conversation.title.look()
+            with suppress(LeaseLostError):  # it leaves, and whoever has it open is told
+                await conversation.session.verify()
+                await conversation.title.look()
 
     def leave(self, client: Client) -> None:
         """Take a client that has gone off every session."""
@@ -262,19 +299,19 @@ class Hub:
         if session_id in self._live:
             raise SessionExistsError(f"session {session_id!r} is open already")
         new = NewSession(session_id, self.agent.key, setup.cwd, setup.additional_directories)
-        return await self._ownership.enter(await self._journal.create(new, self._owner), setup)
+        return await self._ownership.enter(await self._journal.create(new), setup)
 
     async def load(
-        self, client: Client, session_id: str, setup: Setup, dead: int | None = None
+        self, client: Client, session_id: str, setup: Setup, over: int | None = None
     ) -> tuple[Conversation, Attachment]:
         """Replay a session to `client` and restore the agent's side meanwhile.
 
         The attachment is held: it is opened with `open_to` when the client has its answer. Raises
         UnknownSessionError, InvalidParamsError for another working directory, RemoteError
         when the agent wants the person to sign in, and HeldElsewhereError when another process
-        that may be reached has it live, unless `dead` is the epoch of that one's lease.
+        that may be reached has it live, unless `over` is the epoch of that one's lease.
         """
-        conversation = await self._opened(session_id, setup, dead)
+        conversation = await self._opened(session_id, setup, over)
         session = conversation.session
         end = session.last_seq
         restoring = self._readiness.begin(conversation)
@@ -289,14 +326,14 @@ class Hub:
             await attachment.replay(session.last_seq)
             session.require_owned()
         except (LeaseLostError, ConnectionLostError) as exc:
-            conversation.detach(attachment)
+            conversation.put_back(attachment)
             if session.is_lost and attachment.cursor:  # seen in part: only the client begins anew
                 why = f"another acphold process has taken session {session_id!r}; load it again"
                 raise ConnectionLostError(why) from exc
             session.require_owned()
             raise
         except BaseException:
-            conversation.detach(attachment)
+            conversation.put_back(attachment)
             raise
         finally:
             restoring.cancel()
@@ -307,7 +344,7 @@ class Hub:
         client: Client,
         session_id: str,
         setup: Setup,
-        dead: int | None = None,
+        over: int | None = None,
         *,
         after: int | None = None,
     ) -> tuple[Conversation, Attachment]:
@@ -316,7 +353,7 @@ class Hub:
         With `after` the client has all up to that position already, and gets the rest behind the
         answer, as it would have got it live. InvalidParamsError if it cannot go on there.
         """
-        conversation = await self._opened(session_id, setup, dead)
+        conversation = await self._opened(session_id, setup, over)
         session = conversation.session
         # What the agent tells while it is restored is new, and comes behind the answer.
         start = session.last_seq if after is None else after
@@ -330,19 +367,19 @@ class Hub:
             await self._readiness.wait(restoring)
             session.require_owned()
         except BaseException:
-            conversation.detach(attachment)
+            conversation.put_back(attachment)
             raise
         finally:
             restoring.cancel()
         return conversation, attachment
 
-    async def _opened(self, session_id: str, setup: Setup, dead: int | None) -> Conversation:
+    async def _opened(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
         """The session, live here: it was, or is taken from the journal, or from the agent."""
         await self._journal.complete(session_id)
         if session_id not in self._adopting:
             async with self._alone(session_id):
                 if session_id in self._live or await self._adoption.is_known(session_id):
-                    return await self._wake(session_id, setup, dead)
+                    return await self._wake(session_id, setup, over)
         adopting = self._adopting.get(session_id)
         if adopting is None:
             adopting = asyncio.create_task(
@@ -354,7 +391,7 @@ class Hub:
             await asyncio.shield(adopting)
         async with self._alone(session_id):
             # It was adopted as whoever came first has asked; the others may ask for something else.
-            return await self._wake(session_id, setup, dead)
+            return await self._wake(session_id, setup, over)
 
     def _alone(self, session_id: str) -> asyncio.Lock:
         """Held by who makes this session live here, or closes it; closing may take seconds."""
@@ -377,7 +414,7 @@ class Hub:
         if not task.cancelled():
             task.exception()  # seen, also when nobody waits any more
 
-    async def _wake(self, session_id: str, setup: Setup, dead: int | None) -> Conversation:
+    async def _wake(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
         """A session of the journal, live and owned; what a crash left open in it is closed."""
         conversation = self._live.get(session_id)
         if conversation is not None:
@@ -387,7 +424,7 @@ class Hub:
             row = await self._journal.session(session_id)
             if not await self._adoption.may_correct_folder(session_id):
                 check_folder(row.cwd, setup.cwd)
-            lease = await self._ownership.acquire(session_id, dead)
+            lease = await self._ownership.acquire(session_id, over)
             conversation = await self._ownership.enter(lease, setup)
         else:
             check_folder(conversation.session.cwd, setup.cwd)
@@ -482,7 +519,7 @@ class Hub:
         if conversation is not None:
             if conversation.side.is_open:
                 known = conversation.side.id
-            conversation.session.tell_last(notice(DELETED, DELETED_HOW, "warning"), client)
+            conversation.session.tell_deleted(client)
             await self.close(session_id)
         await self._journal.delete(session_id)
         if known is None:

@@ -15,13 +15,11 @@ from uuid import uuid4
 import msgspec
 
 from acphold.errors import InvalidParamsError
-from acphold.journal.raw_update import string, text_block
-from acphold.journal.replay import CLIENT_MARK
+from acphold.history.raw_update import string, text_block
+from acphold.history.replay import CLIENT_MARK
+from acphold.history.speakers import MESSAGES, METHOD
 from acphold.schema import encode
 from acphold.schema.splice import items, members
-
-METHOD = "acphold/method"
-"""The `_meta` key of what was said by an extension: its value is the method."""
 
 SAYING = re.compile(r"(^|[/._])(steer|steering|inject)$")
 """Methods that say something, in whatever member."""
@@ -110,7 +108,7 @@ def is_taken(answer: bytes) -> bool:
 
 def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[bytes]:
     """The updates that show it as what the user said, in this client (`Client.info`)."""
-    message_id = uuid4().hex
+    message_id = f"{MESSAGES}{uuid4().hex}"
     meta: dict[str, object] = {METHOD: method}
     if client:
         meta[CLIENT_MARK] = msgspec.Raw(client)

@@ -13,7 +13,6 @@ from acphold.hub.agent_session import Setup
 from acphold.hub.attachment import Client
 from acphold.hub.forks import fork
 from acphold.hub.given_titles import given_title
-from acphold.hub.owners import reachable_at
 from acphold.journal import Journal
 
 
@@ -24,13 +23,11 @@ class ListedSessions:
     def __init__(
         self,
         journal: Journal,
-        owner: str,
         keep: Callable[[str], Awaitable[None]],
         close: Callable[[str, Client], Awaitable[None]],
         look_at: Callable[[str], Awaitable[None]],
     ) -> None:
         self._journal = journal
-        self._owner = owner
         self._keep = keep
         self._close = close
         self._look_at = look_at
@@ -67,13 +64,5 @@ class ListedSessions:
         await self._journal.complete(session_id)
         row = await self._journal.session(session_id)
         folders = setup.additional_directories
-        made = await fork(
-            self._journal, row, self._owner, at=at, cwd=setup.cwd, additional_directories=folders
-        )
+        made = await fork(self._journal, row, at=at, cwd=setup.cwd, additional_directories=folders)
         return made.session_id
-
-    async def owner_elsewhere(self, session_id: str) -> str:
-        """The socket of another process in which it is live; "" when it is in none, or no more."""
-        holder = await self._journal.holder(session_id)
-        path = "" if holder.is_released else reachable_at(holder.owner)
-        return "" if path == reachable_at(self._owner) else path

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
+from acphold.history.raw_update import CHUNK_STARTS, ROLES, update_kind
+from acphold.history.standing import Standing, fold_settings, fold_update
 from acphold.hub.agent_session import update_in
 from acphold.hub.attachment import Attachment
 from acphold.journal import RowChange
-from acphold.journal.raw_update import CHUNK_STARTS, ROLES, update_kind
-from acphold.journal.standing import Standing, fold_settings, fold_update
 
 NO_CHANGE = RowChange()
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from acphold.history import Message, SessionState
+from acphold.history.raw_update import members, string, update_kind
 from acphold.hub.handover import HEADING
-from acphold.journal import Message, SessionState
-from acphold.journal.raw_update import members, string, update_kind
 
 MARGIN_MS = 5000
 """How much later than our last entry the agent's list must be: some write a title behind a turn."""

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable
 
 from acphold.errors import AcpholdError, HeldElsewhereError, JournalError, LeaseLostError
+from acphold.history.fold import Summary
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import Conversation
-from acphold.hub.owners import reachable_at
 from acphold.hub.session import Session
-from acphold.journal import LEASE_SECONDS, Journal, Lease
-from acphold.journal.fold import Summary
+from acphold.journal import At, Journal, Lease, Silent
+from acphold.journal.owners import RENEW_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -24,29 +24,36 @@ log = logging.getLogger(__name__)
 class Ownership:
     """The sessions that are live in this process, by their id: `live` is the hub's own table.
 
-    `make` makes the conversation around a session.
+    `make` makes the conversation around a session. `deleted` are those that were deleted elsewhere
+    while they were live here.
     """
 
     def __init__(
         self,
         live: dict[str, Conversation],
         journal: Journal,
-        owner: str,
         make: Callable[[Session, Setup, Summary], Conversation],
     ) -> None:
         self._live = live
         self._journal = journal
-        self._owner = owner
         self._make = make
         self._ending: set[asyncio.Task[None]] = set()
+        self.deleted: set[str] = set()
 
-    async def acquire(self, session_id: str, dead: int | None) -> Lease:
-        """Own a session that nobody has live, or whose owner is `dead` or cannot be reached."""
-        holder = await self._journal.holder(session_id)
-        path = "" if holder.is_released else reachable_at(holder.owner)
-        if path and path != reachable_at(self._owner) and holder.epoch != dead:
-            raise HeldElsewhereError(session_id, holder.owner, holder.epoch)
-        return await self._journal.acquire(session_id, self._owner, seen=holder.epoch)
+    async def acquire(self, session_id: str, over: int | None) -> Lease:
+        """Own a session that nobody owns; or that a silent owner has, under the epoch `over`."""
+        whose = await self._journal.owner(session_id)
+        match whose:
+            case At(owner, epoch) | Silent(owner, epoch) if not whose.yields and epoch != over:
+                raise HeldElsewhereError(
+                    session_id,
+                    str(owner),
+                    epoch,
+                    owner.id,
+                    owner.addresses,
+                    is_silent=isinstance(whose, Silent),
+                )
+        return await self._journal.acquire(session_id, seen=whose.epoch)
 
     async def enter(self, lease: Lease, setup: Setup) -> Conversation:
         """Make a session live that we own; what a crash left open in it is closed."""
@@ -60,31 +67,42 @@ class Ownership:
             await conversation.close_interrupted_turn()
         await conversation.title.look()
         self._live[session.id] = conversation
+        self.deleted.discard(session.id)
         return conversation
 
     async def keep(self) -> None:
-        """Renew the leases of all that is live, for as long as this runs."""
+        """Tell others that we are here, and find what we have lost, for as long as this runs."""
         while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
-            for conversation in tuple(self._live.values()):
-                try:
-                    await conversation.session.renew()
-                    await conversation.title.look()
-                except LeaseLostError as exc:
-                    log.warning("%s", exc)  # the session has left already
-                except AcpholdError as exc:
-                    log.warning("the lease of session %s was not renewed: %s", conversation.id, exc)
-                except Exception:  # nobody awaits this task; the leases of others are to be kept
-                    log.exception("the lease of session %s was not renewed", conversation.id)
+            await asyncio.sleep(RENEW_SECONDS)
+            live = {**self._live}
+            try:
+                lost = await self._journal.renew([item.session.lease for item in live.values()])
+            except AcpholdError as exc:
+                log.warning("that sessions are live here was not noted: %s", exc)
+                continue
+            except Exception:  # nobody awaits this task, which has to go on
+                log.exception("that sessions are live here was not noted")
+                continue
+            for error in lost:
+                log.warning("%s", error)
+                live[error.session_id].session.lose(error)
+            await self._look_at_titles()
+
+    async def _look_at_titles(self) -> None:
+        for conversation in tuple(self._live.values()):
+            try:
+                await conversation.title.look()
+            except AcpholdError as exc:
+                log.warning("the title of session %s is not known: %s", conversation.id, exc)
 
     async def confirm(self, conversation: Conversation) -> None:
-        """Hold on to it, or let it leave: then it is taken back like any other."""
+        """Find that it is ours still, or let it leave: then it is taken back like any other."""
         try:
-            await conversation.session.renew()
+            await conversation.session.verify()
         except LeaseLostError as exc:
             log.info("%s; it is taken back", exc)
         except JournalError as exc:  # a full disk, say: what is there can be read all the same
-            log.warning("the lease of session %s was not renewed: %s", conversation.id, exc)
+            log.warning("whose session %s is is not known: %s", conversation.id, exc)
 
     def _lost(self, session_id: str) -> Callable[[LeaseLostError], None]:
         """What to do when another process has taken this session over: it leaves at once.
@@ -96,6 +114,8 @@ class Ownership:
         def leave(error: LeaseLostError) -> None:
             conversation = self._live.get(session_id)
             if conversation is not None and conversation.session.is_lost:
+                if error.deleted:
+                    self.deleted.add(session_id)
                 self._leave(conversation, error)
 
         return leave

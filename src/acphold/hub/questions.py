@@ -1,7 +1,7 @@
 """What the agent asks of people, and of clients: open until it is answered, once.
 
 A person's decision (permission, elicitation) is journalled, then put to every attached client that
-can show it; what came of it is journalled too (`acphold.journal.decisions` has the outcomes). It
+can show it; what came of it is journalled too (`acphold.history.decisions` has the outcomes). It
 waits as long as the rules say while nobody is attached who can show it, and is put to whoever
 attaches, behind the answer that opens the session for it. Nothing is ever allowed for a person.
 
@@ -21,13 +21,7 @@ from msgspec import Struct
 
 from acphold.agents import Asked
 from acphold.errors import AcpholdError, ConnectionLostError, JournalError
-from acphold.hub.agent_session import AgentSession
-from acphold.hub.alerts import SessionAlerts
-from acphold.hub.annotations import first_line_of, notice
-from acphold.hub.attachment import Attachment, Client
-from acphold.hub.client_request import DECISIONS, ClientRequest, Reply, watches
-from acphold.hub.session import Session
-from acphold.journal.decisions import (
+from acphold.history.decisions import (
     AskedQuestion,
     Outcome,
     answer_entry,
@@ -35,7 +29,13 @@ from acphold.journal.decisions import (
     question_entry,
     rejecting_option,
 )
-from acphold.journal.entries import ANSWER, QUESTION
+from acphold.history.entries import ANSWER, QUESTION
+from acphold.hub.agent_session import AgentSession
+from acphold.hub.alerts import SessionAlerts
+from acphold.hub.annotations import first_line_of, notice
+from acphold.hub.attachment import Attachment, Client
+from acphold.hub.client_request import DECISIONS, ClientRequest, Reply, watches
+from acphold.hub.session import Session
 from acphold.schema import REQUEST_PERMISSION
 
 log = logging.getLogger(__name__)
@@ -47,11 +47,13 @@ PAGE = 1024 * 1024
 """Bytes that are read at once to find the questions that a crash left open."""
 
 CANNOT_SHOW = "The agent waits for an answer"
-CANNOT_SHOW_HOW = "It asks: {}. This client cannot show that; open the session in one that can."
-WATCHES_HOW = "It asks: {}. This client only watches; it can be answered in another."
+CANNOT_SHOW_HOW = (
+    "This client cannot show what it asks; open the session in one that can. It asks: {}"
+)
+WATCHES_HOW = "This client only watches; it can be answered in another. It asks: {}"
 
 UNANSWERED = "A question of the agent was not answered"
-UNANSWERED_HOW = "It asked: {}. It ended before anybody answered; a new prompt has it go on."
+UNANSWERED_HOW = "It ended before anybody answered; a new prompt has it go on. It had asked: {}"
 
 
 class QuestionRules(Struct, frozen=True):

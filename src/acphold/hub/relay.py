@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from acphold.agents import Agent, Exchange
+from acphold.errors import UnknownSessionError
 from acphold.hub.attachment import Client
 from acphold.hub.conversation import Conversation
 from acphold.hub.router import Asker, Router
 from acphold.journal import Journal
 from acphold.schema import encode
 from acphold.schema.splice import splice
+
+log = logging.getLogger(__name__)
 
 
 class Relay:
@@ -47,13 +51,22 @@ class Relay:
         self, method: str, params: bytes, session_id: str | None, client: Client
     ) -> None:
         """A notification that is the agent's own business."""
-        await self._agent.tell(method, await self._for_agent(params, session_id))
+        try:
+            params_there = await self._for_agent(params, session_id)
+        except UnknownSessionError as exc:
+            log.info("%s was dropped: %s", method, exc)
+            return
+        await self._agent.tell(method, params_there)
         conversation = self._live.get(session_id or "")
         if conversation is not None and conversation.side.is_open:
             await conversation.tell(method, params, client)
 
     async def _for_agent(self, params: bytes, session_id: str | None) -> bytes:
-        """Params with the agent's own id for a session of ours."""
+        """Params with the agent's own id for a session of ours.
+
+        UnknownSessionError for one that the agent has never known, or that another agent knows: by
+        our id it may know something else.
+        """
         if session_id is None:
             return params
         conversation = self._live.get(session_id)
@@ -62,4 +75,9 @@ class Relay:
         known = await self._journal.downstream(session_id)
         if known and await self._journal.session_of(self._agent.key, known) == session_id:
             return splice(params, {"sessionId": encode(known)})
-        return params
+        try:
+            await self._journal.session(session_id)
+        except UnknownSessionError:
+            return params  # the agent's own
+        reason = f"session {session_id!r} is not open; call session/load or session/resume first"
+        raise UnknownSessionError(session_id, reason)

@@ -42,14 +42,15 @@ class Bookmark(Struct, frozen=True):
 
 
 class Rest:
-    """See the module. `settle` does the work; it runs once at a time."""
+    """See the module. `settle` does the work, and says whether it could; it runs once at a time."""
 
-    def __init__(self, settle: Callable[[], Coroutine[None, None, None]]) -> None:
+    def __init__(self, settle: Callable[[], Coroutine[None, None, bool]]) -> None:
         self._settle = settle
+        self._failed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
         self._bookmarks: list[Bookmark] = []
-        self._settling: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[bool] | None = None
         self._compacted = asyncio.Event()
         self._compacted.set()
         self._goes_on = False
@@ -125,17 +126,24 @@ class Rest:
         """What is under way puts nothing together any more: what is left does not change rows."""
         self._compacted.set()
 
-    def _settled(self, _: asyncio.Task[None]) -> None:
+    def _settled(self, settling: asyncio.Task[bool]) -> None:
         self._settling = None
         self._compacted.set()
+        could = not settling.cancelled() and settling.exception() is None and settling.result()
+        self._failed = 0 if could else self._failed + 1
         if self._goes_on:  # it came to rest meanwhile
             self._goes_on = False
             if self._timer is None:
                 self._over()
+        elif self._failed and self._until is not None and self._timer is None:
+            # No turn may come that ends in another rest: a full disk, say, is tried again.
+            delay = min(DELAY * 2**self._failed, UNNOTICED_SECONDS)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._over)
 
     async def compacted(self) -> None:
         """Wait until nothing is put together, if something is just now."""
-        await self._compacted.wait()
+        while not self._compacted.is_set():  # it may have begun again before this goes on
+            await self._compacted.wait()
 
     def stop(self) -> None:
         """Begin nothing more."""

@@ -35,6 +35,7 @@ from acphold.errors import (
     HeldOutsideError,
     RemoteError,
 )
+from acphold.history.standing import Standing, fold_settings
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
 from acphold.hub.choices import current_values, is_boolean, option_list, with_mode
@@ -44,7 +45,6 @@ from acphold.hub.outside_turns import missing_turns
 from acphold.hub.session import Session
 from acphold.hub.transfer import Transfer
 from acphold.journal import Journal
-from acphold.journal.standing import Standing, fold_settings
 from acphold.schema import (
     LOAD_SESSION,
     NEW_SESSION,

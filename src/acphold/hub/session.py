@@ -23,21 +23,14 @@ from acphold.errors import (
     LeaseLostError,
     UnknownSessionError,
 )
-from acphold.hub.annotations import milliseconds
+from acphold.history import Segment, SessionState, ToolCall
+from acphold.history.fold import Fold
+from acphold.history.standing import Standing
+from acphold.hub.annotations import ended_compaction, failed_tool, milliseconds, notice
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
 from acphold.hub.news import NO_CHANGE, News, both
 from acphold.hub.rest import Rest
-from acphold.journal import (
-    Journal,
-    Lease,
-    RowChange,
-    Segment,
-    SessionRow,
-    SessionState,
-    ToolCall,
-)
-from acphold.journal.fold import Fold
-from acphold.journal.standing import Standing
+from acphold.journal import Journal, Lease, RowChange, SessionRow
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +39,12 @@ CLOSE_SETTLE = 1.0
 
 TOUCH_MS = 1000
 """How long a session may stay where it is in the list after a prompt: see `prompt_change`."""
+
+DELETED_NOTICE = notice(
+    "This session was deleted",
+    "Somebody deleted it elsewhere; what you see here is not kept any more.",
+    "warning",
+)
 
 TOOLS_PAGE = 1024 * 1024
 """Bytes that are read at once to find what was told of a tool call."""
@@ -148,10 +147,10 @@ class Session:
         news = (*held, *last) if held else last
         try:
             segments = await self._commit(news)
-        except JournalError as exc:
+        except BaseException as exc:
             self._held = held + self._held
             if isinstance(exc, LeaseLostError):
-                self._lose(exc)
+                self.lose(exc)
             raise
         try:
             if first is not None:
@@ -241,11 +240,18 @@ class Session:
         """All entries up to `through`, folded."""
         return await self._journal.state(self.id, through)
 
-    async def open_tools(self, since: int = 0) -> list[ToolCall]:
-        """The tool calls that are neither completed nor failed, as far as told behind `since`."""
-        found = (await self._journal.summary(self.id)).open_tools
-        told = await self.tools(since) if found else {}
-        return [told.get(tool_call_id, ToolCall(tool_call_id, {})) for tool_call_id in found]
+    async def closing(self, why: str, since: int = 0, *, cancelled: bool = False) -> list[bytes]:
+        """Updates that close what nobody will report the end of any more, and why.
+
+        These are tool calls, with what was told of them behind `since`, and compactions.
+        """
+        found = await self._journal.summary(self.id)
+        told = await self.tools(since) if found.open_tools else {}
+        tools = [told.get(id_, ToolCall(id_, {})) for id_ in found.open_tools]
+        return [
+            *(failed_tool(tool, why) for tool in tools),
+            *(ended_compaction(id_, why, cancelled=cancelled) for id_ in found.open_compactions),
+        ]
 
     async def tools(self, since: int) -> dict[str, ToolCall]:
         """The tool calls by their ids, as far as told behind `since`."""
@@ -308,18 +314,16 @@ class Session:
         try:
             await self._journal.verify(self._lease)
         except LeaseLostError as exc:
-            self._lose(exc)
+            self.lose(exc)
             raise
 
-    async def renew(self) -> None:
-        """Hold on to the lease; LeaseLostError when another process has taken the session."""
-        try:
-            await self._journal.renew(self._lease)
-        except LeaseLostError as exc:
-            self._lose(exc)
-            raise
+    @property
+    def lease(self) -> Lease:
+        """That under which it is written."""
+        return self._lease
 
-    def _lose(self, error: LeaseLostError) -> None:
+    def lose(self, error: LeaseLostError) -> None:
+        """Another process has taken it, or deleted it."""
         if self._lost is None:
             self._lost = error
             self._on_lost(error)
@@ -342,6 +346,14 @@ class Session:
                 known.replaced_by(attachment)
         self.attachments.append(attachment)
         return attachment
+
+    def put_back(self, attachment: Attachment) -> bool:
+        """It could not be opened: its client has what it had before; whether it had anything."""
+        if (before := attachment.before) is None or attachment not in self.attachments:
+            return False
+        self.attachments[self.attachments.index(attachment)] = before
+        before.take_back(attachment)
+        return True
 
     def open_to(self, attachment: Attachment) -> None:
         """Its client has the answer that opens the session: tell it what is new."""
@@ -377,10 +389,14 @@ class Session:
         is_owner = attachment.client in self._terminal_owners
         attachment.show_terminals(is_owner or not self._has_terminals)
 
-    def tell_last(self, update: bytes, but: Client | None) -> None:
-        """Tell all clients but one what is not journalled: the session ends with it."""
+    def tell_deleted(self, but: Client | None = None) -> None:
+        """Tell all clients but one that the session is gone for good."""
+        self.tell_last(DELETED_NOTICE, lambda client: client is but)
+
+    def tell_last(self, update: bytes, knows: Callable[[Client], bool]) -> None:
+        """Tell what is not journalled to all clients but those that know; nothing comes behind."""
         for attachment in self.attachments:
-            if attachment.client is not but and attachment.is_open:
+            if attachment.is_open and not knows(attachment.client):
                 attachment.tell_last(update)
 
     def find(self, client: Client) -> Attachment | None:
@@ -429,7 +445,7 @@ class Session:
         try:
             await self._journal.touch(self._lease, RowChange(followers=self._followers))
         except LeaseLostError as exc:
-            self._lose(exc)
+            self.lose(exc)
             raise
         except JournalError:
             log.warning("session %s: places are not kept", self.id, exc_info=True)
@@ -475,27 +491,35 @@ class Session:
         """A turn begins: what waits to settle waits on."""
         self._rest.end()
 
-    async def _settle(self) -> None:
-        if any(known.cursor < self.last_seq and known.is_fed for known in self.attachments):
-            return  # somebody reads inside it; the next rest covers it too
+    async def _settle(self) -> bool:
+        # Nobody reads on before it is compacted, and a client that lags goes on behind its cursor
+        # then: one that reads nothing is not to keep what was said out of the list and the search.
+        apart = {seq for known in self.attachments if known.is_fed for seq in known.places}
         try:
             if self._active > self._touched:
-                self._touched = self._active
                 await self._journal.touch(self._lease, RowChange(updated_at=self._active))
-            await self._journal.settle(self._lease, self.last_seq, self._rest.is_compacted)
+                self._touched = self._active
+            await self._journal.settle(
+                self._lease, self.last_seq, self._rest.is_compacted, apart=apart
+            )
             # Somebody may have come, and been cut off, while words were indexed.
             if self._followed_by < self._followers:
                 self._followers = self._followed_by
                 await self._journal.touch(self._lease, RowChange(followers=self._followers))
-        except JournalError:
-            log.warning("session %s could not be compacted", self.id, exc_info=True)
+        except LeaseLostError as exc:
+            self.lose(exc)
+        except JournalError as exc:
+            log.warning("session %s could not be compacted: %s", self.id, exc)
+            return False
+        return True
 
     def move(self) -> None:
         """It goes on in another process: whoever has it open here is to follow it there."""
-        following = [attachment for attachment in self.attachments if attachment.is_open]
+        open_ = [known if known.is_open else known.before for known in self.attachments]
         self.leave()
-        for attachment in following:
-            attachment.moved()
+        for attachment in open_:
+            if attachment is not None:
+                attachment.moved()
 
     def leave(self) -> None:
         """Send nothing more to anybody."""

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable
 
 from acphold.agents import Asked
 from acphold.errors import AcpholdError, JournalError
+from acphold.history.entries import TERMINAL
+from acphold.history.raw_update import encode_text, items, members, string, tool_id, update_kind
+from acphold.history.timeline import terminal_entry
 from acphold.hub.attachment import Client
 from acphold.hub.session import Session
-from acphold.journal.entries import TERMINAL
-from acphold.journal.raw_update import encode_text, items, members, string, tool_id, update_kind
-from acphold.journal.timeline import terminal_entry
 from acphold.schema import CREATE_TERMINAL, RELEASE_TERMINAL, TERMINAL_OUTPUT, encode
 
 log = logging.getLogger(__name__)

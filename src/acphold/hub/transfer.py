@@ -14,11 +14,11 @@ one that has lost it (`hub.restoration`), and gets none of the modes and options
 
 from __future__ import annotations
 
+from acphold.history.standing import Standing
 from acphold.hub.agent_session import AgentSession
 from acphold.hub.choices import settings_in
 from acphold.hub.session import Session
 from acphold.journal import Journal, Origin, RowChange
-from acphold.journal.standing import Standing
 from acphold.schema.splice import splice
 
 NO_COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[]}'

@@ -19,19 +19,21 @@ from acphold.errors import (
     AgentExitedError,
     ConnectionLostError,
     JournalError,
+    StoppedError,
 )
+from acphold.history.entries import AUTHOR
+from acphold.history.timeline import TurnOutcome, turn_end
 from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import SessionAlerts
-from acphold.hub.annotations import failed_tool, first_line, title_update
+from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
+from acphold.hub.client_request import is_line
 from acphold.hub.prompt_turn import Stage, Turn
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
-from acphold.journal.entries import AUTHOR
-from acphold.journal.timeline import TurnOutcome, turn_end
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.peer import Answer
 from acphold.rpc.wire_errors import incident
@@ -89,6 +91,7 @@ class Turns:
         self._runs: set[asyncio.Task[None]] = set()
         self._winding_down: set[asyncio.Task[None]] = set()
         self._unrecorded: AcpholdError | None = None
+        self._ends_with_process = False
 
     @property
     def running(self) -> Turn | None:
@@ -103,6 +106,11 @@ class Turns:
 
     def begin(self, turn: Turn) -> None:
         """Run one turn to its end, behind those that wait; its `reply` answers the client."""
+        if self._ends_with_process:
+            turn.conclude()
+            if not is_line(turn.author.client):
+                turn.reply(StoppedError())
+            return
         self._queue.append(turn)
         self._session.wake()
         self._begin_first()
@@ -311,7 +319,7 @@ class Turns:
             result = ENDED
         if turn.is_cancelled:
             result = splice(result, {"stopReason": b'"cancelled"'})
-            await self._close_tools("cancelled", turn.began)
+            await self._close_open("cancelled", turn.began, cancelled=True)
         self._give_title(turn)
         await self._finish(turn, result, result)
 
@@ -344,12 +352,12 @@ class Turns:
         if isinstance(error, AgentError):
             self._restoration.cut_off = turn.left_agent is not None and turn.left_agent.is_set()
             self._questions.abandon(error)
-            await self._close_tools(str(error), turn.began)
+            await self._close_open(str(error), turn.began)
 
-    async def _close_tools(self, why: str, since: int = 0) -> None:
-        """Tool calls whose end nobody will report any more are closed as failed."""
-        if tools := await self._session.open_tools(since):
-            await self._session.publish("update", [failed_tool(tool, why) for tool in tools])
+    async def _close_open(self, why: str, since: int = 0, *, cancelled: bool = False) -> None:
+        """What the agent was at, and nobody will report the end of any more, is closed."""
+        if closing := await self._session.closing(why, since, cancelled=cancelled):
+            await self._session.publish("update", closing)
 
     def _give_title(self, turn: Turn) -> None:
         """After its first turn a session has a title: the agent's own, else the first line."""
@@ -410,7 +418,7 @@ class Turns:
         """Journal the end of a turn that failed while the journal could not be written."""
         if (error := self._unrecorded) is None:
             return
-        await self._close_tools(str(error))
+        await self._close_open(str(error))
         await self._session.publish("turn_end", [_error_entry(error)])
         self._unrecorded = None
 
@@ -445,15 +453,25 @@ class Turns:
     def _leave_to_next_owner(self) -> None:
         """Forget the prompts that have not begun and that their clients will send again.
 
-        These were cut off by our end, and find out by the journal: see server.sent_prompts.
+        These are cut off by our end, and find out by the journal: see server.sent_prompts. So they
+        are told nothing here, of those that have begun neither.
         """
         for turn in tuple(self._queue):
-            comes_again = turn.author.positions and self._session.find(turn.author.client) is None
-            if comes_again and turn.stage is Stage.QUEUED and not turn.is_recorded:
+            author = turn.author
+            goes_on = self._ends_with_process and is_line(author.client)
+            if goes_on:
+                turn.reply = _tell_nobody
+            comes_again = author.positions and self._session.find(author.client) is None
+            is_begun = turn.is_recorded or turn.stage is not Stage.QUEUED
+            if (goes_on or comes_again) and not is_begun:
                 self._conclude(turn, ConnectionLostError("the session goes on in another process"))
 
-    async def aclose(self) -> None:
-        """End the turns within seconds; who waits for them is answered."""
+    async def aclose(self, *, with_process: bool = False) -> None:
+        """End the turns within seconds; who waits for them is answered.
+
+        If they end because this process does, but for lines: they go on at the next owner.
+        """
+        self._ends_with_process |= with_process
         self._leave_to_next_owner()
         await self.cancel()
         await self._ends(self._queue)
@@ -465,6 +483,10 @@ class Turns:
         if self._runs:
             await asyncio.wait(tuple(self._runs), timeout=CLOSE_GRACE)
         self._tasks.close()
+
+
+def _tell_nobody(_: Answer) -> None:
+    """The client finds out by itself."""
 
 
 def _error_entry(error: AcpholdError) -> bytes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from acphold.hub.owners import reachable_at
-from acphold.journal import Journal
-from acphold.journal.entries import PROMPT
+from acphold.errors import UnknownSessionError
+from acphold.history.entries import PROMPT
+from acphold.journal import At, Free, Journal, Silent, Whose
 
 
 class Whereabouts:
@@ -17,18 +17,30 @@ class Whereabouts:
         """The last entry of a session, wherever it is live; raises UnknownSessionError."""
         return (await self._journal.session(session_id)).last_seq
 
-    async def owner_of(self, session_id: str) -> str:
-        """The socket of the process that has a session; "" when none has that can be reached.
+    async def owner(self, session_id: str) -> Whose:
+        """Who owns a session, as the journal says."""
+        return await self._journal.owner(session_id)
 
-        Raises UnknownSessionError.
-        """
-        holder = await self._journal.holder(session_id)
-        return "" if holder.is_released else reachable_at(holder.owner)
+    async def owner_if_kept(self, session_id: str) -> Whose:
+        """The same; nobody owns what is in no journal."""
+        try:
+            return await self._journal.owner(session_id)
+        except UnknownSessionError:
+            return Free(0)
+
+    async def has_moved(self, session_id: str, epoch: int) -> bool:
+        """Whether another process has it by now, or has it anew, than one had under `epoch`."""
+        match await self._journal.owner(session_id):
+            case At() | Silent() as there:
+                return there.epoch != epoch
+        return False
 
     async def can_be_followed(self, session_id: str) -> bool:
         """Whether a session that was lost can be opened without taking it from its new owner."""
-        holder = await self._journal.holder(session_id)
-        return holder.is_released or bool(reachable_at(holder.owner))
+        match await self._journal.owner(session_id):
+            case At(owner) | Silent(owner):
+                return bool(owner.addresses)
+        return True
 
     async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
         """Whether these content blocks were prompted behind an entry; UnknownSessionError."""

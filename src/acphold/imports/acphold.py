@@ -20,15 +20,16 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acphold.history.entries import PROMPT, UPDATE
+from acphold.history.raw_update import members, string, update_kind
+from acphold.history.speakers import without_marks
 from acphold.imports.readers import Reader
 from acphold.imports.records import Line, lines, readable
 from acphold.imports.scribe import Scribe
 from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import Facts, Home, Kept, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, strings, text
-from acphold.journal.entries import PROMPT
 from acphold.journal.journal import Origin
-from acphold.journal.raw_update import items, members, string
 
 NAME: Final = "acphold"
 KEY: Final = "acphold"
@@ -101,14 +102,13 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
             continue
         try:
             entry = _entry(line.raw)
-            raw = _raw(entry)
         except UNREADABLE:
             scribe.facts.missed["lines that are no entries"] += 1
             continue
         scribe.clock(milliseconds(entry.at))
         if entry.kind != IMPORTED:
             seq = entry.seq if 0 < entry.seq < NUMBERS else 0
-            scribe.keep(entry.kind, raw, seq)
+            scribe.keep(entry.kind, _raw(entry), seq)
         yield
     if updated_at := milliseconds(head.get("updatedAt")):
         scribe.facts.updated_at = updated_at
@@ -166,8 +166,10 @@ def _entry(raw: bytes) -> _Line:
 
 
 def _raw(entry: _Line) -> bytes:
-    """What an entry says; raises one of UNREADABLE for a prompt that has no content blocks."""
+    """What an entry says."""
     raw = bytes(entry.update)
+    if entry.kind == UPDATE and update_kind(raw) == "notice":
+        return without_marks(raw)  # a file does not speak for acphold, whoever wrote it
     if entry.kind != PROMPT:
         return raw
     if raw[:1] == b"{":
@@ -175,8 +177,6 @@ def _raw(entry: _Line) -> bytes:
             raw = bytes(_decode_prompt(raw).prompt)
         except UNREADABLE:
             raw = members(raw).get("prompt", b"[]")
-    if not all(item.startswith(b"{") for item in items(raw)) or raw[:1] != b"[":
-        raise ValueError("not content blocks")
     return raw
 
 

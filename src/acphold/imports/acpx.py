@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acphold.history.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, lines, records
@@ -33,7 +34,6 @@ from acphold.imports.values import (
     objects,
     text,
 )
-from acphold.journal.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE
 
 NAME: Final = "acpx"
 KEY: Final = "acpx"
@@ -59,8 +59,6 @@ HEAD_LINES: Final = 20
 
 _TELLING: Final = (b'"tool_call', b'"agent_message_chunk"', b'"session_info_update"')
 """What the scribe has to look into to know how a turn stands."""
-
-_decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
 
 
 class _Message(Struct, gc=False):
@@ -219,28 +217,15 @@ def _result(scribe: Scribe, call_id: str, result: Object) -> None:
 
 
 def _relay(scribe: Scribe, kind: str, raw: bytes) -> None:
-    """Hand on one entry of this kind, as the journal has it; what cannot be one is counted."""
+    """Hand on one entry of this kind, as the journal has it."""
     if kind == PROMPT:
-        if _is_prompt(raw):
-            scribe.relay_prompt(raw)
-            return
-    elif raw.startswith(b"{"):
-        if kind == TURN_END:
-            scribe.relay_end(raw)
-        elif kind in (UPDATE, PARAMS):
-            scribe.relay_update(raw, kind, _update(raw, kind))
-        else:
-            scribe.relay(kind, raw)
-        return
-    scribe.facts.missed[f"entries of kind {kind[:40]!r} that are none"] += 1
-
-
-def _is_prompt(raw: bytes) -> bool:
-    try:
-        blocks = _decode_blocks(raw)
-    except UNREADABLE:
-        return False
-    return bool(blocks)
+        scribe.relay_prompt(raw)
+    elif kind == TURN_END:
+        scribe.relay_end(raw)
+    elif kind in (UPDATE, PARAMS):
+        scribe.relay_update(raw, kind, _update(raw, kind))
+    else:
+        scribe.relay(kind, raw)
 
 
 def _update(raw: bytes, kind: str) -> Object:

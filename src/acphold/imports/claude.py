@@ -32,7 +32,16 @@ from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, lines, readable
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.values import UNREADABLE, Object, decoded, milliseconds, number, obj, text
+from acphold.imports.values import (
+    UNREADABLE,
+    Object,
+    decoded,
+    looked_up,
+    milliseconds,
+    number,
+    obj,
+    text,
+)
 from acphold.imports.values import objects as objects_of
 
 NAME: Final = "claude"
@@ -93,7 +102,6 @@ class _Head(Struct, gc=False):
     leafUuid: str | None = None
     type: str = ""
     isSidechain: bool = False
-    isMeta: bool = False
 
 
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
@@ -110,20 +118,19 @@ def _head(raw: bytes) -> _Head:
         return _Head()
 
 
-def _in_tree(head: _Head) -> bool:
-    return bool(head.uuid) and head.type in _SPOKEN and not head.isSidechain
-
-
 def _tree(path: Path) -> RecordTree:
+    """Every record with an id, whatever it is for: hooks and snapshots have children, too."""
     tree = RecordTree()
     for line in lines(path, Counter()):
         head = _head(line.raw)
         if head.type == "last-prompt" and head.leafUuid:
             tree.live_at(head.leafUuid)
-        if _in_tree(head):
-            typed = head.type == "user" and not head.isMeta and b'"tool_result"' not in line.raw
-            typed = typed and _CANCELLED.encode() not in line.raw
+        if head.uuid and not head.isSidechain:
+            typed = head.type == "user" and b'"tool_result"' not in line.raw
+            typed = typed and _is_typed(readable(line.raw, Counter()) or {})
             tree.add(head.uuid, head.parentUuid or head.logicalParentUuid, typed=typed)
+        else:
+            tree.pass_over()
     return tree
 
 
@@ -135,20 +142,34 @@ def branches(source: Source) -> Iterator[Source]:
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the transcript."""
     path = Path(source.paths[0])
-    kept = _tree(path).kept(int(source.item) if source.item else None)
     telling = _Telling(source, scribe)
     missed = scribe.facts.missed
-    number = -1
-    for line in lines(path, missed):
-        if _in_tree(_head(line.raw)):
-            number += 1
-            if number >= len(kept) or not kept[number]:
-                continue
+    end = int(source.item) if source.item else None
+    for line in _tree(path).told(lines(path, missed), end):
         record = readable(line.raw, missed)
         if record is not None:
             telling.take(record)
             yield
     telling.end()
+
+
+def _first_words(said: object) -> str:
+    return said if isinstance(said, str) else text(next(iter(objects_of(said)), {}), "text")
+
+
+def _is_summary(record: Object, first: str) -> bool:
+    return record.get("isCompactSummary") is True or first.startswith(_SUMMARY)
+
+
+def _is_typed(record: Object) -> bool:
+    """Whether a person wrote this record of type `user`, which has no results: words or commands.
+
+    Not so summaries, notes that a turn was cancelled, and what a program put in their mouth.
+    """
+    first = _first_words(looked_up(record, "message", "content"))
+    by_program = record.get("isMeta") is True or first.startswith((_CANCELLED, *_NOT_TYPED))
+    by_program = by_program or _is_summary(record, first)
+    return not by_program and text(record, "origin", "kind") in ("", "human")
 
 
 class _Telling:
@@ -278,22 +299,19 @@ class _Telling:
     # -- what the person said, and what a program put in their mouth -------------------------
 
     def _user(self, record: Object) -> None:
-        message = obj(record, "message")
-        said = message.get("content")
+        said = looked_up(record, "message", "content")
         results = [b for b in objects_of(said) if text(b, "type") == "tool_result"]
         for block in results:
             self._result(block, record.get("toolUseResult"))
         if results:
             return
-        first = said if isinstance(said, str) else text(next(iter(objects_of(said)), {}), "text")
-        if record.get("isCompactSummary") is True or first.startswith(_SUMMARY):
+        first = _first_words(said)
+        if _is_summary(record, first):
             self._summary = first
             self._compaction = self._compaction or {"timestamp": record.get("timestamp")} | record
         elif first.startswith(_CANCELLED):
             self._scribe.end_turn("cancelled")
-        elif record.get("isMeta") is True or first.startswith(_NOT_TYPED):
-            return
-        elif text(record, "origin", "kind") in ("", "human") and not self._command(first):
+        elif _is_typed(record) and not self._command(first):
             self._compact()
             self._scribe.mode(text(record, "permissionMode"))
             self._prompt(said)

@@ -38,6 +38,8 @@ NAME: Final = "codex"
 KEY: Final = "codex-acp"
 
 _ROLLOUT: Final = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl")
+_FOLDERS: Final = ("sessions", "archived_sessions")
+_INDEX: Final = "session_index.jsonl"
 _CWD: Final = re.compile(r"<cwd>(.*?)</cwd>|Current working directory: (.+)")
 _REFUSED: Final = ("aborted by user", "unsupported ", "exec command rejected")
 
@@ -59,10 +61,10 @@ _PASSED_ITEMS: Final = frozenset({"compaction", "ghost_snapshot", "other"})
 def find(home: Home) -> Iterator[Source]:
     """The rollouts, plain before compressed where there are both."""
     folder = home.folder(".codex", "CODEX_HOME")
-    names = _thread_names(folder / "session_index.jsonl")
+    names = _thread_names(folder / _INDEX)
     seen: set[str] = set()
     for pattern in ("*.jsonl", "*.jsonl.zst"):
-        for below in ("sessions", "archived_sessions"):
+        for below in _FOLDERS:
             for path in files_below(folder / below, f"**/rollout-{pattern}"):
                 name = _ROLLOUT.match(path.name)
                 if name is None or name[1] in seen:
@@ -81,8 +83,17 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         if telling.is_subagent:
             return
         yield
-    if source.title:
-        scribe.title(source.title)
+    title = _thread_name(source) if source.title is None else source.title
+    if title:
+        scribe.title(title)
+
+
+def _thread_name(source: Source) -> str:
+    """What the person called the thread of one rollout; empty if nothing."""
+    for folder in Path(source.paths[0]).parents:
+        if folder.name in _FOLDERS:
+            return _thread_names(folder.with_name(_INDEX)).get(source.session_id, "")
+    return ""
 
 
 def _thread_names(index: Path) -> dict[str, str]:

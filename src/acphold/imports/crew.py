@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, suppress
 from typing import Final, Self
 
 from acphold.errors import TranscriptError
+from acphold.imports.continuation import Known
 from acphold.imports.intake import Telling, told_here
-from acphold.imports.pieces import Known, Piece
+from acphold.imports.pieces import Piece
 from acphold.imports.readers import Reader
 from acphold.imports.sources import Manner, Source
 from acphold.imports.worker import (
@@ -27,6 +27,7 @@ from acphold.imports.worker import (
     frame,
 )
 from acphold.processes.exit_status import describe
+from acphold.processes.own_program import own_python, start_own
 
 END_SECONDS: Final = 5.0
 """What a process has to end once its stdout is closed, before it is killed."""
@@ -101,7 +102,7 @@ class _Worker:
     async def _started(self) -> Process:
         """A new process; one that starts while we are cancelled is known, and ended, too."""
         starting = asyncio.ensure_future(
-            asyncio.create_subprocess_exec(sys.executable, "-c", _WORKER, stdin=PIPE, stdout=PIPE)
+            start_own(own_python("-c", _WORKER), stdin=PIPE, stdout=PIPE)
         )
         try:
             return await asyncio.shield(starting)

@@ -13,14 +13,15 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from acphold.history.entries import PROMPT
 from acphold.imports.pieces import first_line
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Source
 from acphold.journal import Journal, Listed, NewSession
-from acphold.journal.entries import PROMPT
 
 HEAD_BYTES: Final = 128 << 10
 """How far into a file the first prompt is looked for: settings and words of hooks stand before."""
@@ -82,7 +83,9 @@ def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) ->
     changed = source.changed_at // 1_000_000
     began = facts.created_at or changed
     new = NewSession(facts.session_id, facts.agent, facts.folder, (), title, began)
-    return Listed(new, facts.session_id, changed, msgspec.msgpack.encode(_Unread(source, redact)))
+    # A title that is kept elsewhere is looked up again when all can be looked through.
+    unread = _Unread(replace(source, title=None) if redact else source, redact)
+    return Listed(new, facts.session_id, changed, msgspec.msgpack.encode(unread))
 
 
 def unread_in(unread: bytes, *, redact: bool = False) -> tuple[Source, bool]:

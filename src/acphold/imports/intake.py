@@ -3,16 +3,19 @@
 Each piece of a conversation is taken in whole, with an entry of kind `imported` behind it that
 says from where, and how much of it is there by now. So an import may end at any point: the next
 one goes on behind the last such entry. Where something else came behind that, or where there is
-none because the conversation was held through `wrap`, what is new is told by its prompts.
+none because the conversation was held through `wrap`, what is new is told by its turns. What has
+the id of a session here, and is no continuation of it, gets a session of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Final, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from acphold.errors import (
     HeldElsewhereError,
@@ -21,8 +24,11 @@ from acphold.errors import (
     TranscriptError,
     UnknownSessionError,
 )
-from acphold.imports.heads import enlist
-from acphold.imports.pieces import NOTHING, Known, Piece, pieces, squeezed
+from acphold.history.entries import PROMPT
+from acphold.history.times import now_ms
+from acphold.imports.continuation import NOTHING, Known, turns
+from acphold.imports.heads import enlist, unread_in
+from acphold.imports.pieces import Piece, pieces
 from acphold.imports.readers import Reader
 from acphold.imports.session_writer import (
     IMPORTED,
@@ -33,18 +39,13 @@ from acphold.imports.session_writer import (
 )
 from acphold.imports.sources import Facts, Kept, Manner, Source
 from acphold.journal import (
-    Holder,
+    Free,
     Journal,
-    Message,
     NewSession,
     SessionRow,
+    Whose,
     history,
 )
-from acphold.journal.entries import PROMPT
-from acphold.journal.session_rows import now_ms
-
-OWNER: Final = "import"
-"""Who holds the lease of a session while it is taken in."""
 
 SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
 """How new a conversation is that is made searchable at once: others are looked for less, and the
@@ -57,9 +58,12 @@ ATTEMPTS: Final = 3
 """How often a conversation is begun with that another import goes on with meanwhile: who finds
 that has taken it over from the other by then, so a second attempt succeeds but for a third one."""
 
-Outcome = Literal["new", "grown", "same", "empty", "elsewhere", "deleted", "busy", "differs"]
-"""What became of a source: taken in whole, or what was new of it; nothing new; nothing said in it;
-outside the folder asked for; deleted here before; in use by somebody; nothing in common."""
+Outcome = Literal[
+    "new", "apart", "grown", "same", "empty", "elsewhere", "deleted", "busy", "differs"
+]
+"""What became of a source: taken in whole, or so beside the session that has its id; what was new
+of it; nothing new; nothing said in it; outside the folder asked for; deleted here before; in use by
+somebody; it went another way than here, and nobody can tell what is new."""
 
 
 class Selection(Struct, frozen=True):
@@ -92,6 +96,9 @@ class Taken(Struct, frozen=True):
 
 Telling = Callable[[Source, Reader, Known, Manner], AsyncIterator[Piece]]
 """Who tells the pieces of a source: see `imports.pieces`."""
+
+News = Callable[[Source, Known], AsyncIterator[Piece]]
+"""The same, in the manner asked for."""
 
 
 async def told_here(
@@ -134,10 +141,10 @@ class Intake:
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """What `take` would do, as far as that can be told without reading the source."""
-        row = await self._ours(source, reader)
+        source, row = await self._found(source, reader)
         if row is None:
             agent = source.agent or reader.key
-            gone = await self._journal.is_forgotten(agent, source.session_id)
+            gone = await self._journal.is_forgotten(agent, source.known_as)
             return "deleted" if gone else "new"
         if _is_only_listed(row):
             return "new"
@@ -152,19 +159,27 @@ class Intake:
         if not selection.whole_turns:
             await enlist(self._journal, new, selection.cwd, redact=selection.redact)
 
-    async def _ours(self, source: Source, reader: Reader) -> SessionRow | None:
-        """The session that the journal has of this conversation."""
+    async def _found(self, source: Source, reader: Reader) -> tuple[Source, SessionRow | None]:
+        """The session that the journal has of this conversation, and whether it stands apart."""
         agent = source.agent or reader.key
-        ours = await self._journal.session_of(agent, source.session_id)
-        if ours is not None:
-            return await self._journal.session(ours)
-        if not source.kept_as:
-            return None
-        try:
-            row = await self._journal.session(source.kept_as)
-        except UnknownSessionError:
-            return None
-        return row if row.agent == agent and row.last_seq else None
+        apart = replace(source, apart=True)
+        for found in (apart, source):
+            if ours := await self._journal.session_of(agent, found.known_as):
+                row = await self._journal.session(ours)
+                if source.given and _is_only_listed(row) and not await self._is_of(row, source):
+                    return apart, None
+                return found, row
+        if source.kept_as:
+            with suppress(UnknownSessionError):
+                row = await self._journal.session(source.kept_as)
+                if row.agent == agent and row.last_seq:
+                    return source, row
+        return source, None
+
+    async def _is_of(self, row: SessionRow, source: Source) -> bool:
+        """Whether this is the source that the session was listed by."""
+        listed = await self._journal.unread(row.session_id)
+        return listed is not None and unread_in(listed)[0].place == source.place
 
     async def take(self, source: Source, reader: Reader, telling: Telling = told_here) -> Taken:
         """Take in what is new of a conversation.
@@ -194,21 +209,22 @@ class Intake:
         return Taken("busy")
 
     async def _give_up(self, source: Source, reader: Reader) -> None:
-        row = await self._ours(source, reader)
+        _, row = await self._found(source, reader)
         if row is not None and row.is_unread:
             await self._journal.give_up(row.session_id)
 
     async def _take(self, source: Source, reader: Reader, telling: Telling) -> Taken:
         expected = await self.expect(source, reader)
+        if expected not in ("new", "grown"):
+            return Taken(expected)
 
-        def news(known: Known) -> AsyncIterator[Piece]:
+        def news(source: Source, known: Known) -> AsyncIterator[Piece]:
             return telling(source, reader, known, self._selection.manner)
 
-        if expected == "new":
-            return await self._take_new(source, news(NOTHING))
-        if expected == "grown":
-            return await self._take_rest(source, reader, news)
-        return Taken(expected)
+        source, row = await self._found(source, reader)
+        if expected == "new" or row is None:
+            return await self._take_new(source, news(source, NOTHING))
+        return await self._take_rest(source, row, news)
 
     async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
         writing: SessionWriter | None = None
@@ -221,12 +237,14 @@ class Intake:
                     return Taken(refusal, missed)
                 writing = await self._begin(source, piece.facts)
             await writing.take_in(piece)
-        return Taken("new", missed, removed)
+        if writing is None:
+            return Taken("differs")
+        return Taken("apart" if source.apart else "new", missed, removed)
 
     async def _begin(self, source: Source, facts: Facts) -> SessionWriter:
-        session_id, is_begun = await self._id_for(source, facts)
+        session_id, is_begun = await self._id_for(source, facts.agent)
         if is_begun:
-            lease = await self._journal.acquire(session_id, OWNER)
+            lease = await self._journal.acquire(session_id, yields=True)
             if lease.next_seq > 1:
                 raise _OvertakenError
         else:
@@ -236,57 +254,65 @@ class Intake:
                 facts.agent,
                 facts.folder,
                 kept.additional_directories,
-                facts.title if kept.renamed else None,
+                source.titled(facts.title) if kept.renamed else None,
                 facts.created_at,
                 kept.renamed,
                 kept.origins,
             )
-            lease = await self._journal.create(new, OWNER)
-        return SessionWriter(self._journal, lease, source, (facts.agent, facts.session_id))
+            lease = await self._journal.create(new, yields=True)
+        return SessionWriter(self._journal, lease, source, (facts.agent, source.known_as))
 
-    async def _id_for(self, source: Source, facts: Facts) -> tuple[str, bool]:
+    async def _id_for(self, source: Source, agent: str) -> tuple[str, bool]:
         """The agent's own id, where no other agent has the same; and whether it is there already,
         because an import ended, or is, right behind its beginning."""
-        wanted = source.kept_as or facts.session_id
+        wanted = source.wanted
         try:
             row = await self._journal.session(wanted)
         except UnknownSessionError:
             return wanted, False
-        if row.agent == facts.agent:
+        if row.agent == agent:
             if _is_only_listed(row):
                 return wanted, True
-            if await self._journal.session_of(facts.agent, facts.session_id) is not None:
+            if await self._journal.session_of(agent, source.known_as) is not None:
                 raise _OvertakenError
-            if row.last_seq == 0 and (await self._journal.holder(wanted)).owner == OWNER:
+            if row.last_seq == 0 and not _is_held(await self._journal.owner(wanted)):
                 return wanted, True
         return f"{source.reader}-{wanted}", False
 
-    async def _take_rest(
-        self, source: Source, reader: Reader, news: Callable[[Known], AsyncIterator[Piece]]
-    ) -> Taken:
-        row = await self._ours(source, reader)
-        assert row is not None
-        holder = await self._journal.holder(row.session_id)
-        if holder.expires_at > now_ms() and holder.owner != OWNER:
+    async def _take_rest(self, source: Source, row: SessionRow, news: News) -> Taken:
+        """What is new of a conversation that the journal has, or has another one with the id of."""
+        whose = await self._journal.owner(row.session_id)
+        if _is_held(whose):
             return Taken("busy")
         marker, is_newest = await self._newest_marker(row)
-        if marker is not None and is_newest:
-            told = news(Known(marker.taken, marker.digest))
-            if taken := await self._take_news(source, told, row, holder, marker):
+        if marker is not None and marker.taken and is_newest:
+            told = news(source, Known(marker.taken, marker.digest))
+            if taken := await self._take_news(source, told, row, whose.epoch, marker):
                 return taken
-        prompts = await self._prompts(row)
-        if prompts or marker is None:
-            told = news(Known(prompts=prompts))
-            if taken := await self._take_news(source, told, row, holder, marker):
+        ours = turns((await self._journal.state(row.session_id)).timeline)
+        if ours:
+            known = Known(turns=ours, relation="same" if source.given else "alike")
+            told = news(source, known)
+            if taken := await self._take_news(source, told, row, whose.epoch, marker):
                 return taken
-        return Taken("differs")
+        elif marker is None and not source.given:
+            told = news(source, NOTHING)
+            if taken := await self._take_news(source, told, row, whose.epoch, marker):
+                return taken
+        if source.apart:
+            return Taken("differs")
+        apart = replace(source, apart=True)
+        if await self._journal.is_forgotten(row.agent, apart.known_as):
+            return Taken("deleted")
+        other = NOTHING if source.given else Known(turns=ours, relation="none")
+        return await self._take_new(apart, news(apart, other))
 
     async def _take_news(
         self,
         source: Source,
         told: AsyncIterator[Piece],
         row: SessionRow,
-        holder: Holder,
+        epoch: int,
         marker: Marker | None,
     ) -> Taken | None:
         """Take in what is told; None when the source has nothing in common with the session."""
@@ -297,7 +323,7 @@ class Intake:
         async for piece in told:
             missed, removed = piece.facts.missed, piece.facts.removed
             if writing is None:
-                lease = await self._journal.acquire(row.session_id, OWNER, holder.epoch)
+                lease = await self._journal.acquire(row.session_id, epoch, yields=True)
                 if lease.next_seq != row.last_seq + 1:
                     raise _OvertakenError
                 writing = SessionWriter(self._journal, lease, source, None, row, marker)
@@ -326,12 +352,12 @@ class Intake:
                 is_newest = False
         return found, is_newest
 
-    async def _prompts(self, row: SessionRow) -> list[str]:
-        state = await self._journal.state(row.session_id)
-        users = [item for item in state.timeline if isinstance(item, Message)]
-        return [squeezed(user.text) for user in users if user.role == "user"]
-
 
 def _is_only_listed(row: SessionRow) -> bool:
     """Whether nothing of the session was taken in yet."""
     return row.is_unread and not row.last_seq
+
+
+def _is_held(whose: Whose) -> bool:
+    """Whether somebody has the session open; another import only works on it."""
+    return not isinstance(whose, Free) and not whose.yields

@@ -6,8 +6,7 @@ changed, its reader tells all of it again. What the journal knows decides where 
 - nothing is known: all of it is new;
 - a digest is known: if the source still begins with what it is of, the rest is new; if not, there
   are no pieces;
-- prompts are known: the turns behind the last prompt that both have are new; if they have none in
-  common, there are no pieces.
+- turns are known: see `continuation`.
 """
 
 from __future__ import annotations
@@ -24,13 +23,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import TranscriptError
+from acphold.history import Entry, PastEntry
+from acphold.history.entries import PROMPT
+from acphold.history.fold import fold
+from acphold.imports.continuation import Known, Turn, squeezed, turns
 from acphold.imports.readers import Reader
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Source
 from acphold.imports.values import decoded, objects, text
-from acphold.imports.without_secrets import SecretsOut, may_go_on
-from acphold.journal import PastEntry
-from acphold.journal.entries import PROMPT
+from acphold.imports.without_secrets import SecretsOut
 from acphold.redaction.redactor import UNREADABLE
 
 PIECE_BYTES: Final = 512 << 10
@@ -38,17 +39,6 @@ PIECE_BYTES: Final = 512 << 10
 
 TITLE_CHARACTERS: Final = 80
 """How much of a first prompt is the title of a conversation that has none."""
-
-
-class Known(Struct, frozen=True):
-    """What the journal has of a conversation: how much was told with which digest, or prompts."""
-
-    taken: int = 0
-    digest: str = ""
-    prompts: list[str] = []
-
-
-NOTHING: Final = Known()
 
 
 class Piece(Struct):
@@ -79,15 +69,17 @@ def pieces(
     """
     told = _Told(source, reader, whole_turns=whole_turns)
     out = SecretsOut(told) if redact else None
+    told.most = out.count if out else None
     news = _news(told, known, out)
     if news is None:
         return
     entries: list[PastEntry] = []
     size = 0
     for entry in news:
-        entries.append(entry)
+        if shown := out.entry(told.count - 1, entry) if out else entry:
+            entries.append(shown)
         size += len(entry.raw)
-        if size >= PIECE_BYTES and not (out and may_go_on(entry, size)):
+        if size >= PIECE_BYTES:
             piece = told.piece(entries)
             yield _without_secrets(piece, out) if out else piece
             entries, size = [], 0
@@ -95,14 +87,9 @@ def pieces(
     yield _without_secrets(piece, out) if out else piece
 
 
-def squeezed(words: str) -> str:
-    """A text as prompts are compared: agents change the space in them."""
-    return " ".join(words.split())
-
-
 def _without_secrets(piece: Piece, out: SecretsOut) -> Piece:
-    """A piece without secrets, and so far how many of each kind were taken out."""
-    entries, closing = out.entries(piece.entries), out.entries(piece.closing)
+    """A piece without secrets beside its entries, and so far how many of each kind it had."""
+    closing = [*filter(None, map(out.closing, piece.closing))]
     facts = piece.facts
     title = facts.title and out.text(facts.title)
     first_prompt = piece.first_prompt and out.text(piece.first_prompt)
@@ -110,14 +97,18 @@ def _without_secrets(piece: Piece, out: SecretsOut) -> Piece:
     if unreadable := removed.pop(UNREADABLE, 0):
         missed["entries that cannot be looked through"] = unreadable
     facts = replace(facts, title=title, missed=missed, removed=removed)
-    return replace(piece, entries=entries, closing=closing, facts=facts, first_prompt=first_prompt)
+    return replace(piece, closing=closing, facts=facts, first_prompt=first_prompt)
 
 
 class _Told:
-    """All that a reader tells of a source; each iteration reads the source anew."""
+    """All that a reader tells of a source; each iteration reads the source anew.
+
+    Not more than `most` entries: what came to the source since is left for the next time.
+    """
 
     def __init__(self, source: Source, reader: Reader, *, whole_turns: bool) -> None:
         self.count = 0
+        self.most: int | None = None
         self._source = source
         self._reader = reader
         self._whole_turns = whole_turns
@@ -126,17 +117,25 @@ class _Told:
         self._first_prompt: str | None = None
         self._closing: list[PastEntry] = []
         self._left = 0
+        self._has_grown = False
 
     def __iter__(self) -> Iterator[PastEntry]:
         self.count, self._digest = 0, blake2b(digest_size=16)
         self._facts.missed.clear()
+        self._has_grown = False
         scribe = Scribe(self._facts)
+        self._closing, self._left = [], 1
         for _ in self._read(scribe):
             yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
+            if self._has_grown:
+                return
         yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
+        if self._has_grown:
+            return
         self._left = len(scribe.taken())  # of a turn that is not over
         if not self._whole_turns:
             scribe.end_turn()
+        self._facts.title = self._source.titled(self._facts.title)
         scribe.title_update()
         self._closing = scribe.taken()
 
@@ -154,6 +153,9 @@ class _Told:
 
     def _counted(self, entries: list[PastEntry]) -> Iterator[PastEntry]:
         for entry in entries:
+            if self.count == self.most:
+                self._has_grown = True
+                return
             self.count += 1
             self._digest.update(entry.kind.encode() + entry.raw)
             if self._first_prompt is None and entry.kind == PROMPT:
@@ -180,8 +182,9 @@ class _Told:
 
 
 def _news(told: _Told, known: Known, out: SecretsOut | None) -> Iterator[PastEntry] | None:
-    if known.prompts:
-        return _after_last_common(told, known.prompts, out)
+    if known.turns:
+        place = known.place_behind(_turns(told, known, out))
+        return None if place is None else _from_prompt(told, place)
     entries = iter(told)
     while told.count < known.taken:
         if next(entries, None) is None:
@@ -189,33 +192,28 @@ def _news(told: _Told, known: Known, out: SecretsOut | None) -> Iterator[PastEnt
     return entries if not known.taken or told.digest == known.digest else None
 
 
-def _after_last_common(
-    told: _Told, known: list[str], out: SecretsOut | None
-) -> Iterator[PastEntry] | None:
-    """The turns behind the last one that begins with the last known prompt; None without one."""
-    prompts = [squeezed(_words(entry.raw)) for entry in told if entry.kind == PROMPT]
-    if out:  # what the journal has was redacted, too
-        prompts = [squeezed(out.text(words)) for words in prompts]
-    common = 0
-    for place, words in enumerate(prompts, 1):
-        is_first = place == 1 or len(known) == 1
-        if _same(words, known[-1]) and (is_first or _same(prompts[place - 2], known[-2])):
-            common = place
-    return _from_prompt(told, common) if common else None
+def _turns(told: _Told, known: Known, out: SecretsOut | None) -> list[Turn]:
+    """The turns that are told, as far as it takes to compare them with those that are known."""
+    whole = known.relation == "same"
+    entries: list[Entry] = []
+    prompts = 0
+    for number, entry in enumerate(told, 1):
+        prompts += entry.kind == PROMPT
+        if whole and prompts > len(known.turns):
+            break
+        if whole or entry.kind == PROMPT:
+            entries.append(Entry(number, entry.kind, entry.at, entry.raw))
+    # What the journal has was redacted, too.
+    return turns(fold(entries).timeline, out.text if out else str)
 
 
 def _from_prompt(told: Iterable[PastEntry], number: int) -> Iterator[PastEntry]:
-    """What begins with the prompt of this number, counted from 0."""
+    """What begins with the prompt of this number; all for 0."""
     seen = 0
     for entry in told:
         seen += entry.kind == PROMPT
-        if seen > number:
+        if seen > number or not number:
             yield entry
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two texts are one prompt: agents put things in front of and behind what was sent."""
-    return one == other or (bool(one) and bool(other) and (one in other or other in one))
 
 
 _decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode

@@ -16,7 +16,7 @@ from acphold.imports.gemini import read_sessions, session_sources
 from acphold.imports.gemini_tools import KINDS, answer, change, parts_text, places, plan, typed
 from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
-from acphold.imports.records import document, records
+from acphold.imports.records import document, lines, readable, records
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
@@ -66,8 +66,12 @@ def _typed(record: Object) -> bool:
 
 def _tree(path: Path) -> RecordTree:
     tree = RecordTree()
-    for record in records(path, Counter()):
-        tree.add(text(record, "uuid"), text(record, "parentUuid"), typed=_typed(record))
+    for line in lines(path, Counter()):
+        record = readable(line.raw, Counter()) or {}
+        if uuid := text(record, "uuid"):
+            tree.add(uuid, text(record, "parentUuid"), typed=_typed(record))
+        else:
+            tree.pass_over()
     return tree
 
 
@@ -87,10 +91,12 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     if _is_old(path):
         yield from read_sessions(source, scribe, speaker="qwen")
         return
-    kept = _tree(path).kept(int(source.item) if source.item else None)
     telling = _Telling(source, scribe)
-    for number_, record in enumerate(records(path, scribe.facts.missed)):
-        if number_ < len(kept) and kept[number_]:
+    missed = scribe.facts.missed
+    end = int(source.item) if source.item else None
+    for line in _tree(path).told(lines(path, missed), end):
+        record = readable(line.raw, missed)
+        if record is not None:
             telling.take(record)
             yield
 

@@ -3,59 +3,160 @@
 A conversation forks when the person goes back to an earlier prompt. Only the branch that ends last
 is told. A record belongs to an abandoned branch when the way up from it passes a prompt that is not
 on the way up from the last end. The results of parallel calls are siblings too, but no branches.
+
+A record may stand before its parent. One whose parent is in no line begins a tree of its own, and
+nobody went back there: what was lost is a link, so each such tree is told. Who went back to the
+very beginning left a prompt that never had a parent; of several of those, one tree is told.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from acphold.imports.records import Line
 from acphold.imports.sources import Source
+
+HELD_BYTES: Final = 8 << 20
+"""How much of what stands before its parent is held back until that is told."""
+
+_NONE: Final = -1
+"""In place of a parent's number: there is no parent, by the record itself."""
+
+_LOST: Final = -2
+"""In place of a parent's number: the record names one that is in no line."""
+
+_ALONE: Final = -3
+"""In place of a parent's number: the line is no part of the tree."""
 
 
 class RecordTree:
-    """The records of a file by number, in the order of the file; small enough for millions."""
+    """The lines of a file by number, in the order of the file; small enough for millions."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
-        self._parents = array("q")
+        self._named = array("q")  # parents by the hashes of their ids; 0, as that of "", for none
         self._prompts = bytearray()
-        self._end = -1
+        self._alone = bytearray()
+        self._copies: set[int] = set()
+        self._last = _NONE
+        self._leaf = 0
+
+    # -- built -----------------------------------------------------------------------------
 
     def add(self, record_id: str, parent_id: str | None, *, typed: bool) -> None:
-        """The next record; `typed` when it is what a person wrote. It is the live end for now."""
-        number = len(self._parents)
-        self._parents.append(self._number(parent_id) if parent_id else -1)
+        """The next line is a record; `typed` when it is what a person wrote.
+
+        It is the live end for now. With an id that was there before it is a copy, not told again.
+        """
+        number = len(self._named)
+        self._named.append(hash(parent_id or ""))
         self._prompts.append(typed)
-        self._numbers[hash(record_id)] = number
-        self._end = number
+        self._alone.append(False)
+        self._last, self._leaf = self._numbers.setdefault(hash(record_id), number), 0
+        if self._last != number:
+            self._copies.add(number)
+
+    def pass_over(self) -> None:
+        """The next line is no part of the tree; it is told in any case."""
+        self._named.append(0)
+        self._prompts.append(False)
+        self._alone.append(True)
 
     def live_at(self, record_id: str) -> None:
-        """This record, if it is known, is the live end."""
-        number = self._number(record_id)
-        self._end = self._end if number < 0 else number
+        """This record, if it is in the file, is the live end, until another one follows."""
+        self._leaf = hash(record_id)
 
-    def _number(self, record_id: str) -> int:
-        return self._numbers.get(hash(record_id), -1)
+    # -- asked, once it is whole -----------------------------------------------------------
 
-    def kept(self, end: int | None = None) -> bytearray:
-        """For each record whether it is told, with the live end at the record numbered `end`."""
-        end = self._end if end is None else end
-        live = bytearray(len(self._parents))
-        root = -1
-        while 0 <= end < len(live) and not live[end]:  # a record may be its own ancestor
-            live[end] = 1
-            root, end = end, self._parents[end]
-        kept = bytearray(len(self._parents))
-        for number, parent in enumerate(self._parents):
-            if live[number]:
-                kept[number] = 1
-            elif parent < 0:
-                kept[number] = not (self._prompts[number] and root >= 0 and self._prompts[root])
-            else:
+    def told(self, lines: Iterable[Line], end: int | None = None) -> Iterator[Line]:
+        """Those of the lines that are told, with the live end at number `end`.
+
+        In their order; but one that stands before its parent is told behind that.
+        """
+        waiting, parents = self._kept(end), self._links.parents
+        held: dict[int, list[tuple[int, Line]]] = {}
+        size = 0
+        for number, line in enumerate(lines):
+            if number >= len(waiting):
+                break  # it came since the tree was built
+            if not waiting[number]:
+                continue
+            parent = parents[number]
+            if parent >= 0 and waiting[parent] and size + len(line.raw) <= HELD_BYTES:
+                held.setdefault(parent, []).append((number, line))
+                size += len(line.raw)
+                continue
+            due = [(number, line)]
+            while due:
+                number, line = due.pop()
+                yield line
+                waiting[number] = 0
+                free = held.pop(number, [])
+                size -= sum(len(child.raw) for _, child in free)
+                due += reversed(free)
+
+    @cached_property
+    def _links(self) -> _Links:
+        parents = array("q", (self._numbers.get(name, _LOST) for name in self._named))
+        for number, name in enumerate(self._named):
+            if not name:
+                parents[number] = _ALONE if self._alone[number] else _NONE
+        order = array("q")
+        seen = bytearray(len(parents))
+        for number in range(len(parents)):
+            way, above = [], number
+            while above >= 0 and not seen[above]:
+                seen[above] = 1
+                way.append(above)
+                above = parents[above]
+            if above in way:  # a record may be its own ancestor
+                parents[way[-1]] = _LOST
+            order.extend(reversed(way))
+        leaves = bytearray(b"\1" * len(parents))
+        for number, parent in enumerate(parents):
+            if number in self._copies:
+                leaves[number] = 0
+            elif parent >= 0:
+                leaves[parent] = 0
+        return _Links(parents, order, leaves)
+
+    def _kept(self, end: int | None) -> bytearray:
+        """For each line whether it is told."""
+        parents, order, leaves = self._links
+        roots = array("q", range(len(parents)))
+        for number in order:
+            if parents[number] >= 0:
+                roots[number] = roots[parents[number]]
+        # Each tree ends with its last leaf; that with the live end, there.
+        ends = {root: n for n, root in enumerate(roots) if leaves[n] and parents[n] != _ALONE}
+        here = roots[self._last] if ends else _NONE
+        end = self._numbers.get(self._leaf) if end is None else end
+        if end is not None and end < len(roots):
+            here = roots[end]
+            ends[here] = end
+        begun = [root for root in ends if parents[root] == _NONE and self._prompts[root]]
+        for root in begun:
+            if root != (here if here in begun else begun[-1]):
+                del ends[root]
+        live = bytearray(len(parents))
+        for number in ends.values():
+            while number >= 0 and not live[number]:
+                live[number] = 1
+                number = parents[number]
+        kept = bytearray(len(parents))
+        for number in order:
+            parent = parents[number]
+            if parent >= 0 and not live[number]:
                 kept[number] = kept[parent] and not self._prompts[number]
+            else:
+                kept[number] = live[number] or parent == _ALONE
+        for number in self._copies:
+            kept[number] = 0
         return kept
 
     def abandoned(self, source: Source) -> Iterator[Source]:
@@ -65,19 +166,29 @@ class RecordTree:
 
     def abandoned_ends(self) -> list[int]:
         """The last record of each branch that is not told, oldest first."""
-        kept = self.kept()
-        last: dict[int, int] = {}
+        kept, (parents, order, leaves) = self._kept(None), self._links
+        eldest: dict[int, int] = {}
+        for number, parent in enumerate(parents):
+            eldest.setdefault(parent, number)
         branch = array("q", bytes(8 * len(kept)))
-        for number, parent in enumerate(self._parents):
-            if kept[number]:
+        last: dict[int, int] = {}
+        for number in order:
+            if kept[number] or number in self._copies:
                 continue
+            parent = parents[number]
             inside = parent >= 0 and not kept[parent]
-            if inside and self._prompts[number] and self._was_answered(parent, number):
-                inside = False
+            if inside and self._prompts[number] and eldest[parent] != number:
+                inside = False  # a fork inside a branch
             branch[number] = branch[parent] if inside else number
-            last[branch[number]] = number
+            if leaves[number]:
+                last[branch[number]] = max(number, last.get(branch[number], number))
         return sorted(last.values())
 
-    def _was_answered(self, parent: int, child: int) -> bool:
-        """Whether another record followed `parent` before `child` did: a fork inside a branch."""
-        return parent + 1 < child and parent in self._parents[parent + 1 : child]
+
+class _Links(NamedTuple):
+    """The number of each line's parent; all numbers, a parent before its children; which lines are
+    nobody's parents."""
+
+    parents: array[int]
+    order: array[int]
+    leaves: bytearray

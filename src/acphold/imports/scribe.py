@@ -12,12 +12,13 @@ from typing import Final
 
 import msgspec
 
+from acphold.history import PastEntry
+from acphold.history.entries import PROMPT, TURN_END, UPDATE
+from acphold.history.soundness import is_sound
 from acphold.imports.content_blocks import text_block
 from acphold.imports.sources import Facts
 from acphold.imports.values import Object
-from acphold.journal import PastEntry
-from acphold.journal.entries import PROMPT, TURN_END, UPDATE
-from acphold.journal.token_usage import SO_FAR
+from acphold.journal.sqlite.token_usage import SO_FAR
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -229,13 +230,14 @@ class Scribe:
     def relay_prompt(self, raw: bytes) -> None:
         """A prompt: an array of content blocks."""
         self.end_turn()
-        self._relay(PROMPT, raw)
-        self._turn_open, self._last = True, "prompt"
+        if self._relay(PROMPT, raw):
+            self._turn_open, self._last = True, "prompt"
 
     def relay_update(self, raw: bytes, kind: str = UPDATE, update: Object | None = None) -> None:
         """An update, or params with one; `update` is what it says, where that matters here."""
         update = update or {}
-        self._relay(kind, raw)
+        if not self._relay(kind, raw):
+            return
         told = update.get("sessionUpdate")
         if told in ("tool_call", "tool_call_update"):
             self._follow(str(update.get("toolCallId")), update)
@@ -246,23 +248,28 @@ class Scribe:
 
     def relay_end(self, raw: bytes) -> None:
         """How a turn ended."""
-        if self._turn_open:
+        if self._turn_open and self._relay(TURN_END, raw):
             self._open_calls.clear()
-            self._relay(TURN_END, raw)
             self._turn_open, self._over = False, len(self._made)
 
     def relay(self, kind: str, raw: bytes) -> None:
         """Any other entry."""
         self._relay(kind, raw)
 
-    def _relay(self, kind: str, raw: bytes, seq: int = 0) -> None:
+    def _relay(self, kind: str, raw: bytes, seq: int = 0) -> bool:
+        """Write an entry as it came; False, and counted, where none of its kind can say this."""
+        if not is_sound(kind, raw):
+            self.facts.missed[f"entries of kind {kind[:40]!r} that are none"] += 1
+            return False
         self._made.append(PastEntry(kind, self._now, raw.replace(b"\n", b" "), seq))
+        return True
 
     # -- what a journal of ours had --------------------------------------------------------
 
     def keep(self, kind: str, raw: bytes, seq: int) -> None:
         """An entry as it was, whatever stands before it; only an open turn will get its end."""
-        self._relay(kind, raw, seq)
+        if not self._relay(kind, raw, seq):
+            return
         self._last = kind
         if kind == PROMPT:
             self._turn_open = True

@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from acphold.history import PastEntry
 from acphold.imports.pieces import Piece
 from acphold.imports.sources import Facts, Source
-from acphold.journal import Journal, Lease, PastEntry, RowChange, SessionRow
+from acphold.journal import Journal, Lease, RowChange, SessionRow
 
 IMPORTED: Final = "imported"
 """The kind of the entry behind what was taken in; folds and replays pass over it."""
@@ -57,7 +58,8 @@ class SessionWriter:
     async def take_in(self, piece: Piece) -> bool:
         """Take a piece in; False when there was nothing new in it but that it is the last one."""
         marker = self._marker_behind(piece)
-        renamed = self._before is not None and piece.facts.title not in (None, self._before.title)
+        title = self._source.titled(piece.facts.title)
+        renamed = self._before is not None and title not in (None, self._before.title)
         is_news = bool(piece.entries) or (piece.is_last and renamed)
         past = [*piece.entries, *piece.closing] if is_news else []
         past.append(PastEntry(IMPORTED, 0, msgspec.json.encode(marker)))
@@ -78,8 +80,8 @@ class SessionWriter:
         source = self._source
         seen = (source.size, source.changed_at) if piece.is_all else (0, 0)
         title = piece.facts.title
-        if piece.facts.kept is None:
-            title = title or piece.first_prompt
+        if piece.facts.kept is None or source.apart:
+            title = source.titled(title or piece.first_prompt)
         return Marker(source.reader, source.place, *seen, piece.taken, piece.digest, title)
 
     def _change(
@@ -102,10 +104,10 @@ class SessionWriter:
         )
 
     def _archived(self, facts: Facts) -> bool | UnsetType:
-        if facts.kept is not None:
-            return facts.kept.archived
-        # What is new is in nobody's archive, unless a person put it there once it was listed.
-        return UNSET if self._row is None else False
+        if self._row is not None:
+            return False  # what goes on is in nobody's archive
+        # What is new is not either, unless a person put it there once it was listed.
+        return UNSET if facts.kept is None else facts.kept.archived
 
     def _timed(self, past: list[PastEntry], facts: Facts) -> list[PastEntry]:
         """The entries; those of no known time as if of the one before, or of the beginning."""
@@ -118,7 +120,7 @@ class SessionWriter:
 
 
 def is_as_it_was(marker: Marker | None, source: Source) -> bool:
-    if marker is None or source.title not in ("", marker.title):
+    if marker is None or source.titled(source.title or "") not in ("", marker.title):
         return False
     before = marker.place, marker.size, marker.changed_at
     return before == (source.place, source.size, source.changed_at)

@@ -7,11 +7,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from hashlib import blake2b
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct, field
 
 from acphold.journal.journal import Origin
+
+MARK: Final = " (imported)"
+"""What stands behind the title of a session whose id stood for another conversation here."""
 
 
 class Kept(Struct, frozen=True):
@@ -60,8 +65,11 @@ class Source(Struct, frozen=True):
 
     `paths` are its files, the one that names it first; `item` names one of several in a file (a
     row of a database, a branch). `size` and `changed_at` (ns) tell whether it has changed, and
-    `title` where that is kept elsewhere, for all at once; `agent` is the key of its agent, where a
-    reader knows several agents; `kept_as` is the session's id in the journal it comes from.
+    `title` where that is kept elsewhere, for all at once (None where it was not looked up); `agent`
+    is the key of its agent, where a reader knows several agents; `kept_as` is the session's id in
+    the journal it comes from. `given` says that it lies in a folder that somebody named: whoever
+    wrote it may have given it any id.
+    With `apart`, that id stands for another conversation here: this one has a session of its own.
     """
 
     reader: str
@@ -71,8 +79,30 @@ class Source(Struct, frozen=True):
     changed_at: int
     item: str = ""
     agent: str = ""
-    title: str = ""
+    title: str | None = ""
     kept_as: str = ""
+    given: bool = False
+    apart: bool = False
+
+    @property
+    def known_as(self) -> str:
+        """The id by which a journal knows it as a conversation of its agent."""
+        return self._own(self.session_id)
+
+    @property
+    def wanted(self) -> str:
+        """The id that its session gets here where no other has it."""
+        return self._own(self.kept_as or self.session_id)
+
+    def _own(self, name: str) -> str:
+        if not self.apart:
+            return name
+        return f"{name}~{blake2b(self.place.encode(errors='replace'), digest_size=4).hexdigest()}"
+
+    def titled(self, title: str | None) -> str | None:
+        """The title as it stands in lists."""
+        is_marked = not (self.apart and title) or title.endswith(MARK)
+        return title if is_marked else f"{title}{MARK}"
 
     @property
     def place(self) -> str:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, cast
 
 import msgspec
 
-from acphold.journal.session_rows import LATEST_MS
+from acphold.history.times import LATEST_MS
 
 Object: TypeAlias = dict[str, object]
 """A decoded JSON object; its values are asked for with the functions of this module."""

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable
 
-from acphold.errors import TranscriptError
-from acphold.journal import Entry, PastEntry
+from acphold.errors import RedactionError, TranscriptError
+from acphold.history import Entry, PastEntry
 from acphold.redaction.redactor import Redactor
-
-CHUNKS_AT_MOST: Final = 8 << 20
-"""Bytes of a piece at which it ends even inside of a message: agents say less at once."""
-
-
-BATCH_BYTES: Final = 512 << 10
-"""How much is looked through at once."""
 
 
 class SecretsOut:
@@ -25,22 +17,39 @@ class SecretsOut:
     """
 
     def __init__(self, told: Iterable[PastEntry]) -> None:
+        """Each iteration of `told` tells all of it; the last one may be broken off."""
         self._redactor = Redactor(only_secrets=True)
         try:
-            for some in _batches(told):
-                self._redactor.learn(_numbered(some))
+            for place, entry in enumerate(told):
+                self._redactor.look(_numbered(place, entry))
+            while not self._redactor.is_done():
+                for place, entry in zip(range(self._redactor.count), told, strict=False):
+                    self._redactor.look(_numbered(place, entry))
         except (OSError, TranscriptError):
             raise
         except Exception as error:
             raise _cannot(error) from error
 
-    def entries(self, told: Sequence[PastEntry]) -> list[PastEntry]:
-        """Entries without secrets; one that cannot be looked through is left out."""
+    @property
+    def count(self) -> int:
+        """How many entries were looked through."""
+        return self._redactor.count
+
+    def entry(self, place: int, told: PastEntry) -> PastEntry | None:
+        """The entry number `place`, from 0, without secrets; None if that cannot be read."""
         try:
-            left = self._redactor.entries(_numbered(told))
+            left = self._redactor.entry(place, _numbered(place, told))
         except Exception as error:
             raise _cannot(error) from error
-        return [PastEntry(entry.kind, entry.at, entry.raw, told[entry.seq].seq) for entry in left]
+        return None if left is None else PastEntry(left.kind, left.at, left.raw, told.seq)
+
+    def closing(self, told: PastEntry) -> PastEntry | None:
+        """The same for what is made up behind the last one."""
+        try:
+            left = self._redactor.last_entry(_numbered(self._redactor.count, told))
+        except Exception as error:
+            raise _cannot(error) from error
+        return None if left is None else PastEntry(left.kind, left.at, left.raw, told.seq)
 
     def text(self, text: str) -> str:
         """A text without secrets; it repeats what an entry says, and is not counted."""
@@ -61,29 +70,13 @@ class SecretsOut:
         return removed
 
 
-def _batches(told: Iterable[PastEntry]) -> Iterator[list[PastEntry]]:
-    """Entries, some of them in memory at a time, none of a message in two parts."""
-    batch: list[PastEntry] = []
-    size = 0
-    for entry in told:
-        batch.append(entry)
-        size += len(entry.raw)
-        if size >= BATCH_BYTES and not may_go_on(entry, size):
-            yield batch
-            batch, size = [], 0
-    yield batch
-
-
-def may_go_on(entry: PastEntry, size: int) -> bool:
-    """Whether so much may not end behind this entry: the message in it may go on."""
-    return b'_chunk"' in entry.raw and size < CHUNKS_AT_MOST
-
-
-def _numbered(told: Iterable[PastEntry]) -> list[Entry]:
-    return [Entry(place, entry.kind, entry.at, entry.raw) for place, entry in enumerate(told)]
+def _numbered(place: int, entry: PastEntry) -> Entry:
+    return Entry(place, entry.kind, entry.at, entry.raw)
 
 
 def _cannot(error: Exception) -> TranscriptError:
+    if isinstance(error, RedactionError):
+        return TranscriptError(f"it was not taken in: {error}")
     return TranscriptError(
         f"it cannot be looked through for secrets, and was not taken in: {type(error).__name__}"
     )

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import TranscriptError
-from acphold.imports.pieces import Known, Piece, pieces
+from acphold.imports.continuation import Known
+from acphold.imports.pieces import Piece, pieces
 from acphold.imports.readers import reader
 from acphold.imports.sources import Manner, Source
 

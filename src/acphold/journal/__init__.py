@@ -1,13 +1,9 @@
-"""What is remembered of every session: append, read on, fold, search, migrate, own."""
+"""What is remembered of all sessions: the interface, and a folder for each store of it."""
 
 from __future__ import annotations
 
-from acphold.journal.entries import KINDS, Entry, PastEntry, Segment
-from acphold.journal.fold import SessionState
 from acphold.journal.journal import (
-    LEASE_SECONDS,
     Archived,
-    Holder,
     Journal,
     Lease,
     Listed,
@@ -26,36 +22,33 @@ from acphold.journal.journal import (
     history,
 )
 from acphold.journal.location import default_location
-from acphold.journal.sqlite import SqliteJournal
-from acphold.journal.timeline import Message, ToolCall
+from acphold.journal.owners import At, Free, Here, Owner, Silent, Whose
+from acphold.journal.sqlite.store import SqliteJournal
 
 __all__ = [
-    "KINDS",
-    "LEASE_SECONDS",
     "Archived",
-    "Entry",
-    "Holder",
+    "At",
+    "Free",
+    "Here",
     "Journal",
     "Lease",
     "ListFilter",
     "ListKey",
     "Listed",
-    "Message",
     "NewSession",
     "Origin",
+    "Owner",
     "Part",
-    "PastEntry",
     "RowChange",
     "SearchHit",
-    "Segment",
     "SessionRow",
-    "SessionState",
     "SessionUsage",
+    "Silent",
     "Sought",
     "SqliteJournal",
     "Tokens",
-    "ToolCall",
     "UsageReport",
+    "Whose",
     "default_location",
     "history",
 ]

@@ -13,11 +13,12 @@ from msgspec import json
 from msgspec.structs import replace
 
 from acphold.errors import RewrittenError
-from acphold.journal.entries import KINDS, PARAMS, SETTINGS, TURN_END, UPDATE, PastEntry, Segment
+from acphold.history.entries import KINDS, PARAMS, SETTINGS, TURN_END, UPDATE, PastEntry, Segment
+from acphold.history.raw_update import may_be_chunk, members, update_kind
+from acphold.history.times import now_ms
 from acphold.journal.journal import Journal, Lease, NewSession, Origin, RowChange, SessionRow
-from acphold.journal.raw_update import may_be_chunk, members, update_kind
-from acphold.journal.session_rows import now_ms
 from acphold.schema.splice import splice
+from acphold.schema.update_kinds import kinds_about
 
 PIECE_BYTES: Final = 512 << 10
 """How much is taken in at once: others cannot write meanwhile."""
@@ -28,18 +29,14 @@ TRIES: Final = 5
 TITLE: Final = "acphold/title"
 """The `_meta` key that says who made a title: nobody's agent."""
 
-COSTS: Final = frozenset({"usage_update"})
+COSTS: Final = kinds_about("cost")
 """Updates that say what was spent."""
 
-SETTING_KINDS: Final = frozenset(
-    {"available_commands_update", "current_mode_update", "config_option_update"}
-)
+OFFERS: Final = kinds_about("choices", "commands")
 """Updates that say what one agent offers."""
 
 
-async def copy(
-    journal: Journal, source: SessionRow, new: NewSession, through: int, owner: str
-) -> None:
+async def copy(journal: Journal, source: SessionRow, new: NewSession, through: int) -> None:
     """Make the session `new` of the entries of `source` up to `through`, and let go of it.
 
     It has the title of `new`, and one origin more than `source`. Nothing is left of it when that
@@ -48,7 +45,7 @@ async def copy(
     origin = Origin(source.session_id, source.agent, through)
     new = replace(new, renamed=source.renamed, origins=(*source.origins, origin))
     for attempt in range(1, TRIES + 1):
-        lease = await journal.create(new, owner)
+        lease = await journal.create(new, yields=True)
         try:
             await _fill(journal, lease, source, new, through)
         except BaseException as exc:
@@ -102,7 +99,7 @@ def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:
     """What of a segment goes into a copy."""
     if for_another and (segment.kind not in KINDS or segment.kind == SETTINGS):
         return
-    left_out = COSTS | SETTING_KINDS if for_another else COSTS
+    left_out = COSTS | OFFERS if for_another else COSTS
     for entry in segment.entries():
         raw = entry.raw
         if entry.kind == TURN_END:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from acphold.journal.entries import PROMPT, Entry
+from acphold.history.entries import PROMPT, Entry
+from acphold.history.raw_update import ROLES, members, string, update_kind
+from acphold.history.speakers import is_the_persons
+from acphold.history.words import camel_parts, document, with_spaces
 from acphold.journal.journal import Part, SearchHit, Speaker
-from acphold.journal.raw_update import ROLES, members, string, update_kind
-from acphold.journal.words import camel_parts, document, with_spaces
 
 EXCERPT: Final = 160
 """Characters of an excerpt, ellipses aside."""
@@ -64,7 +65,11 @@ def _texts(entry: Entry, part: Part | None) -> Iterator[tuple[Speaker, str]]:
 
 def speaker(entry: Entry) -> Speaker:
     """Whose words an entry with a message has."""
-    return "user" if entry.kind == PROMPT else ROLES[update_kind(entry.update)]
+    if entry.kind == PROMPT:
+        return "user"
+    role = ROLES[update_kind(entry.update)]
+    message_id = string(members(entry.update).get("messageId"))
+    return "told" if role == "user" and not is_the_persons(message_id) else role
 
 
 def tool_title(entry: Entry) -> str | None:

@@ -5,17 +5,16 @@ The rooms above know a journal by this interface alone; `journal.sqlite` fulfils
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
 if TYPE_CHECKING:
-    from acphold.journal.entries import PastEntry, Run, Segment
-    from acphold.journal.fold import SessionState, Summary
-
-LEASE_SECONDS: Final = 30.0
-"""Silence after which another process may own a session."""
+    from acphold.errors import LeaseLostError
+    from acphold.history.entries import PastEntry, Run, Segment
+    from acphold.history.fold import SessionState, Summary
+    from acphold.journal.owners import Whose
 
 READ_BYTES: Final = 1 << 20
 """How much of a session's history one `read` brings at most, beyond its first segment."""
@@ -153,29 +152,15 @@ class Lease(Struct):
 
     session_id: str
     number: int
-    owner: str
     epoch: int
     next_seq: int
-
-
-class Holder(Struct, frozen=True):
-    """Who holds the lease of a session; `expires_at` in ms since the epoch, 0 when released."""
-
-    owner: str
-    epoch: int
-    expires_at: int
-
-    @property
-    def is_released(self) -> bool:
-        """Whether the owner has let go of the session."""
-        return self.expires_at == 0
 
 
 Part = Literal["messages", "tools", "diffs"]
 """What of an entry is searched: messages and thoughts; titles, inputs and outputs of tool calls;
 paths and both sides of changes to files."""
 
-Speaker = Literal["user", "agent", "thought", "tool", "diff"]
+Speaker = Literal["user", "told", "agent", "thought", "tool", "diff"]
 """Whose words a hit shows."""
 
 
@@ -271,24 +256,33 @@ class Journal(Protocol):
 
     # -- owning ---------------------------------------------------------------------------
 
-    async def create(self, new: NewSession, owner: str) -> Lease:
-        """Make a session and own it; raises SessionExistsError."""
+    async def serve_at(self, addresses: Sequence[str]) -> None:
+        """From now on others reach this owner at these URLs, to share its sessions."""
 
-    async def acquire(self, session_id: str, owner: str, seen: int | None = None) -> Lease:
-        """Take the session over, from whoever holds it; raises UnknownSessionError.
+    async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
+        """Make a session and own it; raises SessionExistsError. `yields` as in `acquire`."""
 
-        With `seen`, the epoch of the lease that was looked at before: HeldElsewhereError when
-        there is another one by now, so that of two who try at once only one succeeds.
+    async def acquire(
+        self, session_id: str, seen: int | None = None, *, yields: bool = False
+    ) -> Lease:
+        """Take the session over, from whoever has it; raises UnknownSessionError.
+
+        With `seen`, the epoch of what `owner` told: HeldElsewhereError when there is another one by
+        now, so that of two who try at once only one succeeds. What `yields` is for work in between:
+        whoever wants the session may take it.
         """
 
-    async def holder(self, session_id: str) -> Holder:
-        """Who holds the session now; raises UnknownSessionError."""
+    async def owner(self, session_id: str) -> Whose:
+        """Who owns the session now; raises UnknownSessionError."""
 
     async def verify(self, lease: Lease) -> None:
         """LeaseLostError unless the lease stands; quick enough to be asked before every prompt."""
 
-    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
-        """Hold on for `seconds` from now."""
+    async def renew(self, leases: Iterable[Lease]) -> list[LeaseLostError]:
+        """Tell that this owner is there, every RENEW_SECONDS; which of these leases are lost."""
+
+    async def retire(self) -> None:
+        """This owner is about to end: whoever wants its sessions may take them from now on."""
 
     async def release(self, lease: Lease) -> None:
         """Let go; does nothing when somebody else holds the session already."""
@@ -335,12 +329,19 @@ class Journal(Protocol):
         """Note that the agent knows this session as `downstream_id`."""
 
     async def settle(
-        self, lease: Lease, through: int, compacted: Callable[[], None] = lambda: None
+        self,
+        lease: Lease,
+        through: int,
+        compacted: Callable[[], None] = lambda: None,
+        *,
+        apart: Collection[int] = (),
     ) -> None:
         """Compact, count and index the entries up to `through`, away from the loop's thread.
 
-        For when a turn is over and nobody reads inside it; once `compacted` was called, anybody may
-        read: indexing takes three to seven times as long. Does nothing when the lease is lost.
+        For when a turn is over and nobody reads just now; once `compacted` was called, anybody may
+        read: indexing takes three to seven times as long. Who has read up to one of the entries of
+        `apart` can go on behind it: none is put together with those behind it. Does nothing when
+        the lease is lost.
         """
 
     async def abandon(self, lease: Lease) -> bool:

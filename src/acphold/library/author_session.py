@@ -15,7 +15,7 @@ from acphold.schema import encode
 from acphold.schema.splice import splice
 
 if TYPE_CHECKING:
-    from acphold.journal import SessionState
+    from acphold.history import SessionState
     from acphold.library.client_side import ClientSide
     from acphold.library.outbox import Outbox
     from acphold.library.selection import Selection

@@ -11,13 +11,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acphold.errors import DeclarationError
-from acphold.journal.entries import PROMPT, TURN_END
-from acphold.journal.fold import EMPTY, fold
+from acphold.history.entries import PROMPT, TURN_END
+from acphold.history.fold import EMPTY, fold
 from acphold.journal.journal import history
 
 if TYPE_CHECKING:
-    from acphold.journal import Journal, SessionState
-    from acphold.journal.entries import Entry
+    from acphold.history import SessionState
+    from acphold.history.entries import Entry
+    from acphold.journal import Journal
     from acphold.library.outbox import Outbox
 
 STORE = "store"

@@ -39,7 +39,7 @@ from acphold.schema import (
 from acphold.schema.updates import PlanEntryPriority, PlanEntryStatus
 
 if TYPE_CHECKING:
-    from acphold.journal import SessionState
+    from acphold.history import SessionState
     from acphold.library.author_session import OpenSession
     from acphold.library.form import FormAnswer, Visit
     from acphold.library.session_files import SessionFiles

@@ -7,12 +7,12 @@ those that do not reach the server.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from acphold.errors import InvalidParamsError
+from acphold.processes.own_program import own_command
 from acphold.schema import (
     EnvVariable,
     HttpHeader,
@@ -31,20 +31,18 @@ HEADERS = "ACPHOLD_MCP_HEADERS"
 """Environment variables of the bridge. The headers are a JSON array of `[name, value]` pairs, or
 an object; the transport is `http`, which is the default, or `sse`."""
 
-COMMAND = (sys.executable, "-P", "-m", "acphold", "mcp-bridge")
-"""`-P`: an agent starts it in the user's project, where a folder may be called `acphold` too."""
-
 
 def bridge_server(server: McpServerHttp | McpServerSse) -> bytes:
     """The stdio entry of `mcpServers`, as JSON, for an agent that cannot reach `server` itself."""
     headers = [[header.name, header.value] for header in server.headers]
     transport = "sse" if isinstance(server, McpServerSse) else "http"
     env = {URL: server.url, TRANSPORT: transport, HEADERS: encode(headers).decode()}
+    program, *words = own_command("mcp-bridge")
     return encode(
         McpServerStdio(
             name=server.name,
-            command=COMMAND[0],
-            args=COMMAND[1:],
+            command=program,
+            args=tuple(words),
             env=tuple(EnvVariable(name=name, value=value) for name, value in env.items()),
         )
     )

@@ -12,6 +12,7 @@ import os
 import msgspec
 
 from acphold.errors import InvalidParamsError
+from acphold.processes.program import on_path
 from acphold.schema import (
     EnvVariable,
     HttpHeader,
@@ -193,14 +194,12 @@ def _found(server: McpServerStdio, field: _Field) -> str:
         return server.command
     if os.path.dirname(server.command):
         raise _refused(field, "command", f"{server.command!r} is not an absolute path")
-    import shutil
-
     given = [variable.value for variable in server.env if variable.name == "PATH"]
-    found = shutil.which(server.command, path=given[-1] if given else None)
+    found = on_path(server.command, given[-1] if given else None)
     if found is None:
         reason = f"{server.command!r} is neither an absolute path nor on PATH"
         raise _refused(field, "command", reason)
-    return os.path.abspath(found)
+    return found
 
 
 def _check_address(url: str, field: _Field) -> None:

@@ -124,9 +124,5 @@ class StdioServer:
         return f"; it wrote {self._noise} lines to stdout that are no MCP, the first: {first!r}"
 
     def _last_words(self) -> str:
-        """The line of its stderr that says most."""
-        tail = "" if self._child is None else self._child.stderr_tail(50)
-        lines = [line for line in tail.splitlines() if line.strip()]
-        if lines and lines[-1].startswith("Node.js v"):  # under the trace of an error
-            lines = [line for line in lines if "Error" in line] or lines[:-1]
-        return f"; last on stderr: {self._redact.one_line(lines[-1])!r}" if lines else ""
+        words = "" if self._child is None else self._child.last_words()
+        return f"; last on stderr: {self._redact.one_line(words)!r}" if words else ""

@@ -65,8 +65,8 @@ class Guard:
     """One guardian for one program.
 
     `mark` is what the program and all that it starts are known by. `pid` is the guardian's own,
-    None where no guardian could be started (no /bin/sh): then only an orderly end of acphold ends
-    the program.
+    None where no guardian could be started (no /bin/sh, no descriptors): then only an orderly end
+    of acphold ends the program.
     """
 
     __slots__ = ("_pipe", "mark", "pid")
@@ -79,7 +79,10 @@ class Guard:
 
     def watch(self, group: int) -> None:
         """Start the guardian of the program that leads process group `group`."""
-        reading, self._pipe = os.pipe()
+        try:
+            reading, self._pipe = os.pipe()
+        except OSError:
+            return
         try:
             self.pid = _spawn_shell(self.mark, group, reading)
             _limit_locks(self.pid, None)  # it has the mark that we have from an outer guard

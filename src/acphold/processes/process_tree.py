@@ -55,6 +55,25 @@ def living(group: int, mark: str) -> set[int]:
     return {-group}
 
 
+def parents() -> dict[int, int]:
+    """Every process that runs, with its parent; one that has ended and was not reaped does not."""
+    if sys.platform == "linux":
+        lines = [_contents(f"/proc/{pid}/stat") for pid in _all_pids()]
+    else:
+        import subprocess
+
+        told = subprocess.run(["/bin/ps", "-axo", "pid=,stat=,ppid="], capture_output=True)
+        lines = told.stdout.splitlines()
+    found = {}
+    for line in filter(None, map(bytes.strip, lines)):
+        # "pid (name) state parent …"; the name may hold anything, so split at its last ")".
+        pid, _, rest = line.partition(b" ")
+        state, parent = rest.rpartition(b")")[2].split()[:2]
+        if state[:1] not in b"ZX":
+            found[int(pid)] = int(parent)
+    return found
+
+
 def _all_pids() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]

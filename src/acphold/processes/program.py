@@ -6,17 +6,20 @@ makes a connection of a program that runs.
 
 from __future__ import annotations
 
+import errno
 import os
 from _thread import allocate_lock
 
 from acphold.errors import AgentStartError
 from acphold.processes import process_tree
+from acphold.processes.descriptors import close_others_on_exec, keep_stdio_open
 from acphold.processes.guardian import Guard, Marking
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     import signal
     from collections.abc import Mapping, Sequence
+    from typing import NoReturn
 else:
     import _signal as signal  # without its enums, which take two milliseconds
 
@@ -113,35 +116,25 @@ def launch(
     if not command:
         raise AgentStartError("no command was given to start the agent with")
     keep_stdio_open()
-    _close_others_on_exec()
+    close_others_on_exec()
     _keep_exit_statuses()
     surroundings = dict(os.environ if env is None else env)
     folder = None if cwd is None else os.fspath(cwd)
     path = _find(command[0], surroundings, folder)
     guard = Guard()
-    stdio, fds = _merged_pipe() if merged else _pipes()
+    opened: list[int] = []
     try:
+        stdio, fds = _merged_pipe(opened) if merged else _pipes(opened)
         with Marking(guard):
             pid = _spawn(path, command, guard.environment(surroundings), folder, stdio)
     except (OSError, ValueError) as error:
-        for fd in fds:
+        for fd in opened:
             os.close(fd)
         raise AgentStartError(_why_not(command[0], path, error)) from error
-    finally:
-        for fd in set(stdio):
-            os.close(fd)
+    for fd in set(stdio):
+        os.close(fd)
     guard.watch(pid)  # behind it: on a busy machine that takes milliseconds, which somebody waits
     return Program(command, pid, fds, guard)
-
-
-def keep_stdio_open() -> None:
-    """Put /dev/null where descriptor 0, 1 or 2 is closed, lest a pipe of ours takes its place."""
-    for fd in range(3):
-        try:
-            os.fstat(fd)
-        except OSError:
-            null = os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is `fd`
-            os.set_inheritable(null, True)
 
 
 def _keep_exit_statuses() -> None:
@@ -153,31 +146,21 @@ def _keep_exit_statuses() -> None:
             pass  # not in the main thread: then the status stays unknown
 
 
-def _close_others_on_exec() -> None:
-    """Keep what we inherited (an editor's sockets, say) from reaching the program."""
-    try:
-        inherited = [int(name) for name in os.listdir("/dev/fd")]
-    except OSError:
-        return  # Python's own descriptors are close-on-exec anyway
-    for fd in inherited:
-        if fd > 2:
-            try:
-                os.set_inheritable(fd, False)
-            except OSError:
-                pass  # one of them listed the folder and is closed again
+def _pipes(opened: list[int]) -> tuple[tuple[int, int, int], tuple[int, ...]]:
+    """The program's stdin, stdout and stderr, and our ends of them.
 
-
-def _pipes() -> tuple[tuple[int, int, int], tuple[int, ...]]:
-    """The program's stdin, stdout and stderr, and our ends of them."""
-    stdin, to_program = os.pipe()
-    from_program, stdout = os.pipe()
-    errors_from_program, stderr = os.pipe()
+    Each is put into `opened`, too, should the system have no more of them. Raises OSError.
+    """
+    for _ in range(3):
+        opened += os.pipe()
+    stdin, to_program, from_program, stdout, errors_from_program, stderr = opened
     return (stdin, stdout, stderr), (to_program, from_program, errors_from_program)
 
 
-def _merged_pipe() -> tuple[tuple[int, int, int], tuple[int, ...]]:
-    null = os.open(os.devnull, os.O_RDONLY)
-    from_program, output = os.pipe()
+def _merged_pipe(opened: list[int]) -> tuple[tuple[int, int, int], tuple[int, ...]]:
+    opened.append(os.open(os.devnull, os.O_RDONLY))
+    opened += os.pipe()
+    null, from_program, output = opened
     return (null, output, output), (from_program,)
 
 
@@ -223,24 +206,57 @@ def _spawn_in(
     return process.pid
 
 
+def become(command: Sequence[str]) -> NoReturn:
+    """Run `command` in the place of this process; raises AgentStartError."""
+    path = _find(command[0], os.environ, None)
+    try:
+        os.execv(path, list(command))
+    except (OSError, ValueError) as error:
+        raise AgentStartError(_why_not(command[0], path, error)) from error
+
+
+def on_path(name: str, path: str | None = None) -> str | None:
+    """The program `name`, in a folder of `path`, else of our PATH; None when there is none.
+
+    A name with a slash is the path of a program itself.
+    """
+    files = [name] if "/" in name else _on_path(name, path)
+    return next((file for file in files if os.path.isfile(file) and os.access(file, os.X_OK)), None)
+
+
+def _on_path(name: str, path: str | None) -> list[str]:
+    """What `name` may be. A part of a path that is not absolute is not searched.
+
+    It means the folder that somebody is in, which mostly is a project: there a program of any name
+    may lie, which nobody has looked at.
+    """
+    parts = (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep)
+    return [os.path.join(folder, name) for folder in parts if os.path.isabs(folder)]
+
+
 def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
-    """The path of program `name`, as a shell with `env` in `cwd` finds it; AgentStartError."""
+    """The path of program `name`, which is on the PATH of `env`, or begins in `cwd`.
+
+    Raises AgentStartError.
+    """
     if cwd is not None and not os.path.isdir(cwd):
         raise AgentStartError(f"cannot start {name!r} in {cwd!r}: there is no such folder")
     if cwd is not None and not os.access(cwd, os.X_OK):
         raise AgentStartError(f"cannot start {name!r} in {cwd!r}: we may not enter that folder")
     if "/" in name:
         return _checked(name, os.path.join(cwd or "", name))
-    refused = None
-    for folder in os.get_exec_path(env):
-        path = os.path.join(folder, name)
-        seen = os.path.join(cwd or "", path)
-        if os.path.isfile(seen):
-            if os.access(seen, os.X_OK):
-                return path
-            refused = refused or seen
-    if refused is not None:
-        return _checked(name, refused)
+    path = env.get("PATH", os.defpath)
+    if (found := on_path(name, path)) is not None:
+        return found
+    for refused in _on_path(name, path):
+        if os.path.isfile(refused):
+            return _checked(name, refused)
+    for part in path.split(os.pathsep):
+        if not os.path.isabs(part) and os.path.isfile(os.path.join(cwd or "", part, name)):
+            raise AgentStartError(
+                f"cannot start {name!r}: PATH has it in {part or '.'!r} only, which is another "
+                "folder wherever we are, and is not searched; give its full path"
+            )
     raise AgentStartError(
         f"cannot start {name!r}: no such program on PATH; install it, or give its full path"
     )
@@ -267,6 +283,8 @@ def _why_not(name: str, path: str, error: OSError | ValueError) -> str:
             reason = f"the interpreter in the first line of {path} does not exist; install it"
         case PermissionError():
             reason = f"the system does not permit to execute {path}; check its permissions"
+        case OSError(errno=errno.EMFILE | errno.ENFILE):
+            reason = "acphold has too many files open; close sessions, or allow more (ulimit -n)"
         case OSError(errno=8):  # ENOEXEC
             reason = f"{path} is no program for this system; does it lack a #! first line?"
         case OSError():

@@ -1,34 +1,39 @@
 """A session without what nobody else should read, and a list of what was taken out.
 
-A session is read twice: first to learn its secrets, so that a secret is also found where it stands
-without its name; then to take them out. What was changed is looked through again; if there is still
-a secret in it, all of that text is left out.
+A session is read several times: once to find what is to be taken out; once more, if there are
+secrets, to find them also where they stand without their name; and then to take all that out.
+Nothing is written that was not looked through: an entry that has changed meanwhile is refused.
 
-Nothing is written that was not looked through. An entry is decoded, changed and encoded again, so
-that no byte of it passes by. What cannot be decoded, and what is encoded once more (pictures,
-recordings, archives), is left out.
+An entry is decoded, changed and encoded again, so that no byte of it passes by. What cannot be
+decoded, and what is encoded once more (pictures, recordings, archives), is left out.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from array import array
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from acphold.journal import Entry
-from acphold.journal.entries import PROMPT
+from acphold.errors import RedactionError
+from acphold.history import Entry
+from acphold.history.entries import PROMPT
 from acphold.redaction import personal
-from acphold.redaction.detector import Finding, assigned, secrets
-from acphold.redaction.texts import Cut, Messages, Slot, apart, change, objects, slots
+from acphold.redaction.detector import assigned, secrets
+from acphold.redaction.forms import by_form
+from acphold.redaction.known import Known
+from acphold.redaction.messages import Messages, Placed, Stretch
+from acphold.redaction.plain import Plain, plain
+from acphold.redaction.rules import Found
+from acphold.redaction.texts import Cut, apart, objects, slots, without
 
 ENCODED: Final = "encoded data"
 UNREADABLE: Final = "unreadable entry"
-UNSAFE: Final = "text with a secret that could not be cut out"
 
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/_-]{512,}={0,2}")
 """Base64, as far as that can be told: nobody can see what is in it."""
@@ -39,8 +44,11 @@ _CUT_SHORT: Final = re.compile(r"(?:…|\.{3})\s*\Z")
 LEAST_BEGINNING: Final = 4
 """Characters of a secret that tell something of it: its form has two or three before them."""
 
-SHORT: Final = 100
-"""Characters of a text that is kept in memory when there is nothing in it: names come often."""
+OPEN: Final = 100
+"""Messages that may go on; what goes on behind so many others is looked through by itself."""
+
+SEEN: Final = 100_000
+"""Texts with nothing in them that are known when they come again: agents read files often."""
 
 _MEDIA: Final = ("data", "blob")
 
@@ -55,175 +63,218 @@ class Removal(NamedTuple):
 class Redactor:
     """Takes things out of one session.
 
-    With `only_secrets`, home paths, addresses and encoded data stay. `removed` counts what was
-    taken out.
+    It is told all entries with `look`, again and again as long as `is_done` says no; then `entry`
+    takes out of them what was found. With `only_secrets`, home paths, addresses and encoded data
+    stay. `removed` counts what was taken out.
     """
 
     def __init__(self, *, only_secrets: bool = False) -> None:
         self.removed: Counter[Removal] = Counter()
         self._rules = [] if only_secrets else personal.rules()
         self._keeps_media = only_secrets
-        self._known: dict[str, str] = {}
-        self._known_pattern: re.Pattern[str] | None = None
-        self._clean: set[bytes] = set()
-        self._harmless: set[tuple[str, str]] = set()
+        self._known = Known()
+        self._is_first = True
+        self._digests = array("Q")
+        self._place = 0
+        self._messages = Messages()
+        self._stretches: OrderedDict[tuple[str, ...], Stretch] = OrderedDict()
+        self._cuts: dict[int, list[tuple[int, Cut]]] = defaultdict(list)
+        self._clean: set[int] = set()
 
-    # -- a session --------------------------------------------------------------------------
-
-    def learn(self, unit: Sequence[Entry]) -> None:
-        """Look for secrets in entries that belong together."""
-        for group in self._groups([(entry, _decoded(entry.raw)) for entry in unit]):
-            self._learn_from(group)
+    # -- finding ----------------------------------------------------------------------------
 
     def learn_value(self, value: object) -> None:
-        """Look for secrets in a JSON value."""
-        for slot in slots([value], 0, set()):
-            self._learn_from([slot])
+        """Learn the secrets in a JSON value."""
+        for slot in slots([value]):
+            self._found_anew(slot.text, slot.name)
 
-    def entries(self, unit: Sequence[Entry]) -> list[Entry]:
-        """These entries without what was found; those that cannot be read are left out."""
-        readable = []
-        for entry in unit:
-            if (value := _decoded(entry.raw)) is None:
-                self.removed[Removal(entry.seq, UNREADABLE)] += 1
+    def look(self, entry: Entry) -> None:
+        """Look through the next entry; raises RedactionError where it is not as it was."""
+        place = self._place
+        self._place += 1
+        if self._is_first:
+            self._digests.append(_digest(entry))
+        else:
+            self._require_same(place, entry)
+        if (value := _decoded(entry.raw)) is None:
+            return
+        root = [value]
+        self._media(root)
+        chunk = self._messages.chunk(entry.kind, root[0])
+        for number, slot in enumerate(slots(root)):
+            if chunk and slot.key == "text" and id(slot.holder) in chunk.holders:
+                for stretch in self._stretches_of(chunk.role, chunk.message):
+                    self._keep(stretch.add(slot.text, place, number, chunk.message))
             else:
-                readable.append((entry, value))
-        roots = [[value] for _, value in readable]
-        if not self._keeps_media:
-            for (entry, _), root in zip(readable, roots, strict=True):
-                self._without_media(root, entry.seq)
-        for group in self._groups(
-            [(e, root[0]) for (e, _), root in zip(readable, roots, strict=True)]
-        ):
-            self._redact(group)
-        return [
-            Entry(entry.seq, entry.kind, entry.at, _encoded(self._renamed(root[0], entry.seq)))
-            for (entry, _), root in zip(readable, roots, strict=True)
-        ]
+                found = self._found(slot.text, slot.name)
+                self._keep(Placed(place, number, cut) for cut in found)
+
+    def is_done(self) -> bool:
+        """Whether all was found, once every entry was looked through."""
+        for stretch in self._stretches.values():
+            self._keep(stretch.found())
+        self._stretches.clear()
+        self._clean.clear()
+        self._messages = Messages()
+        self._place = 0
+        was_first, self._is_first = self._is_first, False
+        return not (was_first and self._known)
+
+    def _stretches_of(self, role: str, message: tuple[str, str]) -> Iterator[Stretch]:
+        """The message that a chunk belongs to; and all that its speaker says, one behind the other.
+
+        A prompt came as a whole from a person.
+        """
+        if message not in self._stretches:
+            self._stretches[message] = Stretch(self._found)
+        yield self._stretches[message]
+        self._stretches.move_to_end(message)
+        if role != PROMPT:
+            if (role,) not in self._stretches:
+                self._stretches[role,] = Stretch(self._found_across, across=True)
+            yield self._stretches[role,]
+            self._stretches.move_to_end((role,))
+        while len(self._stretches) > OPEN:
+            _, oldest = self._stretches.popitem(last=False)
+            self._keep(oldest.found())
+
+    def _keep(self, found: Iterator[Placed]) -> None:
+        for place, slot, cut in found:
+            self._cuts[place].append((slot, cut))
+
+    def _require_same(self, place: int, entry: Entry) -> None:
+        if place >= len(self._digests) or self._digests[place] != _digest(entry):
+            raise RedactionError("it changed while it was looked through; try again")
+
+    # -- taking out -------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many entries were looked through."""
+        return len(self._digests)
+
+    def entry(self, place: int, entry: Entry) -> Entry | None:
+        """The entry without what was found in it; None if it cannot be read.
+
+        So many entries stand before it: `place`. Raises RedactionError where it is not as it was
+        when it was looked through.
+        """
+        self._require_same(place, entry)
+        cuts: dict[int, list[Cut]] = defaultdict(list)
+        for number, cut in self._cuts.get(place, ()):
+            cuts[number].append(cut)
+        return self._changed(entry, cuts)
+
+    def last_entry(self, entry: Entry) -> Entry | None:
+        """An entry without secrets that was not looked through: it stands for itself."""
+        return self._changed(entry, None)
 
     def value(self, value: object) -> Any:
         """A JSON value without what was found; it counts as the head of the session."""
         root = [value]
-        for slot in list(slots(root, 0, set())):
-            self._redact([slot])
+        self._change(root, 0, None)
         return self._renamed(root[0], 0)
 
-    def _groups(self, unit: Sequence[tuple[Entry, Any]]) -> Iterator[list[Slot]]:
-        """The texts of entries, those together that are read as one."""
-        messages = Messages()
-        for entry, value in unit:
-            claimed = messages.claim(entry.kind, value, entry.seq)
-            for slot in list(slots([value], entry.seq, claimed)):
-                yield [slot]
-        yield from messages.groups.values()
+    def _changed(self, entry: Entry, cuts: dict[int, list[Cut]] | None) -> Entry | None:
+        if (value := _decoded(entry.raw)) is None:
+            self.removed[Removal(entry.seq, UNREADABLE)] += 1
+            return None
+        root = [value]
+        if count := self._media(root):
+            self.removed[Removal(entry.seq, ENCODED)] += count
+        self._change(root, entry.seq, cuts)
+        raw = _encoded(self._renamed(root[0], entry.seq))
+        return Entry(entry.seq, entry.kind, entry.at, raw)
+
+    def _change(self, root: list[Any], seq: int, cuts: dict[int, list[Cut]] | None) -> None:
+        """Take these cuts out of the texts of a value, or else all that is found in each."""
+        for number, slot in enumerate([*slots(root)]):
+            found = self._all_in(slot.text, slot.name) if cuts is None else cuts.get(number, [])
+            if found:
+                slot.holder[slot.key] = self._without(slot.text, found, seq)
+
+    def _without(self, text: str, cuts: list[Cut], seq: int) -> str:
+        separate = apart(cuts)
+        for cut in separate:
+            if cut.kind:
+                self.removed[Removal(seq, cut.kind)] += 1
+        return without(text, separate)
 
     # -- a text -----------------------------------------------------------------------------
 
-    def _learn_from(self, group: Sequence[Slot]) -> None:
-        text = "".join(slot.text for slot in group)
-        for finding in self._secrets(text, group[0].name if len(group) == 1 else ""):
-            if finding.certain:
-                self._known.setdefault(text[finding.start : finding.end], finding.kind)
-                self._known_pattern = None
-                self._harmless.clear()
+    def _found(self, text: str, name: str = "") -> list[Cut]:
+        return self._found_anew(text, name) if self._is_first else self._found_again(text)
 
-    def _redact(self, group: Sequence[Slot]) -> None:
-        text = "".join(slot.text for slot in group)
-        name = group[0].name if len(group) == 1 else ""
-        if (name, text) in self._harmless:
-            return
-        if not (cuts := self._cuts(text, name)):
-            if len(text) <= SHORT:
-                self._harmless.add((name, text))
-            return
-        self._count(group, cuts)
-        change(group, cuts)
-        left = "".join(slot.text for slot in group)
-        if any(True for _ in self._secret_cuts(left, "")):
-            whole = [Cut(0, len(left), UNSAFE, f"[removed: {UNSAFE}]")]
-            self._count(group, whole)
-            change(group, whole)
+    def _found_across(self, text: str) -> list[Cut]:
+        """What is found where it is not sure that a text was meant to be read as one."""
+        seen = plain(text)
+        return _cuts(seen, by_form(seen.text)) if self._is_first else self._found_again(text)
 
-    def _cuts(self, text: str, name: str) -> list[Cut]:
-        cuts = [*self._secret_cuts(text, name), *self._personal_cuts(text)]
-        if not self._keeps_media:
-            note = f"[removed: {ENCODED}]"
-            cuts += [Cut(*found.span(), ENCODED, note) for found in _ENCODED.finditer(text)]
-        return apart(cuts)
+    def _all_in(self, text: str, name: str) -> list[Cut]:
+        return [*self._found_anew(text, name), *self._found_again(text)]
 
-    def _secret_cuts(self, text: str, name: str) -> Iterator[Cut]:
-        found = [(f.start, f.end, f.kind) for f in self._secrets(text, name)]
-        if pattern := self._pattern_of_known():
-            found += [(*m.span(), self._known[m[0]]) for m in pattern.finditer(text)]
-            found += self._beginnings(text)
-        for start, end, kind in found:
-            yield Cut(start, end, kind, f"[removed: {kind}]")
-
-    def _beginnings(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """What a text that was cut, a title most often, has of known secrets at its end."""
-        if (cut := _CUT_SHORT.search(text)) is None:
-            return
-        for secret, kind in self._known.items():
-            for length in range(min(len(secret) - 1, cut.start()), LEAST_BEGINNING - 1, -1):
-                if text.endswith(secret[:length], 0, cut.start()):
-                    yield cut.start() - length, cut.start(), kind
-                    break
-
-    def _personal_cuts(self, text: str) -> Iterator[Cut]:
-        for rule in self._rules:
-            for found in rule.pattern.finditer(text):
-                if (replacement := rule.replacement(found[0])) is not None:
-                    yield Cut(*found.span(), rule.kind, replacement)
-
-    def _secrets(self, text: str, name: str) -> list[Finding]:
-        """The secrets in a text. Those in which there are none are known when they come again."""
-        digest = blake2b(f"{name}\0{text}".encode(errors="surrogatepass"), digest_size=12).digest()
-        if digest in self._clean:
+    def _found_anew(self, text: str, name: str = "") -> list[Cut]:
+        """What shows by itself; secrets that are sure to be some are looked for elsewhere, too."""
+        if (told := hash((name, text))) in self._clean:
             return []
-        found = list(secrets(text))
-        if name and (by_name := assigned(name, text)):
+        seen = plain(text)
+        found = secrets(seen.text)
+        if name and (by_name := assigned(name, seen.text)):
             found.append(by_name)
-        if not found:
-            self._clean.add(digest)
-        return found
+        for finding in found:
+            if finding.certain:
+                self._known.add(seen.text[finding.start : finding.end], finding.kind)
+        cuts = _cuts(seen, (finding[:3] for finding in found))
+        for rule in self._rules:
+            for match in rule.pattern.finditer(seen.text):
+                if (replacement := rule.replacement(match[0])) is not None:
+                    cuts.append(Cut(*seen.written(*match.span()), rule.kind, replacement))
+        if not self._keeps_media:
+            cuts += _cuts(
+                seen, ((ENCODED, *match.span()) for match in _ENCODED.finditer(seen.text))
+            )
+        if not cuts:
+            if len(self._clean) >= SEEN:
+                self._clean.clear()
+            self._clean.add(told)
+        return cuts
 
-    def _pattern_of_known(self) -> re.Pattern[str] | None:
-        if self._known_pattern is None and self._known:
-            longest_first = sorted(self._known, key=len, reverse=True)
-            self._known_pattern = re.compile("|".join(map(re.escape, longest_first)))
-        return self._known_pattern
-
-    def _count(self, group: Sequence[Slot], cuts: Sequence[Cut]) -> None:
-        for cut in cuts:
-            place = 0
-            for slot in group:
-                place += len(slot.text)
-                if cut.start < place:
-                    self.removed[Removal(slot.seq, cut.kind)] += 1
-                    break
+    def _found_again(self, text: str) -> list[Cut]:
+        """What is known from elsewhere; of a text that was cut, a title most often, also of a
+        secret what is left of its beginning."""
+        if not self._known:
+            return []
+        seen = plain(text)
+        found = [*self._known.find(seen.text)]
+        if cut := _CUT_SHORT.search(seen.text):
+            found += self._known.beginnings(seen.text, cut.start(), LEAST_BEGINNING)
+        return _cuts(seen, found)
 
     # -- what is no text --------------------------------------------------------------------
 
     def _renamed(self, root: Any, seq: int) -> Any:
         """A value whose members are called nothing that should not be read."""
         for found in objects(root):
-            names = [[name] for name in found]
-            for name in names:
-                self._redact([Slot(name, 0, seq)])
-            if [name[0] for name in names] != [*found]:
-                values = [*found.values()]
+            names = {name: self._all_in(name, "") for name in found}
+            if any(names.values()):
+                values = [*found.items()]
                 found.clear()
-                found.update(zip((name[0] for name in names), values, strict=True))
+                for name, value in values:
+                    shown = self._without(name, names[name], seq)
+                    found[shown if shown not in found else f"{shown} {len(found)}"] = value
         return root
 
-    def _without_media(self, root: Any, seq: int) -> None:
-        """Put a note in the place of pictures, recordings and files."""
+    def _media(self, root: Any) -> int:
+        """Put a note in the place of pictures, recordings and files; how many there were."""
+        if self._keeps_media:
+            return 0
+        count = 0
         for found in objects(root):
             for name in _MEDIA:
                 data = found.get(name)
                 if not isinstance(data, str) or not ("mimeType" in found or name == "blob"):
                     continue
-                self.removed[Removal(seq, ENCODED)] += 1
+                count += 1
                 note = f"[removed: {ENCODED}]"
                 if name == "data":
                     found.clear()
@@ -231,18 +282,17 @@ class Redactor:
                 else:
                     del found["blob"]
                     found["text"] = note
+        return count
 
 
-async def units(entries: AsyncIterable[Entry]) -> AsyncIterator[list[Entry]]:
-    """Entries that belong together: a prompt, and all until the next one."""
-    unit: list[Entry] = []
-    async for entry in entries:
-        if entry.kind == PROMPT and unit:
-            yield unit
-            unit = []
-        unit.append(entry)
-    if unit:
-        yield unit
+def _cuts(seen: Plain, found: Iterable[Found]) -> list[Cut]:
+    return [Cut(*seen.written(s, e), kind, f"[removed: {kind}]") for kind, s, e in found]
+
+
+def _digest(entry: Entry) -> int:
+    told = blake2b(f"{entry.seq} {entry.kind} ".encode(errors="replace"), digest_size=8)
+    told.update(entry.raw)
+    return int.from_bytes(told.digest(), "big")
 
 
 def _decoded(raw: bytes) -> Any:

@@ -55,7 +55,12 @@ Never towards an agent: one that writes to the end before it reads would stand s
 """
 
 UNANSWERED = 16 * 1024 * 1024
-"""Bytes of requests from a peer that may wait for their answers; what comes beyond is refused."""
+"""Bytes of requests from a peer that may wait for their answers. An agent that asks more is held up
+until they are fewer, a client is refused: what it says next may be that all is to be cancelled."""
+
+HOLD_SECONDS = 30.0
+"""How long an agent is held up while nothing that it has asked is answered. Who has to answer may
+wait for something that the agent has said behind it; what it asks beyond that is refused."""
 
 DEAF = 3
 """An agent is given up when so many times the largest message waits for it. Prompts stop at two;
@@ -113,6 +118,8 @@ class Peer:
         self._full = max(UNREAD, DEAF * limit) if is_agent else UNREAD
         self._calls: dict[int, OnAnswer] = {}
         self._open = OpenRequests()
+        self._holds = is_agent
+        self._held_in_vain: int | None = None  # so much had been answered then
         self._running: dict[asyncio.Task[None], Request] = {}
         self._cancelled: set[asyncio.Task[None]] = set()
         self._tasks = EagerTasks()
@@ -229,7 +236,7 @@ class Peer:
             return False
         events = self._protocol.feed(chunk)
         event = events[0] if len(events) == 1 else None
-        if isinstance(event, RequestReceived):
+        if isinstance(event, RequestReceived) and not self._is_to_hold:
             self._start(event)
         elif isinstance(event, ResponseReceived):
             if (telling := self._begin_telling(event)) is not None:
@@ -281,6 +288,7 @@ class Peer:
                 batch = []
             match event:
                 case RequestReceived():
+                    await self._hold()
                     self._start(event)
                     begun += 1
                     if begun % AT_ONCE == 0:
@@ -351,6 +359,28 @@ class Peer:
             self._transport.send(event.reply)
 
     # -- what the other side asks ---------------------------------------------------------
+
+    @property
+    def _is_to_hold(self) -> bool:
+        """Whether so much that this agent has asked is not answered that it is not read on."""
+        is_much = self._holds and self._open.size > UNANSWERED
+        return is_much and self._held_in_vain != self._open.answered
+
+    async def _hold(self) -> None:
+        """Hold an agent up until enough is answered, or nothing is for long."""
+        while self._is_to_hold:
+            self._open.news.clear()
+            try:
+                async with asyncio.timeout(HOLD_SECONDS):
+                    await self._open.news.wait()
+            except TimeoutError:
+                log.warning("what the %s asks is not answered: it is read on", self.name)
+                self._held_in_vain = self._open.answered
+
+    def hold_no_more(self) -> None:
+        """The other side has ended: what it has said is read to its end."""
+        self._holds = False
+        self._open.news.set()
 
     def _start(self, received: RequestReceived) -> None:
         if self._open.size > UNANSWERED:
@@ -427,6 +457,11 @@ class Peer:
             telling = self._begin_answer(on_answer, lost)
             if telling is not None:
                 await self._to_its_end(telling)
+
+    def refuse_all(self, error: AcpholdError) -> None:
+        """Answer all that the other side has asked with this error: it will get no other answer."""
+        for request in self._open:
+            request.refuse(error)
 
     async def finish(self, seconds: float, *, but: str) -> None:
         """Wait until what the other side has asked is answered, except for requests of `but`."""

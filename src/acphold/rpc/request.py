@@ -1,7 +1,7 @@
 """A request of the other side, until it is answered, refused or abandoned.
 
 Who handles a request may answer it at once, or keep it and answer later. Here is counted how much
-waits, so that a peer that asks without end can be refused.
+waits, so that a peer that asks without end can be held up, or refused.
 """
 
 from __future__ import annotations
@@ -66,10 +66,15 @@ class Request:
 
 
 class OpenRequests:
-    """The requests of the other side that are not answered; `size` is bytes, more or less."""
+    """The requests of the other side that are not answered; `size` is bytes, more or less.
+
+    `answered` is how many are, and `news` is set by each.
+    """
 
     def __init__(self) -> None:
         self.size = 0
+        self.answered = 0
+        self.news = asyncio.Event()
         self._requests: set[Request] = set()
 
     def add(self, request: Request) -> None:
@@ -82,6 +87,8 @@ class OpenRequests:
             return False
         self._requests.remove(request)
         self.size -= request.size
+        self.answered += 1
+        self.news.set()
         return True
 
     def __iter__(self) -> Iterator[Request]:

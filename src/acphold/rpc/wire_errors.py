@@ -7,6 +7,7 @@ the other side gets an id without a meaning, under which the log has the whole e
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import Awaitable
@@ -21,6 +22,7 @@ from acphold.errors import (
     IncidentError,
     InvalidParamsError,
     RemoteError,
+    TooManyFilesError,
 )
 from acphold.schema.splice import members, splice
 
@@ -98,11 +100,9 @@ def to_wire(error: Exception) -> WireError:
     """The error object for an exception: our own speak; others are logged and stay silent."""
     if isinstance(error, RemoteError) and error.raw:
         return WireError(error.code, error.message, error.raw)
-    if isinstance(error, AcpholdError):
-        return wire_error(error.code, str(error), error.data)
-    number = os.urandom(4).hex()
-    log.error("handler failed, incident %s", number, exc_info=error)
-    return wire_error(INTERNAL_ERROR, "internal error", {"incident": number})
+    if not isinstance(error, AcpholdError):
+        error = incident(error)
+    return wire_error(error.code, str(error), error.data)
 
 
 async def guarded(work: Awaitable[T]) -> T:
@@ -121,10 +121,16 @@ async def guarded(work: Awaitable[T]) -> T:
         raise incident(exc) from exc
 
 
-def incident(error: BaseException) -> IncidentError:
-    """The error that stands for `error`, which is told to the log alone."""
+def incident(error: BaseException) -> AcpholdError:
+    """The error that stands for `error`, which is told to the log alone.
+
+    For want of descriptors anything may fail, anywhere: of that the person is told.
+    """
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        log.error("%s", error)
+        return TooManyFilesError()
     made = IncidentError(os.urandom(4).hex())
-    log.error("the agent's code failed, incident %s", made.incident, exc_info=error)
+    log.error("this should not have failed, incident %s", made.incident, exc_info=error)
     return made
 
 

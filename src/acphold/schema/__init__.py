@@ -77,6 +77,7 @@ from acphold.schema.initialize import (
     BooleanConfigOptionCapabilities as BooleanConfigOptionCapabilities,
     ClientCapabilities as ClientCapabilities,
     ClientSessionCapabilities as ClientSessionCapabilities,
+    CompactionCapabilities as CompactionCapabilities,
     ElicitationCapabilities as ElicitationCapabilities,
     ElicitationFormCapabilities as ElicitationFormCapabilities,
     ElicitationUrlCapabilities as ElicitationUrlCapabilities,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from rich.text import Text
 
 from acphold.errors import DeclarationError
-from acphold.exports.visible_text import on_one_line, visible
-from acphold.journal.transcript import Decision
+from acphold.history.decisions import Came
+from acphold.presentation.visible_text import on_one_line, visible
+from acphold.reports.transcript import Decision
 from acphold.schema import ElicitationContentValue
 from acphold.schema.elicitation import ElicitationPropertySchema
 from acphold.screen.flow import Flow
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from acphold.client.form_answers import Filled
 
 T = TypeVar("T")
+
+ENDS = {"send": "accept", "decline": "decline", None: "cancel"}
+"""What comes of a form, by the key that it was left with."""
 
 Values = dict[str, ElicitationContentValue]
 
@@ -85,8 +89,8 @@ class PersonAnswers:
         answer = await self._chosen(choice)
         if answer is None:
             return None
-        words = next((key.words for key in choice.keys if key.value == answer), answer)
-        self._show(passage(Decision(choice.title, words)))
+        chosen = next(option for option in question.options if option.option_id == answer)
+        self._show(passage(Decision(choice.title, Came(chosen.kind, chosen.name))))
         return answer
 
     async def on_page(self, question: PageQuestion) -> bool | None:
@@ -104,13 +108,13 @@ class PersonAnswers:
         try:
             # Fields take what is typed, so the person says first that they begin.
             if question.form.properties and await self._chosen(_begin(question)) != "fill":
-                self._show(passage(Decision(question.message, "decline")))
+                self._show(passage(Decision(question.message, Came("decline"))))
                 return None
             while True:
                 values = await self._filled(question)
                 answer = await self._chosen(_review(values))
                 if answer != "change":
-                    self._show(passage(Decision(question.message, answer or "not answered")))
+                    self._show(passage(Decision(question.message, Came(ENDS[answer]))))
                     return values if answer == "send" else None
         except _Left:
             return "dismissed"
@@ -146,7 +150,7 @@ class PersonAnswers:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._show(passage(Decision(title, "settled without an answer from here")))
+            self._show(passage(Decision(title, Came("elsewhere"))))
             raise
 
     def _show(self, shown: Passage) -> None:

@@ -8,6 +8,7 @@ not always the order in which it began. What may still change is redrawn.
 | what the agent says | paragraph by paragraph |
 | a thought, what a user says | when something else follows, or the turn ends |
 | a tool call | when it is completed or failed, or the turn ends |
+| a compaction of the agent's context | when it is over, or the turn ends |
 | the plan | when the turn ends |
 | a mode, a notice | at once |
 """
@@ -21,8 +22,7 @@ from typing import Literal
 import msgspec
 from rich.text import Text
 
-from acphold.exports.visible_text import counted, on_one_line
-from acphold.journal.raw_update import (
+from acphold.history.raw_update import (
     ROLES,
     Role,
     encode_text,
@@ -32,8 +32,10 @@ from acphold.journal.raw_update import (
     text_block,
     update_kind,
 )
-from acphold.journal.timeline import (
+from acphold.history.speakers import MESSAGES, METHOD, is_our_notice
+from acphold.history.timeline import (
     FINAL_STATUSES,
+    CompactionDraft,
     Message,
     MessageDraft,
     ToolCall,
@@ -41,7 +43,9 @@ from acphold.journal.timeline import (
     replace_fields,
     turn_end,
 )
-from acphold.journal.transcript import ModeChanged, Noticed, Planned, PlanStep
+from acphold.presentation.visible_text import counted, on_one_line
+from acphold.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
+from acphold.schema.update_kinds import STANDING_KINDS
 from acphold.screen.layout import Passage, passage
 from acphold.screen.paragraphs import Paragraphs
 
@@ -60,17 +64,6 @@ LIVE_TOOLS = 100
 MORE = "; `acphold show --full` has them"
 """Behind output that was cut."""
 
-STANDING_KINDS = frozenset(
-    {
-        "available_commands_update",
-        "config_option_update",
-        "current_mode_update",
-        "session_info_update",
-        "usage_update",
-    }
-)
-"""Kinds of updates that change what a status line says."""
-
 
 class _Said:
     """A message that may go on; `client` is the program in which a user said it, if it is told."""
@@ -87,7 +80,7 @@ class _Said:
         self.draft.add_block(block)
         text = string(members(block).get("text"))
         if text is None:  # an image, a link: named in a line of its own
-            named = passage(Message("user", None, (block,))).lines
+            named = passage(Message("agent", None, (block,))).lines
             text = "\n\n" + "\n".join(line.plain for line in named) + "\n\n"
         self.paragraphs.feed(text)
 
@@ -110,6 +103,7 @@ class Flow:
         self._tools: dict[str, dict[str, bytes]] = {}
         self._at_work: dict[str, Passage] = {}  # laid out as they stand: comparing files takes long
         self._finished_tools: set[str] = set()
+        self._compactions: dict[str, CompactionDraft] = {}
         self._plan: bytes | None = None
         self._folded: list[Message] = []
 
@@ -125,12 +119,14 @@ class Flow:
             self._chunk(ROLES[kind], parts)
         elif kind in ("tool_call", "tool_call_update"):
             self._tool(kind, parts)
+        elif kind in ("compaction_update", "compaction_summary_chunk"):
+            self._compact(kind, parts)
         elif kind == "plan":
             self.is_open = True
             self._plan = parts.get("entries", b"[]")
         elif kind == "notice":
-            title, description = string(parts.get("title")), string(parts.get("description"))
-            self.tell(". ".join(filter(None, (title, description))))
+            title, words = (string(parts.get(name)) or "" for name in ("title", "description"))
+            self._put(partial(passage, Noticed("info", title, words, is_our_notice(parts))))
         elif kind == "current_mode_update":
             mode = string(parts.get("currentModeId")) or ""
             self._put(partial(passage, ModeChanged(mode)))
@@ -142,7 +138,7 @@ class Flow:
         self._close()
         self.is_open = True
         self._folded.clear()
-        self._done.append(partial(passage, Message("user", None, tuple(items(blocks)))))
+        self._done.append(partial(passage, Message("user", MESSAGES, tuple(items(blocks)))))
 
     def turn_over(self, end: TurnEnd | None = None) -> None:
         """The turn has ended; `end` where it is known how."""
@@ -154,6 +150,9 @@ class Flow:
         self._tools.clear()
         self._at_work.clear()
         self._finished_tools.clear()
+        for compaction in self._compactions.values():
+            self._put(partial(passage, compaction.compaction()))
+        self._compactions.clear()
         if self._plan is not None:
             self._done.append(partial(_planned, self._plan))
             self._plan = None
@@ -163,7 +162,7 @@ class Flow:
 
     def tell(self, words: str) -> None:
         """A line of our own."""
-        self._put(partial(passage, Noticed("info", "", words)))
+        self._put(partial(passage, Noticed("info", "", words, is_ours=True)))
 
     def put(self, shown: Passage) -> None:
         """A question, or what came of it: the agent waits, so what it was saying is said."""
@@ -175,7 +174,7 @@ class Flow:
         self._say_finished()
         if (left_out := len(self._done) - most) > 0:
             told = f"{counted(left_out, 'earlier passage')}: `acphold show` has them"
-            self._done[:left_out] = [partial(passage, Noticed("info", "", told))]
+            self._done[:left_out] = [partial(passage, Noticed("info", "", told, is_ours=True))]
 
     def unfold(self) -> None:
         """Show thoughts whole from now on, those of this turn too; or fold them again."""
@@ -202,6 +201,7 @@ class Flow:
         if self._plan is not None:
             shown.append(_planned(self._plan))
         shown += map(self._working, list(self._tools)[-LIVE_TOOLS:])
+        shown += [_end_of(passage(going.compaction())) for going in self._compactions.values()]
         if (said := self._said) is not None:
             if said.role == "agent" and said.paragraphs.live.strip():
                 shown.append(_spoken_so_far(said))
@@ -226,7 +226,7 @@ class Flow:
         said = self._said
         if said is None or (said.role, said.message_id) != (role, message_id):
             self._close()
-            if role == "user" and b"acphold/method" not in parts.get("_meta", b""):
+            if role == "user" and METHOD not in members(parts.get("_meta", b"")):
                 # A prompt begins a turn: the one before is over, which nobody tells of a replay.
                 self.turn_over()
                 self._folded.clear()
@@ -272,6 +272,18 @@ class Flow:
         if string(fields.get("status")) in FINAL_STATUSES:
             self._put_tool(tool_call_id, self._tools.pop(tool_call_id))
             self._finished_tools.add(tool_call_id)
+
+    def _compact(self, kind: str, parts: Mapping[str, bytes]) -> None:
+        compaction_id = string(parts.get("compactionId")) or ""
+        compaction = self._compactions.setdefault(compaction_id, CompactionDraft(compaction_id))
+        self.is_open = True
+        if kind == "compaction_summary_chunk":
+            compaction.summary.add_block(parts.get("content", b"{}"))
+            return
+        compaction.patch(parts)
+        if compaction.status != "in_progress":
+            del self._compactions[compaction_id]
+            self._put(partial(passage, compaction.compaction()))
 
     def _put_tool(self, tool_call_id: str, fields: Mapping[str, bytes]) -> None:
         self._put(partial(passage, ToolCall(tool_call_id, dict(fields)), more=MORE))

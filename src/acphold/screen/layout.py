@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO, assert_never
@@ -13,10 +12,12 @@ from rich.segment import Segment
 from rich.text import Text
 
 from acphold.errors import InvalidParamsError
-from acphold.exports.blocks import described
-from acphold.exports.visible_text import counted, on_one_line, visible
-from acphold.journal.timeline import Message, ToolCall, TurnEnd, TurnOutcome
-from acphold.journal.transcript import (
+from acphold.history.timeline import ContextCompaction, Message, ToolCall, TurnEnd, TurnOutcome
+from acphold.presentation.blocks import described
+from acphold.presentation.diffs import diff_lines
+from acphold.presentation.scenes import TOLD, compacted, decided, ended, is_told, noticed, step_mark
+from acphold.presentation.visible_text import counted, on_one_line, visible
+from acphold.reports.transcript import (
     Decision,
     ModeChanged,
     Noticed,
@@ -24,7 +25,6 @@ from acphold.journal.transcript import (
     Scene,
     TurnOpen,
     produced,
-    reason,
 )
 from acphold.schema import (
     Content,
@@ -40,31 +40,19 @@ from acphold.screen.markdown_layout import Prose, without_margins
 OUTPUT_LINES = 20
 """Lines of one tool's output that are shown unless all are asked for."""
 
-DIFF_LINES = 5000
-"""Lines of a file beyond which two versions are not compared: that takes too long."""
+LABELS = {"user": "you", "agent": "agent", "thought": "thought"}
+"""Who speaks, in the gutter; also the names of their styles."""
 
-LABELS = {"user": ("you", "you"), "agent": ("agent", "agent"), "thought": ("thought", "thought")}
-"""Label and style, by who speaks."""
+STATUS_STYLES = {"in_progress": "busy", "completed": "good", "failed": "bad"}
 
-STATUS_MARKS = {
-    "pending": ("○", "faint"),
-    "in_progress": ("◐", "busy"),
-    "completed": ("●", "good"),
-    "failed": ("✗", "bad"),
+ENDING_STYLES: dict[TurnOutcome, str] = {
+    "completed": "faint",
+    "limited": "busy",
+    "refused": "bad",
+    "cancelled": "busy",
+    "failed": "bad",
+    "interrupted": "bad",
 }
-
-STEP_MARKS = {**STATUS_MARKS, "completed": ("✓", "good")}
-"""A plan is ticked off."""
-
-ENDINGS: dict[TurnOutcome, tuple[str, str]] = {
-    "completed": ("ended", "faint"),
-    "limited": ("stopped at a limit", "busy"),
-    "refused": ("refused: for the agent, this prompt and the answer were never said", "bad"),
-    "cancelled": ("cancelled", "busy"),
-    "failed": ("failed", "bad"),
-    "interrupted": ("interrupted: a crash or a kill cut it off", "bad"),
-}
-"""Words and style, by how a turn ended."""
 
 
 class Passage(Struct, frozen=True):
@@ -83,27 +71,34 @@ MORE = "; --full shows them"
 def passage(scene: Scene, *, full: bool = False, more: str = MORE) -> Passage:
     """How a scene looks; long output is cut unless `full`, and `more` says where the rest is."""
     match scene:
+        case Message() if is_told(scene):
+            told = Text(f"{TOLD}:", "faint")
+            return Passage("user", "faint", [told, *_lines(block_text(scene.content))])
         case Message():
-            label, style = LABELS[scene.role]
+            label = LABELS[scene.role]
             lines = _lines(block_text(scene.content), "thought" if scene.role == "thought" else "")
-            return Passage(label, style, lines, markdown=scene.role == "agent")
+            return Passage(label, label, lines, markdown=scene.role == "agent")
         case ToolCall():
             return Passage("tool", "tool", list(_tool(scene, full=full, more=more)))
+        case ContextCompaction():
+            kept = _lines(block_text(scene.summary), "faint")
+            return Passage("context", "faint", [*_lines(compacted(scene)), *kept])
         case Planned():
             return Passage("plan", "plan", [_step(step.status, step.text) for step in scene.steps])
+        case Noticed(is_ours=True):
+            return Passage("acphold", "acphold", _lines(noticed(scene)))
         case Noticed():
-            said = ". ".join(filter(None, (scene.title, scene.description)))
-            return Passage("notice", "acphold", _lines(said))
+            first, *others = _lines(noticed(scene)) or [Text()]
+            head = Text.assemble(("notice: ", "faint"), first)
+            return Passage("agent", "agent", [head, *others])
         case ModeChanged():
             return Passage("mode", "faint", _lines(scene.mode))
         case Decision():
             return Passage("asked", "acphold", [_decision(scene)])
         case TurnEnd():
-            words, style = ENDINGS[scene.outcome]
-            said = reason(scene)
-            return Passage("turn", "faint", _lines(f"{words}: {said}" if said else words, style))
+            return Passage("turn", "faint", _lines(ended(scene), ENDING_STYLES[scene.outcome]))
         case TurnOpen():
-            return Passage("turn", "faint", _lines(scene.words, "busy"))
+            return Passage("turn", "faint", _lines(ended(scene), "busy"))
         case _:
             assert_never(scene)
 
@@ -113,26 +108,28 @@ def _lines(text: str, style: str = "") -> list[Text]:
 
 
 def _decision(scene: Decision) -> Text:
-    return Text.assemble(on_one_line(scene.question), (" → ", "faint"), on_one_line(scene.outcome))
+    said = "" if scene.came is None else scene.came.said
+    line = Text.assemble((f"{on_one_line(decided(scene))}: ", "faint"), on_one_line(scene.question))
+    return line.append(" → ", "faint").append(on_one_line(said)) if said else line
 
 
 def _step(status: str, text: str) -> Text:
-    mark, style = STEP_MARKS.get(status, ("○", "faint"))
-    return Text.assemble((f"{mark} ", style), on_one_line(text))
+    mark = "✓" if status == "completed" else step_mark(status)  # a plan is ticked off
+    return Text.assemble((f"{mark} ", STATUS_STYLES.get(status, "faint")), on_one_line(text))
 
 
 # -- tool calls -----------------------------------------------------------------------------
 
 
 def _tool(call: ToolCall, *, full: bool, more: str) -> Iterator[Text]:
-    mark, style = STATUS_MARKS.get(call.status, ("○", "faint"))
+    mark, style = step_mark(call.status), STATUS_STYLES.get(call.status, "faint")
     title = on_one_line(call.title or call.tool_call_id)
     status = on_one_line(call.status.replace("_", " "))
     yield Text.assemble(
         (f"{mark} ", style), title, (f"  {on_one_line(call.kind)} · ", "faint"), (status, style)
     )
     for item in produced(call):
-        lines = list(_output(item))
+        lines = list(_output(item, whole=full))
         shown = lines if full else lines[:OUTPUT_LINES]
         for line in shown:
             yield Text("  ").append_text(line)
@@ -141,12 +138,12 @@ def _tool(call: ToolCall, *, full: bool, more: str) -> Iterator[Text]:
             yield Text(f"  … {left}{more}", "faint")
 
 
-def _output(item: ToolCallContent) -> Iterable[Text]:
+def _output(item: ToolCallContent, *, whole: bool) -> Iterable[Text]:
     match item:
         case Content(content=block):
             return _lines(described(block))
         case Diff():
-            return _diff(item)
+            return _diff(item, whole=whole)
         case Terminal(terminal_id=terminal):
             return _lines(f"[terminal {terminal}]", "faint")
         case UnknownToolContent(kind=kind):
@@ -155,27 +152,16 @@ def _output(item: ToolCallContent) -> Iterable[Text]:
             assert_never(item)
 
 
-def _diff(diff: Diff) -> Iterator[Text]:
-    old = [] if diff.old_text is None else visible(diff.old_text).splitlines()
-    new = visible(diff.new_text).splitlines()
+def _diff(diff: Diff, *, whole: bool) -> Iterator[Text]:
     yield Text(on_one_line(diff.path), "heading")
-    if max(len(old), len(new)) > DIFF_LINES:
-        yield Text(f"{counted(len(old), 'line')} became {counted(len(new), 'line')}", "faint")
-        return
-    # The first two lines would only name the file again.
-    for line in list(difflib.unified_diff(old, new, lineterm=""))[2:]:
-        if line.startswith("@@"):
-            yield from _place(line)
-        else:
+    for line in diff_lines(diff, whole=whole):
+        if not line.startswith("@@"):
             style = {"+": "added", "-": "removed"}.get(line[0], "")
             yield Text(f"{line[0]} {line[1:]}", style)
-
-
-def _place(header: str) -> Iterator[Text]:
-    """From which line on the file differs, unless it is the first."""
-    line = re.split("[ ,]", header.partition("+")[2])[0]
-    if line not in ("0", "1"):
-        yield Text(f"line {line}", "faint")
+        elif (place := re.match(r"@@ -\S+ \+(\d+)", line)) is None:
+            yield Text(line.strip("@ "), "faint")
+        elif place[1] not in ("0", "1"):
+            yield Text(f"line {place[1]}", "faint")
 
 
 # -- content --------------------------------------------------------------------------------
@@ -227,7 +213,8 @@ class Plain:
     def put(self, passage: Passage, *, marked: bool = False) -> None:
         first, *rest = [line.plain.rstrip() for line in passage.lines] or [""]
         label = f"{MARK} {passage.label}" if marked else passage.label
-        lines = [f"{label}: {first}".rstrip(), *(f"  {line}".rstrip() for line in rest)]
+        head = f"{label}: {first}" if label else f"  {first}"  # what was said goes on
+        lines = [head.rstrip(), *(f"  {line}".rstrip() for line in rest)]
         self._stream.write("\n" + "\n".join(lines) + "\n")
 
     def gap(self, words: str) -> None:

@@ -13,7 +13,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from acphold.exports.visible_text import visible
+from acphold.presentation.visible_text import visible
 
 
 def without_margins(lines: list[list[Segment]]) -> list[list[Segment]]:

@@ -22,9 +22,9 @@ from msgspec import Struct
 from rich.text import Text
 
 from acphold.errors import DeclarationError
-from acphold.exports.visible_text import on_one_line, visible
-from acphold.journal.timeline import ToolCall
-from acphold.journal.transcript import produced
+from acphold.history.timeline import ToolCall
+from acphold.presentation.visible_text import on_one_line, visible
+from acphold.reports.transcript import produced
 from acphold.schema import (
     BooleanPropertySchema,
     ElicitationContentValue,

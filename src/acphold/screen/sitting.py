@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from acphold.errors import AcpholdError
-from acphold.exports.visible_text import counted, on_one_line
-from acphold.journal.raw_update import PROMPT_BEGUN
-from acphold.journal.timeline import TurnEnd, turn_end
+from acphold.history.raw_update import PROMPT_BEGUN
+from acphold.history.timeline import TurnEnd, turn_end
+from acphold.presentation.visible_text import counted, on_one_line
 from acphold.schema import SessionConfigSelect, encode
 from acphold.schema.configuration import SessionConfigSelectGroup
 from acphold.screen.answers import Face

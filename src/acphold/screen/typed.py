@@ -13,7 +13,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
-from acphold.exports.visible_text import on_one_line
+from acphold.presentation.visible_text import on_one_line
 from acphold.schema import ContentBlock, ResourceLink, TextContent
 from acphold.schema.updates import AvailableCommand
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
+from typing import Literal
 
 from acphold.errors import (
     AcpholdError,
@@ -18,20 +20,18 @@ from acphold.errors import (
     InvalidRequestError,
     JournalError,
     OwnerLostError,
+    StoppedError,
 )
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
-from acphold.hub.client_request import watches
+from acphold.hub.client_request import is_line, watches
 from acphold.hub.frames import wants_begun
-from acphold.hub.prompt_turn import Turn
 from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
 from acphold.mcp.servers import provided_ids
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
-from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
 from acphold.schema import (
-    AUTHENTICATE,
     CANCEL,
     CLOSE_SESSION,
     COMPLETE_ELICITATION,
@@ -40,15 +40,13 @@ from acphold.schema import (
     INITIALIZE,
     LIST_SESSIONS,
     LOAD_SESSION,
-    LOGOUT,
     NEW_SESSION,
     PROMPT,
+    PROTOCOL_VERSION,
     RESUME_SESSION,
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
     ClientCapabilities,
-    CloseSessionRequest,
-    DeleteSessionRequest,
     InitializeRequest,
     ListSessionsRequest,
     LoadSessionRequest,
@@ -56,8 +54,8 @@ from acphold.schema import (
     ResumeSessionRequest,
     decode,
 )
-from acphold.schema.methods import CANCEL_REQUEST
 from acphold.schema.splice import members
+from acphold.schema.update_kinds import withheld
 from acphold.server import neighbours
 from acphold.server.checked_params import (
     OpenRequest,
@@ -67,13 +65,13 @@ from acphold.server.checked_params import (
     session_in,
 )
 from acphold.server.elsewhere import Elsewhere
-from acphold.server.initialization import client_info, with_ours
+from acphold.server.homes import LocalHome, RemoteHome, SessionHome
+from acphold.server.initialization import client_info, in_version_1, with_ours
 from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.open_pages import OpenPages
 from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import (
-    is_line,
     position_in,
     wants_positions,
     without_position,
@@ -95,16 +93,17 @@ class Connection:
         self, hub: Hub, transport: Transport, *, limit: int = MAX_MESSAGE, unstable: bool = False
     ) -> None:
         self.capabilities = ClientCapabilities()
+        self.withheld: frozenset[str] = frozenset()
         self.info = b""
         self.wants_positions = False
         self.peer = Peer(transport, self, name="client", limit=limit)
         self.send: Callable[[bytes], None] = self.peer.send
         self._hub = hub
         self._pages = OpenPages()
-        self._initialized = False
+        self._introduction: Introduction = "awaited"
         self._openings = Openings()
         self._elsewhere = Elsewhere(hub, self, limit, self._reopen)
-        self._handlers: dict[str, Callable[[Request], Awaitable[bytes | None] | None]] = {
+        self._handlers: dict[str, Handler] = {
             INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
             CHANGED: self._look_at,
@@ -113,11 +112,15 @@ class Connection:
             RESUME_SESSION.name: self._resume,
             LIST_SESSIONS.name: self._list,
             PROMPT.name: self._prompt,
-            CLOSE_SESSION.name: self._close,
-            DELETE_SESSION.name: self._delete,
-            SET_SESSION_MODE.name: self._set_mode,
-            SET_SESSION_CONFIG_OPTION.name: self._set_config_option,
+            CLOSE_SESSION.name: self._leaving(lambda home, asked: home.close(asked)),
+            DELETE_SESSION.name: self._leaving(lambda home, asked: home.delete(asked)),
+            SET_SESSION_MODE.name: self._at_home(lambda home, asked: home.set_mode(asked)),
+            SET_SESSION_CONFIG_OPTION.name: self._at_home(
+                lambda home, asked: home.set_config_option(asked)
+            ),
         }
+        # An extension's method, or one newer than this release: the agent's own business.
+        self._extension = self._at_home(lambda home, asked: home.ask(asked))
         self._unstable = unstable
         if unstable:
             setup = partial(self._setup, ResumeSessionRequest)
@@ -146,41 +149,54 @@ class Connection:
     # -- as the client sees it ------------------------------------------------------------
 
     def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
-        if not self._initialized and request.method not in BEFORE_INITIALIZE:
-            raise InvalidRequestError(f"{request.method} before initialize; initialize first")
+        if self._introduction != "over" and request.method not in BEFORE_INITIALIZE:
+            self._require_introduction(request.method)
         handler = self._handlers.get(request.method)
         if handler is None:
-            return self._relay(request)
+            return self._extension(request)
         request.params = request.params or b"{}"
         return handler(request)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
-            if not self._initialized:
+            if self._introduction == "awaited":
                 log.warning("%s before initialize was ignored", notification.method)
             elif notification.method == CANCEL.name:
                 await self._cancel(notification.params)
             else:
                 await self._tell(notification.method, notification.params)
 
+    def _require_introduction(self, method: str) -> None:
+        if self._introduction == "awaited":
+            raise InvalidRequestError(f"{method} before initialize; initialize first")
+        self._introduction = "over"  # it takes the version that it was answered
+
     async def _initialize(self, request: Request) -> bytes:
-        params = request.params
-        if self._initialized:
+        """Introduce the client to the agent.
+
+        One that was answered with another version than it asked for may go on in that, leave, or
+        begin anew with a version that both speak: then it may say other things of itself.
+        """
+        if self._introduction == "over":
             raise InvalidRequestError("initialize was answered already; it is sent once")
+        anew = self._introduction == "answered in another version"
+        params = in_version_1(request.params)
         introduction = decode(InitializeRequest, params).value
         self.capabilities = introduction.client_capabilities
+        self.withheld = withheld(members(params).get("clientCapabilities", b"null"))
         self.info = client_info(introduction.client_info)
         self.wants_positions = wants_positions(self.capabilities)
-        self._elsewhere.is_of_line = is_line(self.capabilities)
+        self._elsewhere.is_of_line = is_line(self)
         try:
-            answer = await self._hub.initialize(params)
+            answer = await self._hub.initialize(params, anew=anew)
         except AgentError as exc:
             log.error("%s", exc)  # also for whoever has only the log to look at
             raise
-        if not self._initialized:
-            self._initialized = True
-            self._elsewhere.introduction = params
+        self._elsewhere.introduction = params
+        if self not in self._hub.router.clients:
             self._hub.router.clients.append(self)
+        is_same = introduction.protocol_version == PROTOCOL_VERSION
+        self._introduction = "over" if is_same or anew else "answered in another version"
         begun = wants_begun(self.capabilities)
         return with_ours(answer, unstable=self._unstable, begun=begun)
 
@@ -227,30 +243,37 @@ class Connection:
         """Open a session, for a client that has all up to `after`, or asks only for what comes."""
         session_id = session_id_of(request.params)
 
-        async def here(dead: int | None) -> None:
-            conversation, attachment = await open_(self, session_id, setup, dead)
+        async def here(over: int | None) -> None:
+            conversation, attachment = await open_(self, session_id, setup, over)
             request.answer(self._shown(conversation.opened_result))
             self._elsewhere.open_here(conversation, attachment, setup)
 
-        async def there(line: OwnerLine) -> None:
+        async def there(line: OwnerLine, epoch: int) -> None:
             # Nothing of what comes from now on is to be missing, should the owner end at once.
             begin = await self._hub.whereabouts.last_seq(session_id) if after is None else after
-            await self._elsewhere.forward_opening(line, request, session_id, setup, begin)
+            opening = Opened(setup, begin, epoch)
+            await self._elsewhere.forward_opening(line, request, session_id, opening)
 
         with self._openings.one(session_id):
-            await self._elsewhere.reopen_no_more(session_id)
-            await self._elsewhere.open(session_id, here, there)
+            left = await self._elsewhere.reopen_no_more(session_id)
+            try:
+                await self._elsewhere.open(session_id, here, there)
+            except BaseException:
+                if left is not None:  # the client has open what it had, as far as we can help it
+                    self._elsewhere.reopen(session_id, left)
+                raise
 
     async def _reopen(self, session_id: str, opened: Opened) -> None:
         """A session whose owner has ended: the client has it open, and is asked nothing."""
 
-        async def here(dead: int | None) -> None:
+        async def here(over: int | None) -> None:
             conversation, attachment = await self._hub.resume(
-                self, session_id, opened.setup, dead, after=opened.told
+                self, session_id, opened.setup, over, after=opened.told
             )
             self._elsewhere.open_here(conversation, attachment, opened.setup)
 
-        async def there(line: OwnerLine) -> None:
+        async def there(line: OwnerLine, epoch: int) -> None:
+            opened.epoch = epoch
             await self._elsewhere.resume(line, session_id, opened)
 
         with self._openings.one(session_id) as before:
@@ -259,7 +282,7 @@ class Connection:
                 await before.ends()
                 if self._has_open(session_id):
                     return
-            await self._elsewhere.open(session_id, here, there)
+            await self._elsewhere.open_again(session_id, here, there)
 
     def _has_open(self, session_id: str) -> bool:
         """Whether the client has this session open, here or elsewhere."""
@@ -291,121 +314,78 @@ class Connection:
     def _prompt_open(
         self, request: Request, session_id: str, prompt: bytes, *, is_cancelled: bool = False
     ) -> None:
-        """A prompt in a session that is open, here or in another process."""
-        if (line := self._elsewhere.line(session_id)) is None:
-            self._prompt_here(request, session_id, prompt, is_cancelled=is_cancelled)
-        elif is_cancelled:
-            request.answer(CANCELLED)
-        else:
-            self._prompt_there(line, request, session_id, prompt)
+        self._home(session_id).prompt(request, prompt, is_cancelled=is_cancelled)
 
-    def _prompt_here(
-        self, request: Request, session_id: str, prompt: bytes, *, is_cancelled: bool
-    ) -> None:
-        conversation = self._hub.held(session_id)
-        author = conversation.session.attachment_of(self)
-        turn = Turn(request.params, prompt, author, request.reply)
-
-        def give_up() -> None:
-            if not self.peer.is_lost:  # of a client that has gone the turn goes on
-                conversation.turns.give_up(turn)
-
-        request.on_cancel = give_up
-        conversation.prompt(turn, is_cancelled=is_cancelled)
-
-    def _prompt_there(
-        self, line: OwnerLine, request: Request, session_id: str, prompt: bytes
-    ) -> None:
-        """Hand a prompt on, and its answer back whenever it comes."""
-        sent = SentPrompt(session_id, line.opened[session_id].told)
-
-        def reply(answer: Answer) -> None:
-            if not isinstance(answer, OwnerLostError):
-                line.prompts.remove(sent)
-                request.reply(answer)
-            elif not self.peer.is_lost:
-                self.peer.go_on(request, self._prompt_again(line, request, sent, prompt))
-
-        line.prompts.add(sent)
-        try:
-            id_ = line.ask(PROMPT.name, request.params, reply)
-        except OwnerLostError as exc:
-            reply(exc)
-            return
-
-        def lose() -> None:
-            line.peer.withdraw(id_)
-            reply(OwnerLostError(PROMPT.name))
-
-        sent.lose = lose
-
-        def give_up() -> None:
-            sent.is_cancelled = True
-            if not self.peer.is_lost:  # of a client that has gone the turn goes on
-                line.peer.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
-
-        request.on_cancel = give_up
-
-    async def _prompt_again(
-        self, line: OwnerLine, request: Request, sent: SentPrompt, prompt: bytes
-    ) -> None:
+    async def _prompt_again(self, sent: SentPrompt) -> None:
         """Its owner has ended before it answered, or lost the session: see `sent_prompts`."""
-        request.on_cancel = None
-        session_id = sent.session_id
+        request, session_id = sent.request, sent.session_id
         try:
-            if self._elsewhere.line(session_id) is line:
-                await line.is_over.wait()
+            if self._elsewhere.line(session_id) is sent.line:
+                await sent.line.is_over.wait()
             if not sent.is_cancelled and not sent.has_arrived:
                 sent.is_cancelled = await self._openings.is_cancelled(session_id, request)
         finally:
-            line.prompts.remove(sent)
+            sent.line.prompts.remove(sent)
         if sent.is_cancelled:
             request.answer(CANCELLED)
         elif sent.has_arrived or await self._hub.whereabouts.has_prompt(
-            session_id, prompt, sent.after
+            session_id, sent.prompt, sent.after
         ):
             raise InterruptedTurnError
         else:
-            await self._prompt_when_open(request, session_id, prompt)
+            await self._prompt_when_open(request, session_id, sent.prompt)
 
     async def _cancel(self, params: bytes) -> None:
         try:
             session_id = session_id_of(params)
             self._openings.cancel(session_id)
             self._elsewhere.cancel_prompts(session_id)
-            if (line := self._elsewhere.line(session_id)) is not None:
-                line.peer.tell(CANCEL.name, params)
-            elif self._hub.holds(session_id) or not self._openings.has(session_id):
-                await self._hub.held(session_id).turns.cancel(self)
+            if self._has_home(session_id) or not self._openings.has(session_id):
+                await self._home(session_id).cancel(params)
         except AcpholdError as exc:
             log.warning("session/cancel was ignored: %s", exc)
 
-    async def _set_mode(self, request: Request) -> None:
-        if await self._is_forwarded(request):
-            return
-        conversation = self._hub.held(session_id_of(request.params))
-        author = conversation.session.attachment_of(self)
-        await conversation.set_mode(request.params, author, request.answer)
+    def _home(self, session_id: str | None) -> SessionHome:
+        """Where a session is that is open, or is not open to this client at all."""
+        line = None if session_id is None else self._elsewhere.line(session_id)
+        if session_id is None or line is None:
+            return LocalHome(self._hub, self, self.peer, session_id, self._shown)
+        return RemoteHome(line, self.peer, session_id, self._prompt_again)
 
-    async def _set_config_option(self, request: Request) -> None:
-        if await self._is_forwarded(request):
-            return
-        conversation = self._hub.held(session_id_of(request.params))
-        author = conversation.session.attachment_of(self)
-        await conversation.set_config_option(
-            request.params, author, lambda answer: request.answer(self._shown(answer))
-        )
+    def _has_home(self, session_id: str) -> bool:
+        return self._hub.holds(session_id) or self._elsewhere.line(session_id) is not None
 
-    async def _is_forwarded(self, request: Request) -> bool:
-        """Hand a request on if its session is open elsewhere; waits until it is open at all."""
-        session_id = session_in(request.params)
-        if session_id is None:
-            return False
-        await self._openings.over(session_id)
-        line = self._elsewhere.line(session_id)
-        if line is not None:
-            await line.forward(request)
-        return line is not None
+    def _at_home(self, ask: AskHome) -> Handler:
+        """Handles a request at its session's home, once the session is open; at the next home, when
+        the owner turns out to be gone, or silent, before it has answered."""
+
+        async def handle(request: Request) -> None:
+            session_id = session_in(request.params)
+            if session_id is not None:
+                await self._openings.over(session_id)
+            await self._ask_home(ask, request, session_id)
+
+        return handle
+
+    async def _ask_home(self, ask: AskHome, request: Request, session_id: str | None) -> None:
+        for _ in range(HOMES - 1):
+            with suppress(OwnerLostError):
+                await ask(self._home(session_id), request)
+                return
+            if session_id is not None:  # its next home is on its way
+                await self._openings.over(session_id)
+        await ask(self._home(session_id), request)
+
+    def _leaving(self, ask: AskHome) -> Handler:
+        """Handles a request after which the client does not have the session open any more: it ends
+        what opens it, and does not wait for that."""
+
+        async def handle(request: Request) -> None:
+            session_id = session_id_of(request.params)
+            await self._elsewhere.reopen_no_more(session_id)
+            await self._ask_home(ask, request, session_id)
+
+        return handle
 
     # -- others ---------------------------------------------------------------------------
 
@@ -416,50 +396,11 @@ class Connection:
         archived = archive_filter(request.params) if self._unstable else None
         return await self._hub.sessions.page(asked.cwd, asked.cursor, self._hub.held_ids, archived)
 
-    async def _close(self, request: Request) -> bytes | None:
-        session_id = decode(CloseSessionRequest, request.params).value.session_id
-        await self._elsewhere.reopen_no_more(session_id)
-        if (line := self._elsewhere.line(session_id)) is not None:
-            await line.forward(request, lambda: self._elsewhere.left(line, session_id))
-            return None
-        await self._hub.close(session_id, self)
-        return b"{}"
-
-    async def _delete(self, request: Request) -> bytes | None:
-        session_id = decode(DeleteSessionRequest, request.params).value.session_id
-        await self._elsewhere.reopen_no_more(session_id)
-        if (line := self._elsewhere.line(session_id)) is not None:
-            await line.forward(request, lambda: self._elsewhere.left(line, session_id))
-            return None
-        await self._hub.delete(session_id, self)
-        return b"{}"
-
     async def _tell(self, method: str, params: bytes) -> None:
-        if (line := self._elsewhere.line(session_in(params) or "")) is not None:
-            line.peer.tell(method, params)
-            return
         try:
-            await self._hub.relay.tell(method, params, session_in(params), self)
+            await self._home(session_in(params)).tell(method, params)
         except JournalError as exc:
             log.error("%s is not in the journal: %s", method, exc)
-
-    async def _relay(self, request: Request) -> None:
-        """An extension's method, or one newer than this release: the agent's own business."""
-        method = request.method
-        if await self._is_forwarded(request):
-            return
-
-        def reply(result: bytes) -> None:
-            if method in SIGN_IN:
-                self._hub.sign_in_changed()
-                # Known to have an object as its result, `null` or not.
-                result = b"{}" if result == b"null" else result
-            request.answer(result)
-
-        asker = Asker(self, request.id)
-        await self._hub.relay.request(
-            method, request.params, session_in(request.params), asker, reply
-        )
 
     # -- answers --------------------------------------------------------------------------
 
@@ -475,6 +416,15 @@ class Connection:
         self.leave()
         await self._elsewhere.aclose()
 
+    def dismiss(self) -> None:
+        """This process ends, and the client stays: what it waits for is answered.
+
+        But for a line, which looks for the next owner of its sessions with what was not answered.
+        """
+        if not is_line(self):
+            self.leave()
+            self.peer.refuse_all(StoppedError())
+
     def leave(self) -> None:
         """The client is attached to nothing here any more."""
         router = self._hub.router
@@ -486,12 +436,21 @@ class Connection:
         self._hub.leave(self)
 
 
+Introduction = Literal["awaited", "answered in another version", "over"]
+"""How far the introduction of a client is; see `Connection._initialize`."""
+
+Handler = Callable[[Request], Awaitable[bytes | None] | None]
+"""What handles the requests of one method: see `Connection`."""
+
+AskHome = Callable[[SessionHome, Request], Awaitable[None]]
+"""Hands a request to one of the methods of a home."""
+
+HOMES = 5
+"""How many homes of a session are asked, each time the one before has ended or is silent."""
+
 OpenSession = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
 """`Hub.load` or `Hub.resume`."""
 
 BEFORE_INITIALIZE = frozenset({INITIALIZE.name, PRESENCE, CHANGED})
 """What is answered to whoever has not introduced itself; the last two, to another process of ours.
 """
-
-SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
-"""Methods after which an agent may let a person use its sessions, or no longer."""

@@ -13,38 +13,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from weakref import WeakSet
 
 from acphold.errors import (
+    AUTH_REQUIRED,
     INVALID_PARAMS,
+    RESOURCE_NOT_FOUND,
     AcpholdError,
     ConnectionLostError,
     HeldElsewhereError,
     LeaseLostError,
     OwnerLostError,
+    SilentPeerError,
+    UnknownSessionError,
+    UnreachableOwnerError,
 )
+from acphold.history import Segment
+from acphold.history.entries import UPDATE
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.annotations import notice
 from acphold.hub.frames import Frames
-from acphold.hub.owners import reachable_at
-from acphold.journal import Segment
-from acphold.journal.entries import UPDATE
+from acphold.hub.session import DELETED_NOTICE
+from acphold.journal import At, Silent
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
+from acphold.rpc.wire_errors import incident
 from acphold.schema import RESUME_SESSION, encode
 from acphold.schema.splice import splice
 from acphold.server import owner_line
-from acphold.server.owner_line import (
-    Opened,
-    OwnerLine,
-    is_answering,
-    is_held_elsewhere,
-    line_to,
-)
+from acphold.server.neighbours import is_answering
+from acphold.server.owner_line import Opened, OwnerLine, line_to
 from acphold.server.positions import behind
 
 log = logging.getLogger(__name__)
@@ -68,12 +69,23 @@ NOT_OPEN_HOW = (
     "load the session again."
 )
 
+WAIT_SECONDS = 0.5
+"""How long is waited at a time for an owner that lives and listens nowhere: its socket was removed,
+and it binds that anew, or it is about to end. ATTEMPTS bounds this, too."""
+
+FINAL = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, AUTH_REQUIRED})
+"""The codes of errors that are the same however often one tries."""
+
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds between tries to open a session again, whose client did nothing: no descriptor may be
+free for a moment, a disk be full, another program hold the journal. Its prompts wait with it."""
+
 OpenHere = Callable[[int | None], Awaitable[None]]
-"""Opens a session in this process, given the epoch of a lease whose owner is dead. Raises
+"""Opens a session in this process, given the epoch of a lease whose owner is silent. Raises
 HeldElsewhereError, and LeaseLostError, when the client has seen nothing of the session yet."""
 
-OpenThere = Callable[[OwnerLine], Awaitable[None]]
-"""Opens it at its owner."""
+OpenThere = Callable[[OwnerLine, int], Awaitable[None]]
+"""Opens it at its owner, which has it under this epoch."""
 
 
 class Elsewhere:
@@ -94,7 +106,7 @@ class Elsewhere:
         self._lines: dict[str, OwnerLine] = {}
         self._reaching = asyncio.Lock()
         self._tasks = EagerTasks()
-        self._reopening: dict[str, asyncio.Task[None]] = {}
+        self._reopening: dict[str, tuple[asyncio.Task[None], Opened]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         # Also those that are lost, for as long as a prompt that was sent there is not answered.
         self._known: WeakSet[OwnerLine] = WeakSet()
@@ -116,23 +128,40 @@ class Elsewhere:
     # -- opening --------------------------------------------------------------------------
 
     async def open(self, session_id: str, here: OpenHere, there: OpenThere) -> None:
-        """Open a session where it is live; here, when it is live nowhere or its owner is dead."""
-        dead: int | None = None
+        """Open a session where it is live; here, when it is live nowhere or its owner is silent.
+
+        Raises UnreachableOwnerError when its owner lives and cannot be reached from here.
+        """
+        over: int | None = None
+        why = "it changes hands all the time"
+        wait = 0.0
         for _ in range(ATTEMPTS):
             try:
-                await here(dead)
+                await here(over)
             except HeldElsewhereError as held:
                 if self.is_of_line:
                     raise
-                path = reachable_at(held.owner)
                 try:
-                    line = await self._reach(path)
-                except ConnectionLostError as exc:
+                    line = await self._reach(held)
+                except SilentPeerError as exc:
                     log.info("session %s is taken over: %s", session_id, exc)
-                    dead = held.epoch
+                    over = held.epoch
                     continue
-                with suppress(OwnerLostError):  # it ended before it did anything: looked for anew
-                    await self._open_there(path, line, there)
+                except ConnectionLostError as exc:
+                    if held.is_silent:
+                        over = held.epoch
+                        continue
+                    why = f"it is open in {held.where}, which cannot be reached from here: {exc}"
+                    if held.owner_id and not held.addresses:
+                        break
+                    if not wait:
+                        log.info("session %s: %s", session_id, why)
+                    await asyncio.sleep(wait)
+                    wait = min(WAIT_SECONDS, wait * 2 or 0.01)
+                    continue
+                # It ended, or was found to be silent, before it did anything: looked for anew.
+                with suppress(OwnerLostError):
+                    await there(line, held.epoch)
                     return
             except LeaseLostError as exc:  # while it was opened; the client has seen nothing of it
                 if exc.deleted:
@@ -141,32 +170,47 @@ class Elsewhere:
             else:
                 self._is_at(None, session_id)
                 return
-        raise ConnectionLostError("the session changes hands all the time; try again")
+        raise UnreachableOwnerError(session_id, why)
 
-    async def _open_there(self, path: str, line: OwnerLine, there: OpenThere) -> None:
-        """Open it at its owner; OwnerLostError when that has ended, or is stopped, meanwhile."""
-        opening = asyncio.ensure_future(there(line))
-        try:
-            while not (await asyncio.wait([opening], timeout=owner_line.REACH_SECONDS))[0]:
-                if not await is_answering(path):
-                    self._lost(line)
-            await opening
-        finally:
-            opening.cancel()
-            await asyncio.wait([opening])
-
-    async def _reach(self, path: str) -> OwnerLine:
+    async def _reach(self, held: HeldElsewhereError) -> OwnerLine:
+        """A line to the owner. Raises SilentPeerError when it does not answer, ConnectionLostError
+        when it listens nowhere."""
         async with self._reaching:
-            line = self._lines.get(path)
-            if line is not None and not line.peer.is_lost and not await is_answering(path):
+            line = self._lines.get(held.owner_id)
+            if (
+                line is not None
+                and not line.peer.is_lost
+                and await self._is_silent(held.owner_id, held.session_id, held.addresses)
+            ):
                 self._lost(line)  # what else the client has open there is taken over, too
-                raise ConnectionLostError("the process that has the session does not answer")
+                raise SilentPeerError("the process that has the session does not answer")
             if line is None or line.peer.is_lost:
-                line = await line_to(path, self.introduction, self._client, self._limit, self._lost)
-                self._lines[path] = line
+                line = await line_to(held, self.introduction, self._client, self._limit, self._lost)
+                self._lines[held.owner_id] = line
                 self._known.add(line)
                 self._watch()
             return line
+
+    async def _is_silent(self, owner_id: str, session_id: str, addresses: Sequence[str]) -> bool:
+        """Whether the owner of a session neither answers nor has ended."""
+        try:
+            return not await is_answering(addresses, owner_line.REACH_SECONDS)
+        except ConnectionLostError:  # it listens nowhere just now, and is asked at its next address
+            whose = await self._hub.whereabouts.owner(session_id)
+            return isinstance(whose, Silent) and whose.owner.id == owner_id
+
+    async def open_again(self, session_id: str, here: OpenHere, there: OpenThere) -> None:
+        """As `open`, a session that the client has open: what may pass is waited for."""
+        for pause in PAUSES:
+            try:
+                return await self.open(session_id, here, there)
+            except AcpholdError as exc:
+                is_deleted = isinstance(exc, LeaseLostError) and exc.deleted
+                if is_deleted or exc.code in FINAL or isinstance(exc, UnreachableOwnerError):
+                    raise  # its owner was waited for already
+                log.info("session %s is not open again yet: %s", session_id, exc)
+            await asyncio.sleep(pause)
+        await self.open(session_id, here, there)
 
     def open_here(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
         """The client has the answer that opens a session here; should it go, the client follows."""
@@ -177,7 +221,7 @@ class Elsewhere:
     def _follow(self, session_id: str, setup: Setup, told: int) -> None:
         opened = Opened(setup, told)
         opened.is_open = True
-        self._begin(session_id, self._go_there(session_id, opened))
+        self._begin(session_id, opened, self._go_there(session_id, opened))
 
     async def _go_there(self, session_id: str, opened: Opened) -> None:
         try:
@@ -189,13 +233,14 @@ class Elsewhere:
             await self._take_back(session_id, opened)
 
     async def forward_opening(
-        self, line: OwnerLine, request: Request, session_id: str, setup: Setup, after: int
+        self, line: OwnerLine, request: Request, session_id: str, opening: Opened
     ) -> None:
-        """Hand on the request that opens a session there, from behind the position `after`."""
+        """Hand on the request that opens a session there."""
 
         # Before the answer comes the replay, which has positions already.
         before = line.opened.get(session_id)
-        line.opened[session_id] = opening = Opened(setup, after)
+        line.opened[session_id] = opening
+        after = opening.told
 
         def opened() -> None:
             opening.is_open = True
@@ -217,24 +262,13 @@ class Elsewhere:
 
     async def resume(self, line: OwnerLine, session_id: str, opened: Opened) -> None:
         """Open a session there that the client has open already; raises as the owner does."""
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-        def take(answer: Answer) -> None:
-            if isinstance(answer, bytes):
-                line.opened[session_id] = opened
-                self._is_at(line, session_id)
-            if not answered.done():
-                answered.set_result(answer)
+        def is_there() -> None:
+            line.opened[session_id] = opened
+            self._is_at(line, session_id)
 
         params = splice(opened.setup.params, {"sessionId": encode(session_id)})
-        id_ = line.ask(RESUME_SESSION.name, behind(params, opened.told), take)
-        try:
-            answer = await answered
-        except asyncio.CancelledError:
-            line.peer.withdraw(id_)  # the client has closed it meanwhile, or opens it itself
-            raise
-        if not isinstance(answer, bytes):
-            raise OwnerLostError(RESUME_SESSION.name) if is_held_elsewhere(answer) else answer
+        await line.call(RESUME_SESSION.name, behind(params, opened.told), is_there)
 
     def _is_at(self, place: OwnerLine | None, session_id: str) -> None:
         """It is open there, or here: whoever had it before has it no more."""
@@ -244,50 +278,65 @@ class Elsewhere:
 
     # -- leaving --------------------------------------------------------------------------
 
-    def left(self, line: OwnerLine, session_id: str) -> None:
-        """The client has closed or deleted a session there."""
-        line.opened.pop(session_id, None)
-
     def _watch(self) -> None:
         if self._watching is None and not self._is_over:
             self._watching = asyncio.create_task(self._look_on(), name="watch owners")
 
     async def _look_on(self) -> None:
-        """Find out whether sessions have another owner: one that was stopped cannot tell."""
+        """Find out whether owners are silent, and whether sessions have another owner, which one
+        that was stopped cannot tell."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            for path, line in tuple(self._lines.items()):
+            await asyncio.sleep(min(LOOK_SECONDS, owner_line.REACH_SECONDS))
+            for owner_id, line in tuple(self._lines.items()):
+                if line.is_overdue and await self._has_fallen_silent(owner_id, line):
+                    self._lost(line)
                 for session_id, opened in tuple(line.opened.items()):
-                    if opened.is_open and await self._has_moved(session_id, path):
-                        self._move(path, line, session_id)
+                    if opened.is_open:
+                        await self._look_at(owner_id, line, session_id, opened.epoch)
 
-    async def _has_moved(self, session_id: str, path: str) -> bool:
+    async def _has_fallen_silent(self, owner_id: str, line: OwnerLine) -> bool:
+        for session_id in (*line.opened, line.made_for):
+            try:
+                whose = await self._hub.whereabouts.owner(session_id)
+                if isinstance(whose, At | Silent) and whose.owner.id == owner_id:
+                    return await self._is_silent(owner_id, session_id, whose.owner.addresses)
+            except AcpholdError as exc:
+                log.info("who owns session %s is not known: %s", session_id, exc)
+        return False
+
+    async def _look_at(self, owner_id: str, line: OwnerLine, session_id: str, epoch: int) -> None:
         try:
-            owner = await self._hub.whereabouts.owner_of(session_id)
+            if await self._hub.whereabouts.has_moved(session_id, epoch):
+                self._move(owner_id, line, session_id)
+        except UnknownSessionError:
+            # It was deleted. Its owner tells all its clients, if it can.
+            is_told = await line.is_told_of_change(session_id)
+            if line.opened.pop(session_id, None) is not None and not is_told:
+                self._tell(session_id, DELETED_NOTICE)
         except AcpholdError as exc:
             log.info("who owns session %s is not known: %s", session_id, exc)
-            return False
-        return owner not in ("", path)
+        except Exception:  # nobody awaits this task, which has to go on
+            log.exception("session %s was not looked at", session_id)
 
-    def _move(self, path: str, line: OwnerLine, session_id: str) -> None:
-        """Another process has taken the session from the owner that this line leads to."""
-        if self._lines.get(path) is not line or session_id not in line.opened:
+    def _move(self, owner_id: str, line: OwnerLine, session_id: str) -> None:
+        """The owner that this line leads to has lost the session, though it may have it again."""
+        if self._lines.get(owner_id) is not line or session_id not in line.opened:
             return  # the client has closed it meanwhile, or the line has ended
-        log.info("session %s has another owner; it is opened there", session_id)
-        self._begin_take_back(session_id, line.opened.pop(session_id))
+        log.info("session %s has gone to another owner; it is opened there", session_id)
+        self.reopen(session_id, line.opened.pop(session_id))
         line.prompts.lose(session_id)
         if not line.opened:
-            del self._lines[path]
+            del self._lines[owner_id]
             self._end(line.aclose())
 
     def _lost(self, line: OwnerLine) -> None:
-        for path, known in tuple(self._lines.items()):
+        for owner_id, known in tuple(self._lines.items()):
             if known is line:
-                del self._lines[path]
+                del self._lines[owner_id]
         opened, line.opened = line.opened, {}
         for session_id, each in opened.items():
             if each.is_open:  # else its client has been told that it has to ask again
-                self._begin_take_back(session_id, each)
+                self.reopen(session_id, each)
         self._end(line.peer.aclose())
 
     def _end(self, closing: Coroutine[None, None, None]) -> None:
@@ -295,10 +344,11 @@ class Elsewhere:
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
-    def _begin_take_back(self, session_id: str, opened: Opened) -> None:
-        self._begin(session_id, self._take_back(session_id, opened))
+    def reopen(self, session_id: str, opened: Opened) -> None:
+        """Begin to open a session anew that the client had open so."""
+        self._begin(session_id, opened, self._take_back(session_id, opened))
 
-    def _begin(self, session_id: str, work: Coroutine[None, None, None]) -> None:
+    def _begin(self, session_id: str, opened: Opened, work: Coroutine[None, None, None]) -> None:
         if self._is_over:
             work.close()
             return  # it is not to be open to a client that has gone
@@ -306,19 +356,24 @@ class Elsewhere:
         task = self._tasks.begin(work, "reopen session")
         if task is None:
             return
-        self._reopening[session_id] = task
+        self._reopening[session_id] = (task, opened)
 
         def over(task: asyncio.Task[None]) -> None:
-            if self._reopening.get(session_id) is task:
+            if self._reopening.get(session_id) == (task, opened):
                 del self._reopening[session_id]
 
         task.add_done_callback(over)
 
-    async def reopen_no_more(self, session_id: str) -> None:
-        """The client itself opens, closes or deletes the session: what it wants now counts."""
-        if (task := self._reopening.get(session_id)) is not None:
+    async def reopen_no_more(self, session_id: str) -> Opened | None:
+        """The client itself opens, closes or deletes the session: what it wants now counts.
+
+        What was not open again yet, for `reopen` should that come to nothing.
+        """
+        task, opened = self._reopening.get(session_id, (None, None))
+        if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        return opened
 
     async def _take_back(self, session_id: str, opened: Opened) -> None:
         try:
@@ -332,13 +387,14 @@ class Elsewhere:
                 opened.told = await self._hub.whereabouts.last_seq(session_id)
                 await self._reopen(session_id, opened)
                 self._tell(session_id, notice(GAP, GAP_HOW, "warning"))
-        except AcpholdError as exc:
-            log.warning("session %s is not open any more: %s", session_id, exc)
-            self._tell(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(exc), "warning"))
+        except Exception as exc:  # nobody awaits this task; the client is told
+            why = exc if isinstance(exc, AcpholdError) else incident(exc)
+            log.warning("session %s is not open any more: %s", session_id, why)
+            self._tell(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(why), "warning"))
 
     def _tell(self, session_id: str, update: bytes) -> None:
         """Tell the client alone; it is in no journal."""
-        frames = Frames(session_id, self._client.capabilities)
+        frames = Frames(session_id, self._client.capabilities, self._client.withheld)
         self._client.send(frames.live(Segment(0, 0, UPDATE, 0, update)))
 
     async def aclose(self) -> None:
@@ -347,7 +403,7 @@ class Elsewhere:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
-        reopening = tuple(self._reopening.values())
+        reopening = [task for task, _ in self._reopening.values()]
         for task in reopening:  # all in one step: none is to attach a client that has gone
             task.cancel()
         if reopening:

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 from acphold.errors import InvalidParamsError
-from acphold.journal.raw_update import BEGUN
+from acphold.history.raw_update import BEGUN
 from acphold.schema import PROTOCOL_VERSION, Implementation, encode
 from acphold.schema.splice import members, splice
 
 ADDED = ("list", "resume", "close", "delete")
 """Session capabilities that every wrapped agent has; loadSession stands beside them."""
 
-UNSTABLE = ("fork", "title", "archive")
+UNSTABLE = ("fork", "title", "archive", "status")
 """Session capabilities that are no part of the protocol yet: ours, with `--unstable`, or nobody's.
 
 An agent's own are not passed on: the journal would not know what they do."""
 
 NAME_LENGTH = 100
 """Characters of a client's name, and of its version, that stand with what is said in it."""
+
+
+def in_version_1(params: bytes) -> bytes:
+    """The params of `initialize` as version 1 has them, which is what is spoken here.
+
+    A client that asks for version 2 says who it is, and what it can, under other names. Of what it
+    can only that is taken over which means the same in both (v2 draft, initialization).
+    """
+    theirs = members(params)
+    if theirs.get("protocolVersion") == b"%d" % PROTOCOL_VERSION:
+        return params
+    changes: dict[str, bytes | None] = {"info": None, "capabilities": None}
+    if "clientInfo" not in theirs and "info" in theirs:
+        changes["clientInfo"] = theirs["info"]
+    if "clientCapabilities" not in theirs and "capabilities" in theirs:
+        can = members(_object(theirs, "capabilities"))
+        kept: dict[str, bytes | None] = {}
+        kept |= {name: can[name] for name in ("elicitation", "_meta") if name in can}
+        if members(_object(can, "auth")).get("terminal", b"null").startswith(b"{"):
+            kept["auth"] = b'{"terminal":true}'
+        changes["clientCapabilities"] = splice(b"{}", kept)
+    return splice(params, changes)
 
 
 def client_info(client: Implementation | None) -> bytes:

@@ -2,30 +2,33 @@
 
 Each of them answers two methods of our own on its socket, also before `initialize`, which would
 start an agent. `_acphold/presence`: which sessions are live there, and what goes on in them.
-`_acphold/changed`: the row of a session has changed. The owner of the session would notice that
-within seconds by itself; told so, it tells its clients at once.
+`_acphold/changed`: the row of a session has changed, or is gone. The owner of the session would
+notice that within seconds by itself; told so, it tells its clients at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import struct
-import sys
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import AcpholdError, MethodNotFoundError, RuntimeFolderError
-from acphold.hub.owners import reachable_at
-from acphold.journal import Journal
+from acphold.errors import (
+    AcpholdError,
+    MethodNotFoundError,
+    RemoteError,
+    RuntimeFolderError,
+    SilentPeerError,
+)
+from acphold.journal import At, Silent, Whose
 from acphold.rpc import NotificationReceived, Peer, connected
 from acphold.rpc.request import Request
 from acphold.schema import encode
+from acphold.transports.addresses import connect, unix_address
 from acphold.transports.runtime_folder import is_background, is_held, sockets
-from acphold.transports.unix import connect
+from acphold.transports.unix import pid_at
 
 PRESENCE = "_acphold/presence"
 CHANGED = "_acphold/changed"
@@ -94,7 +97,7 @@ async def has_other_clients(session_id: str) -> bool:
     return any(it.session_id == session_id and it.clients - it.watching > 1 for it in live)
 
 
-class Silent(Struct, frozen=True):
+class SilentProcess(Struct, frozen=True):
     """A process in the background that runs and does not answer; `pid` is None if not known."""
 
     path: str
@@ -103,40 +106,30 @@ class Silent(Struct, frozen=True):
     @property
     def words(self) -> str:
         """What it is, and what to do about it."""
-        which = f"the process at {self.path}" if self.pid is None else f"process {self.pid}"
-        how = "kill it" if self.pid is None else f"`kill -9 {self.pid}` ends it"
+        if self.pid is None:
+            return (
+                f"the process in the background at {self.path} does not answer, and its number is "
+                "not known here; look again in a moment, it may begin or end just now"
+            )
         return (
-            f"{which} in the background does not answer: it hangs, or was stopped; {how}, and "
-            "nothing that was shown is lost"
+            f"process {self.pid} in the background does not answer: it hangs, or was stopped; "
+            f"`kill -9 {self.pid}` ends it, and nothing that was shown is lost"
         )
 
 
-def silent_processes(answered: Sequence[Process]) -> list[Silent]:
+def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
     """The processes in the background that are not among those that answered."""
     known = {process.path for process in answered}
     try:
         paths = [path for path in sockets() if is_background(path) and path not in known]
     except (RuntimeFolderError, OSError):
         return []
-    return [Silent(path, _pid_at(path)) for path in paths if is_held(path)]
-
-
-def _pid_at(path: str) -> int | None:
-    """The process that listens on a socket, as the kernel says (unix(7), SO_PEERCRED)."""
-    if sys.platform != "linux":
-        return None
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:
-        try:
-            asking.connect(path)
-            raw = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        except OSError:
-            return None
-    return int(struct.unpack("3i", raw)[0])
+    return [SilentProcess(path, pid_at(path)) for path in paths if is_held(path)]
 
 
 async def presence_of(path: str, seconds: float) -> Process | None:
     """What the process at this socket answers; None when it does not within `seconds`."""
-    raw = await _answer_of(path, PRESENCE, b"{}", seconds)
+    raw = await _answer_of([unix_address(path)], PRESENCE, b"{}", seconds)
     try:
         if raw is None:
             return None
@@ -145,28 +138,48 @@ async def presence_of(path: str, seconds: float) -> Process | None:
         return None
 
 
-async def tell_owner(journal: Journal, session_id: str) -> bool:
-    """Tell the process that has a session live, if there is one; whether it has been told."""
-    holder = await journal.holder(session_id)
-    path = "" if holder.is_released else reachable_at(holder.owner)
-    return bool(path) and await tell_process(path, session_id)
+async def tell_owner(whose: Whose, session_id: str) -> bool:
+    """Tell the other process that owns a session, if one does; whether it has been told."""
+    match whose:
+        case At(owner) | Silent(owner):
+            params = encode({"sessionId": session_id})
+            answer = await _answer_of(owner.addresses, CHANGED, params, ANSWER_SECONDS)
+            return answer is not None
+    return False
 
 
-async def tell_process(path: str, session_id: str) -> bool:
-    """Tell the process at the socket `path`; whether it has been told."""
-    params = encode({"sessionId": session_id})
-    return await _answer_of(path, CHANGED, params, ANSWER_SECONDS) is not None
+async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
+    """Whether the owner at these addresses is neither gone nor stopped; asked beside the lines to
+    it, where it may have much to say before.
+
+    Raises ConnectionLostError when nobody listens there.
+    """
+    try:
+        await _ask(addresses, PRESENCE, b"{}", seconds)
+    except (SilentPeerError, TimeoutError):
+        return False
+    except RemoteError:
+        return True  # of another release
+    return True
 
 
-async def _answer_of(path: str, method: str, params: bytes, seconds: float) -> bytes | None:
+async def _answer_of(
+    addresses: Sequence[str], method: str, params: bytes, seconds: float
+) -> bytes | None:
     """What it answers; None from one that is gone, stopped, or of another release."""
     try:
-        async with asyncio.timeout(seconds):
-            peer = Peer(await connect(path, seconds), _Nobody(), name="process")
-            async with connected(peer):
-                return await peer.call_raw(method, params)
+        return await _ask(addresses, method, params, seconds)
     except (AcpholdError, TimeoutError):
         return None
+
+
+async def _ask(addresses: Sequence[str], method: str, params: bytes, seconds: float) -> bytes:
+    """What the process at these addresses answers within `seconds`; raises TimeoutError,
+    ConnectionLostError and RemoteError."""
+    async with asyncio.timeout(seconds):
+        peer = Peer(await connect(addresses, seconds), _Nobody(), name="process")
+        async with connected(peer):
+            return await peer.call_raw(method, params)
 
 
 class _Nobody:

@@ -18,19 +18,22 @@ from msgspec import Struct
 from acphold.errors import (
     HELD_ELSEWHERE,
     ConnectionLostError,
+    HeldElsewhereError,
     OwnerLostError,
     RemoteError,
+    SilentPeerError,
 )
 from acphold.hub import Client, Setup
 from acphold.hub.attachment import LAG
 from acphold.rpc import NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
-from acphold.schema import INITIALIZE
-from acphold.server.neighbours import presence_of
+from acphold.schema import INITIALIZE, PROMPT, encode
+from acphold.schema.methods import CANCEL_REQUEST
+from acphold.server.neighbours import CHANGED
 from acphold.server.positions import is_bare, tells_beginning, told_position, with_wish
 from acphold.server.sent_prompts import SentPrompts
-from acphold.transports.unix import connect
+from acphold.transports.addresses import connect
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +52,16 @@ class Opened:
     """A session as the client has asked for it there.
 
     `told` is the position of the last update that it got; before the first, the one behind which it
-    began. `is_open` once the client has the answer.
+    began. `epoch` is that of the lease under which the owner has it. `is_open` once the client has
+    the answer.
     """
 
-    __slots__ = ("is_open", "setup", "told")
+    __slots__ = ("epoch", "is_open", "setup", "told")
 
-    def __init__(self, setup: Setup, told: int) -> None:
+    def __init__(self, setup: Setup, told: int, epoch: int = 0) -> None:
         self.setup = setup
         self.told = told
+        self.epoch = epoch
         self.is_open = False
 
 
@@ -64,6 +69,7 @@ class OwnerLine:
     """See the module. `opened` has the sessions that the client has open there.
 
     `is_over` is set once the owner has gone, and what was open there is being opened anew.
+    `made_for` is the first session that it was made for.
     """
 
     def __init__(
@@ -72,9 +78,12 @@ class OwnerLine:
         client: Client,
         limit: int,
         on_lost: Callable[[OwnerLine], None],
+        made_for: str = "",
     ) -> None:
+        self.made_for = made_for
         self.opened: dict[str, Opened] = {}
         self.prompts = SentPrompts()
+        self._due: dict[int, float] = {}
         self.is_over = asyncio.Event()
         # As an agent: it is read however much is on its way to it. It does not read us while much
         # is on its way here, and if both waited for the other, that would be for ever.
@@ -85,13 +94,13 @@ class OwnerLine:
         self._pump: asyncio.Task[None] | None = None
 
     async def start(self, introduction: bytes) -> None:
-        """Introduce the client; raises ConnectionLostError when the owner does not answer."""
+        """Introduce the client; SilentPeerError when the owner does not answer."""
         self._pump = asyncio.create_task(self._run(), name="owner pump")
         try:
             async with asyncio.timeout(REACH_SECONDS):
                 await self.peer.call_raw(INITIALIZE.name, with_wish(introduction))
         except TimeoutError:
-            raise ConnectionLostError("the process that has the session does not answer") from None
+            raise SilentPeerError("the process that has the session does not answer") from None
 
     async def _run(self) -> None:
         try:
@@ -105,15 +114,67 @@ class OwnerLine:
 
         Raises OwnerLostError when the owner has gone already.
         """
+        id_ = 0
 
         def take(answer: Answer) -> None:
+            self._due.pop(id_, None)
             lost = isinstance(answer, ConnectionLostError)
             reply(OwnerLostError(method) if lost else answer)
 
         try:
-            return self.peer.begin(method, params, take)
+            id_ = self.peer.begin(method, params, take)
         except ConnectionLostError:
             raise OwnerLostError(method) from None
+        if method != PROMPT.name:  # a turn takes as long as it takes
+            self.expect(id_)
+        return id_
+
+    def expect(self, id_: int) -> None:
+        """The answer to this request is due from now on: see `is_overdue`."""
+        self._due.setdefault(id_, asyncio.get_running_loop().time())
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether something was asked so long ago that the owner may be stopped, or hang."""
+        since = next(iter(self._due.values()), None)  # they stand in the order of their times
+        return since is not None and asyncio.get_running_loop().time() - since > REACH_SECONDS
+
+    def withdraw(self, id_: int) -> None:
+        """Nobody waits for the answer any more, and none is taken; the owner is told."""
+        self._due.pop(id_, None)
+        self.peer.withdraw(id_)
+
+    def give_up(self, id_: int) -> None:
+        """Nobody waits for the answer any more; the owner is told, and it answers."""
+        self.peer.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
+        self.expect(id_)
+
+    async def call(
+        self, method: str, params: bytes, on_result: Callable[[], object] = bool
+    ) -> None:
+        """Ask, and wait for the result; `on_result` is called before anything that comes behind it.
+
+        Raises OwnerLostError when the owner goes, or says that it is not the owner; else what it
+        answers.
+        """
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def take(answer: Answer) -> None:
+            if isinstance(answer, bytes):
+                on_result()
+            if not answered.done():
+                answered.set_result(answer)
+
+        id_ = self.ask(method, params, take)
+        try:
+            answer = await answered
+        except asyncio.CancelledError:
+            self.withdraw(id_)
+            raise
+        if is_held_elsewhere(answer):
+            raise OwnerLostError(method)
+        if not isinstance(answer, bytes):
+            raise answer
 
     async def forward(
         self,
@@ -133,11 +194,9 @@ class OwnerLine:
                 if on_result is not None:
                     on_result()
                 request.answer(answer)
-            elif isinstance(answer, OwnerLostError) and may_ask_anew():
-                if not answered.done():
-                    answered.set_exception(answer)
-                return
-            elif is_held_elsewhere(answer) and may_ask_anew():
+            elif may_ask_anew() and (
+                isinstance(answer, OwnerLostError) or is_held_elsewhere(answer)
+            ):
                 if not answered.done():
                     answered.set_exception(OwnerLostError(request.method))
                 return
@@ -150,8 +209,19 @@ class OwnerLine:
         try:
             await answered
         except asyncio.CancelledError:
-            self.peer.withdraw(id_)
+            self.withdraw(id_)
             raise
+
+    async def is_told_of_change(self, session_id: str) -> bool:
+        """Tell the owner that the row of a session has changed, or is gone; whether it hears."""
+        try:
+            async with asyncio.timeout(REACH_SECONDS):
+                await self.peer.call_raw(CHANGED, encode({"sessionId": session_id}))
+        except (ConnectionLostError, TimeoutError):
+            return False
+        except RemoteError:
+            pass  # it has it no more
+        return True
 
     # -- what the owner asks and tells --------------------------------------------------------
 
@@ -207,24 +277,20 @@ def _session_id(params: bytes) -> str:
         return ""
 
 
-async def is_answering(path: str) -> bool:
-    """Whether the owner that listens at `path` is neither gone nor stopped; asked beside its lines,
-    where it may have much to say before."""
-    return await presence_of(path, REACH_SECONDS) is not None
-
-
 async def line_to(
-    path: str,
+    held: HeldElsewhereError,
     introduction: bytes,
     client: Client,
     limit: int,
     on_lost: Callable[[OwnerLine], None],
 ) -> OwnerLine:
-    """A line to the owner that listens at `path`; ConnectionLostError when it is dead or deaf.
+    """A line to the owner that has a session.
 
-    Raises RemoteError when it refuses the client.
+    Raises SilentPeerError when it does not answer, ConnectionLostError when nobody listens there,
+    and RemoteError when it refuses the client.
     """
-    line = OwnerLine(await connect(path, REACH_SECONDS), client, limit, on_lost)
+    transport = await connect(held.addresses, REACH_SECONDS)
+    line = OwnerLine(transport, client, limit, on_lost, held.session_id)
     try:
         await line.start(introduction)
     except BaseException:

@@ -13,16 +13,14 @@ import re
 import msgspec
 
 from acphold.errors import InvalidParamsError
+from acphold.history.raw_update import PROMPT_BEGUN
+from acphold.hub.client_request import LINE
 from acphold.hub.frames import NO_NEWS, POSITION
-from acphold.journal.raw_update import PROMPT_BEGUN
 from acphold.schema import ClientCapabilities
 from acphold.schema.splice import members, splice
 
 WANTED = "acphold/positions"
 AFTER = "acphold/after"
-
-LINE = "acphold/line"
-"""By this a client says that it is a line: it finds the owner of a session by itself."""
 
 BARE_BYTES = 1024
 """More than any of the params have that tell nothing but a position; ids are shorter than this."""
@@ -31,11 +29,6 @@ BARE_BYTES = 1024
 def wants_positions(capabilities: ClientCapabilities) -> bool:
     """Whether each update is to carry its position."""
     return (capabilities.meta or {}).get(WANTED) is True
-
-
-def is_line(capabilities: ClientCapabilities) -> bool:
-    """Whether the client is another process of ours, which looks for owners by itself."""
-    return (capabilities.meta or {}).get(LINE) is True
 
 
 def position_in(params: bytes) -> int | None:

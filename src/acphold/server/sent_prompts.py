@@ -17,23 +17,96 @@ It is the same when another process has taken the session from an owner that was
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Protocol
+
+from acphold.errors import OwnerLostError
+from acphold.rpc import Peer
+from acphold.rpc.peer import Answer
+from acphold.rpc.request import Request
+from acphold.schema import PROMPT
+
+
+class Line(Protocol):
+    """What leads to the owner: `server.owner_line.OwnerLine`. `is_over` is set once it has gone."""
+
+    prompts: SentPrompts
+    is_over: asyncio.Event
+
+    def ask(self, method: str, params: bytes, reply: Callable[[Answer], None]) -> int: ...
+
+    def expect(self, id_: int) -> None:
+        """The answer to this request is due from now on."""
+
+    def give_up(self, id_: int) -> None:
+        """Nobody waits for the answer any more: `$/cancel_request`."""
+
+    def withdraw(self, id_: int) -> None:
+        """Nobody takes the answer any more, and the owner is not told."""
 
 
 class SentPrompt:
-    """See the module. `after` is an entry that was in the journal when it was sent.
+    """See the module. `prompt` is its content blocks, `after` an entry that was in the journal when
+    it was sent. `again` answers it when its owner has gone before; `peer` is its client."""
 
-    `lose` is called when its owner has lost the session, and has not ended.
-    """
+    __slots__ = (
+        *("_again", "_id", "_peer", "after", "has_arrived", "is_cancelled"),
+        *("line", "prompt", "request", "session_id"),
+    )
 
-    __slots__ = ("after", "has_arrived", "is_cancelled", "lose", "session_id")
-
-    def __init__(self, session_id: str, after: int) -> None:
+    def __init__(
+        self,
+        line: Line,
+        peer: Peer,
+        request: Request,
+        session_id: str,
+        prompt: bytes,
+        after: int,
+        again: Callable[[SentPrompt], Coroutine[None, None, None]],
+    ) -> None:
+        self.line = line
+        self.request = request
+        self._peer = peer
         self.session_id = session_id
+        self.prompt = prompt
         self.after = after
-        self.lose: Callable[[], object] = bool
         self.has_arrived = False
         self.is_cancelled = False
+        self._again = again
+        self._id = 0
+
+    def send(self) -> None:
+        """Hand it on, and its answer back whenever it comes."""
+        self.line.prompts.add(self)
+        self.request.on_cancel = self._give_up
+        try:
+            self._id = self.line.ask(PROMPT.name, self.request.params, self._answered)
+        except OwnerLostError as exc:
+            self._answered(exc)
+
+    def _answered(self, answer: Answer) -> None:
+        if not isinstance(answer, OwnerLostError):
+            self.line.prompts.remove(self)
+            self.request.reply(answer)
+        elif not self._peer.is_lost:
+            self.request.on_cancel = None
+            self._peer.go_on(self.request, self._again(self))
+
+    def _give_up(self) -> None:
+        self.is_cancelled = True
+        if not self._peer.is_lost:  # of a client that has gone the turn goes on
+            self.line.give_up(self._id)
+
+    def cancel(self) -> None:
+        """`session/cancel` came: its owner has to answer now."""
+        self.is_cancelled = True
+        self.line.expect(self._id)
+
+    def lose(self) -> None:
+        """Its owner has lost the session, and has not ended."""
+        self.line.withdraw(self._id)
+        self._answered(OwnerLostError(PROMPT.name))
 
 
 class SentPrompts:
@@ -68,4 +141,4 @@ class SentPrompts:
     def cancel(self, session_id: str) -> None:
         """The client has cancelled its prompts in this session."""
         for sent in self._open.get(session_id, ()):
-            sent.is_cancelled = True
+            sent.cancel()

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acphold.errors import AcpholdError, JournalBusyError, RuntimeFolderError
+from acphold.errors import AcpholdError, JournalBusyError, JournalError, RuntimeFolderError
 from acphold.hub import CANCEL_GRACE, Hub
 from acphold.hub.alerts import NO_ALERTS, Alerts
-from acphold.hub.owners import owner_name
 from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.journal import SqliteJournal
 from acphold.rpc import (
@@ -31,7 +31,8 @@ from acphold.rpc import (
 from acphold.rpc.request import Request
 from acphold.schema import PROMPT
 from acphold.server.connection import Connection
-from acphold.transports.runtime_folder import own_socket
+from acphold.transports.addresses import unix_address
+from acphold.transports.runtime_folder import note_place, own_socket
 from acphold.transports.unix import listening
 
 if TYPE_CHECKING:
@@ -69,12 +70,11 @@ class Service(Struct, frozen=True, kw_only=True):
     unstable: bool = False
     limit: int = MAX_MESSAGE
 
-    def hub(self, journal: Journal, path: str) -> Hub:
-        """The hub of this process, which can be reached at the socket `path`, or not at all: ""."""
+    def hub(self, journal: Journal) -> Hub:
+        """The hub of this process."""
         return Hub(
             journal,
             lambda listener: self.make_agent(listener, journal),
-            owner=owner_name(path),
             cancel_grace=self.cancel_grace,
             questions=self.questions,
             alerts=self.alerts,
@@ -101,11 +101,12 @@ async def serve(
         log.error("%s", exc)
         await refuse(transport, exc, stop, give_up)
         return
-    path, limit = _socket_path(), service.limit
+    limit = service.limit
     try:
-        hub = service.hub(journal, path)
-        async with hub.open(), _reachable(hub, path, limit):
+        hub = service.hub(journal)
+        async with hub.open(), _reachable(hub, journal, limit):
             await attend(hub, transport, limit, stop, unstable=service.unstable)
+            await hub.end_turns()  # others may be here still
     finally:
         await journal.aclose()
 
@@ -114,14 +115,16 @@ async def serve_background(
     path: str,
     service: Service,
     *,
+    held: int,
     stop: asyncio.Event,
     linger: float,
     ready: Callable[[], None],
 ) -> None:
     """Serve whoever connects to the socket at `path`; nobody's leaving ends anything.
 
-    `ready` is called once clients may come. Ends when `stop` is set, or after `linger` seconds
-    without a client, a running turn and an open question. Raises JournalError, OSError.
+    `held` is the lock of that name (`transports.runtime_folder`), which is taken. `ready` is called
+    once clients may come. Ends when `stop` is set, or after `linger` seconds without a client, a
+    running turn and an open question. Raises JournalError, OSError.
     """
     journal = open_journal(service.journal)
 
@@ -129,13 +132,16 @@ async def serve_background(
         await attend(hub, transport, service.limit, unstable=service.unstable)
 
     try:
-        hub = service.hub(journal, path)
-        async with hub.open(), listening(path, one) as listener:
+        hub = service.hub(journal)
+        async with hub.open(), listening(path, one, _telling(journal, held)) as listener:
             ready()
             idle = asyncio.create_task(_idle(hub, listener, linger), name="idle")
+            leaving = asyncio.create_task(_leave_name(hub, listener, held), name="leave name")
             await _first(idle, stop)
             idle.cancel()
-            await asyncio.wait([idle])
+            leaving.cancel()
+            await asyncio.wait([idle, leaving])
+            await hub.end_turns()
     finally:
         await journal.aclose()
 
@@ -144,12 +150,29 @@ async def _idle(hub: Hub, listener: unix.Listener, seconds: float) -> None:
     """Wait until nobody needs us for so long; then nobody is let in any more."""
     loop = asyncio.get_running_loop()
     since = loop.time()
-    while loop.time() < since + seconds:
+    while True:
         await asyncio.sleep(min(LOOK_SECONDS, seconds / 4))
         if listener.is_attending or hub.is_busy:
             since = loop.time()
-    # In the step of the last look: who is let in is not to be sent away at once.
-    listener.stop()
+        elif hub.start_failed.is_set() or loop.time() >= since + seconds:
+            # In the step of this look: who is let in is not to be sent away at once.
+            listener.stop()
+            return
+
+
+async def _leave_name(hub: Hub, listener: unix.Listener, held: int) -> None:
+    """When the agent cannot be started, leave our name to the process of the next editor.
+
+    That one has other surroundings, in which there may be a program or a key that ours lack. Who
+    has come is served on, as by the process of an editor.
+    """
+    await hub.start_failed.wait()
+    try:
+        await listener.move(own_socket())
+    except (RuntimeFolderError, OSError) as exc:
+        log.warning("sessions cannot be shared: %s", exc)
+        listener.stop()
+    os.close(held)
 
 
 def open_journal(location: str) -> SqliteJournal:
@@ -168,41 +191,59 @@ async def attend(
     *,
     unstable: bool = False,
 ) -> None:
-    """Serve one client until it leaves, or `stop` is set; what it asked last is answered."""
+    """Serve one client until it leaves; what it asked last is answered.
+
+    With `stop` it is the one for whom this process is there: its end, or `stop`, ends all turns.
+    Who ends the task of another one has ended the turns before.
+    """
     connection = Connection(hub, transport, limit=limit, unstable=unstable)
     try:
         async with connected(connection.peer) as pump:
-            await _first(pump, stop)
-            if stop is None or not stop.is_set():
-                answering = asyncio.create_task(
-                    connection.peer.finish(LAST_ANSWERS_SECONDS, but=PROMPT.name),
-                    name="last answers",
-                )
-                await _first(answering, stop)
+            try:
+                await _first(pump, stop)
+                if pump.done():
+                    answering = asyncio.create_task(
+                        connection.peer.finish(LAST_ANSWERS_SECONDS, but=PROMPT.name),
+                        name="last answers",
+                    )
+                    await _first(answering, stop)
+                    connection.leave()
+                if stop is not None:
+                    await hub.end_turns()
+            finally:
+                if stop is not None or not pump.done():
+                    connection.dismiss()
     finally:
         await connection.aclose()
 
 
-def _socket_path() -> str:
-    """Where this process can be reached; "" when it cannot: its sessions are then not shared."""
-    try:
-        return own_socket()
-    except (RuntimeFolderError, OSError) as exc:
-        log.warning("%s", exc)
-        return ""
-
-
 @asynccontextmanager
-async def _reachable(hub: Hub, path: str, limit: int) -> AsyncIterator[None]:
+async def _reachable(hub: Hub, journal: Journal, limit: int) -> AsyncIterator[None]:
     """Let other processes of this user attach to the sessions of `hub` for the block."""
     async with AsyncExitStack() as stack:
-        if path:
-            try:
-                attending = listening(path, lambda transport: attend(hub, transport, limit))
-                await stack.enter_async_context(attending)
-            except OSError as exc:
-                log.warning("sessions cannot be shared: %s: %s", path, exc)
+        try:
+            attending = listening(
+                own_socket(), lambda transport: attend(hub, transport, limit), _telling(journal)
+            )
+            await stack.enter_async_context(attending)
+        except (RuntimeFolderError, OSError) as exc:
+            log.warning("sessions cannot be shared: %s", exc)
         yield
+
+
+def _telling(journal: Journal, held: int | None = None) -> Callable[[str], Awaitable[None]]:
+    """Has the journal tell others at which socket this process is; and the lock of its name, if it
+    has one."""
+
+    async def tell(path: str) -> None:
+        if held is not None:
+            note_place(held, path)
+        try:
+            await journal.serve_at([unix_address(path)])
+        except JournalError as exc:  # told with the next renewal
+            log.info("%s", exc)
+
+    return tell
 
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

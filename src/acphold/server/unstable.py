@@ -1,31 +1,31 @@
 """The methods that are no part of the protocol yet, for who asks for them with `--unstable`.
 
 Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
-`ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`; RFD session fork.
+`ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`, `SessionStatusRequest`;
+RFD session fork.
 Without the option none of it is on the wire: strict clients drop an answer with members they do not
 know.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
-from acphold.errors import InvalidParamsError
+from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.forks import FORK_SESSION
-from acphold.journal import Archived
-from acphold.rpc.peer import Answer
+from acphold.journal import Archived, At, Silent
 from acphold.rpc.request import Request
 from acphold.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
 from acphold.server.elsewhere import Elsewhere
-from acphold.server.neighbours import tell_process
+from acphold.server.neighbours import tell_owner
 
 SET_TITLE = "session/set_title"
 ARCHIVE = "session/archive"
 UNARCHIVE = "session/unarchive"
+STATUS = "session/status"
 
 AT = "acphold/at"
 """The `_meta` key of ours in a fork: the number of an entry, to whose turn it goes."""
@@ -42,6 +42,12 @@ class SetSessionTitleRequest(Extensible, frozen=True):
 
 class ArchiveSessionRequest(Extensible, frozen=True):
     """`session/archive` and `session/unarchive`."""
+
+    session_id: str
+
+
+class SessionStatusRequest(Extensible, frozen=True):
+    """`session/status`."""
 
     session_id: str
 
@@ -89,6 +95,7 @@ class UnstableMethods:
             SET_TITLE: self._set_title,
             ARCHIVE: self._archive,
             UNARCHIVE: self._unarchive,
+            STATUS: self._status,
         }
 
     async def _set_title(self, request: Request) -> bytes:
@@ -99,8 +106,7 @@ class UnstableMethods:
 
     async def _tell_owner(self, session_id: str) -> None:
         """Tell the process that has a session live, if another one has, that its row changed."""
-        if path := await self._hub.listed.owner_elsewhere(session_id):
-            await tell_process(path, session_id)
+        await tell_owner(await self._hub.whereabouts.owner(session_id), session_id)
 
     async def _archive(self, request: Request) -> bytes:
         session_id = decode(ArchiveSessionRequest, request.params).value.session_id
@@ -111,25 +117,27 @@ class UnstableMethods:
 
     async def _leave_elsewhere(self, session_id: str) -> None:
         """Close it at the process where the client has it open; raises as that one does."""
-        line = self._elsewhere.line(session_id)
-        if line is None:
-            return
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-        def take(answer: Answer) -> None:
-            if not answered.done():
-                answered.set_result(answer)
-
-        line.ask(CLOSE_SESSION.name, encode({"sessionId": session_id}), take)
-        if not isinstance(answer := await answered, bytes):
-            raise answer
-        self._elsewhere.left(line, session_id)
+        if (line := self._elsewhere.line(session_id)) is not None:
+            await line.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
+            line.opened.pop(session_id, None)
 
     async def _unarchive(self, request: Request) -> bytes:
         await self._hub.listed.unarchive(
             decode(ArchiveSessionRequest, request.params).value.session_id
         )
         return b"{}"
+
+    async def _status(self, request: Request) -> bytes:
+        """Whether somebody has it open, in whichever process; nothing is changed by asking."""
+        session_id = decode(SessionStatusRequest, request.params).value.session_id
+        hub = self._hub
+        is_open = hub.holds(session_id)
+        try:
+            is_open = is_open or isinstance(await hub.whereabouts.owner(session_id), At | Silent)
+        except UnknownSessionError:
+            if await hub.sessions.look_up(session_id) is None:
+                raise
+        return encode({"status": "open" if is_open else "saved"})
 
     async def _fork(self, request: Request) -> None:
         asked = decode(ForkSessionRequest, request.params).value

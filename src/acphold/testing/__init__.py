@@ -23,6 +23,7 @@ from acphold.schema import (
     BooleanConfigOptionCapabilities,
     ClientCapabilities,
     ClientSessionCapabilities,
+    CompactionCapabilities,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
     FileSystemCapabilities,
@@ -55,10 +56,11 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """A client of `agent` for the block.
 
-    It shows notices and boolean options, and offers what it is given: forms with `form`, files
-    with `buffers` (open files by absolute path; others are read from the disk). `capabilities`
-    says instead what it offers, and `answers` what it answers to a method. `permission` is
-    how the person answers. `journal` is a path, by default one in a folder of its own.
+    It shows notices, compactions and boolean options, and offers what it is given: forms with
+    `form`, files with `buffers` (open files by absolute path; others are read from the disk).
+    `capabilities` says instead what it offers, and `answers` what it answers to a method.
+    `permission` is how the person answers. `journal` is a path, by default one in a folder of its
+    own.
     """
     definition_of(agent)  # one without a prompt handler is refused before it is asked
     with tempfile.TemporaryDirectory(prefix="acphold-test-") as folder:
@@ -87,6 +89,7 @@ def _offered(form: Form | None, buffers: Mapping[str, str] | None) -> ClientCapa
                 boolean=BooleanConfigOptionCapabilities()
             ),
             notices=NoticeCapabilities(),
+            compaction=CompactionCapabilities(),
         ),
         elicitation=shown,
     )

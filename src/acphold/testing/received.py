@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from acphold.journal.entries import UPDATE, Entry
-from acphold.journal.fold import SessionState, fold
-from acphold.journal.timeline import Message, ToolCall
+from acphold.history.entries import UPDATE, Entry
+from acphold.history.fold import SessionState, fold
+from acphold.history.timeline import Message, ToolCall
 
 if TYPE_CHECKING:
     from acphold.schema import Update

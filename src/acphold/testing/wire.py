@@ -15,7 +15,7 @@ from acphold.client.duties import Answers, Asking, Duties
 from acphold.client.endpoints import TransportEndpoint
 from acphold.client.turn_feed import typed
 from acphold.client.uplink import Settings, Uplink
-from acphold.journal.raw_update import PROMPT_BEGUN
+from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.schema import ClientCapabilities, Implementation
 from acphold.testing.received import Received
 from acphold.transports.memory import memory_pair

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from acphold.processes.exit_status import ExitWatch, describe
+from acphold.processes.last_words import last_words
 from acphold.processes.program import GRACE_SECONDS
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stderr import Stderr
@@ -46,7 +47,7 @@ class ChildProcess:
         self._watch = ExitWatch(self._loop, self.pid, self._settle)
         if program.guard.pid is None:
             log.warning(
-                "there is no /bin/sh to guard %s: kill -9 of acphold leaves it behind",
+                "nothing could be started to guard %s: kill -9 of acphold leaves it behind",
                 program.command[0],
             )
 
@@ -63,6 +64,10 @@ class ChildProcess:
     def stderr_tail(self, lines: int = 10) -> str:
         """The last `lines` lines that it wrote to stderr, as far as 64 KiB hold them."""
         return self._stderr.tail(lines)
+
+    def last_words(self) -> str:
+        """What it said last on stderr, as far as 50 lines tell it; "" for nothing."""
+        return last_words(self._stderr.tail(50))
 
     async def wait(self) -> str:
         """Wait until the program ends; return `exit status 3` or `signal SIGKILL`."""
@@ -86,7 +91,10 @@ class ChildProcess:
         finally:
             try:
                 # In a thread: it waits, and it reads /proc. Once begun it runs to its end.
-                await self._loop.run_in_executor(None, self._program.end, grace)
+                try:
+                    await self._loop.run_in_executor(None, self._program.end, grace)
+                except (OSError, RuntimeError):  # no descriptor or no thread to be had
+                    self._program.end(0.0)
                 await self._exit_within(grace)
             finally:
                 await self._release()

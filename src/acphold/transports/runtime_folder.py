@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+from zlib import crc32
 
 from acphold.errors import RuntimeFolderError
 
@@ -22,18 +24,56 @@ LONGEST_PATH = 100
 """Bytes of a socket's path; systems take 104 to 108 with their closing zero (POSIX, sys/un.h)."""
 
 
+LOGINS = "/run/user"
+"""Where systemd makes a runtime folder for each user who has logged in."""
+
+TEMPORARY = "/tmp"
+
+
 def runtime_folder() -> str:
     """The folder, made if need be; raises RuntimeFolderError when it cannot be trusted.
 
     `$XDG_RUNTIME_DIR/acphold` (XDG Base Directory Specification), or the folder that systemd makes
-    for it where only the variable is missing, as in a cron job; else `/tmp/acphold-UID`.
+    for it where only the variable is missing, as in a cron job. Where there is neither, one in the
+    user's folder for state: in the temporary folder another user could take the name first. That
+    is left for who has no home folder to write to, or one whose path is too long.
     """
     user = os.getuid()
-    folder = os.path.join("/tmp", f"acphold-{user}")
-    for base in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}"):
+    for base in (os.environ.get("XDG_RUNTIME_DIR", ""), os.path.join(LOGINS, str(user))):
         if os.path.isabs(base) and _is_ours(base):
-            folder = os.path.join(base, "acphold")
-            break
+            return _trusted(os.path.join(base, "acphold"))
+    state = state_folder()
+    folder = os.path.join(state, f"run{_machine()}")
+    if os.path.isabs(state) and len(os.fsencode(folder)) <= LONGEST_PATH - 32:
+        try:
+            os.makedirs(state, 0o700, exist_ok=True)
+        except OSError:
+            pass
+        if _is_ours(os.path.realpath(state)) and os.access(state, os.W_OK):
+            return _trusted(folder)
+    return _trusted(os.path.join(TEMPORARY, f"acphold-{user}"))
+
+
+def state_folder() -> str:
+    """The user's folder for state: logs, what was typed, and sockets if they have no other place.
+
+    Source: XDG Base Directory Specification.
+    """
+    if os.path.isabs(folder := os.environ.get("XDG_STATE_HOME", "")):
+        return os.path.join(folder, "acphold")
+    where = "~/Library/Logs" if sys.platform == "darwin" else "~/.local/state"
+    return os.path.expanduser(os.path.join(where, "acphold"))
+
+
+def _machine() -> str:
+    """What tells this machine's sockets from those of others with the same home folder."""
+    if sys.platform == "darwin":  # it changes its name with the network
+        return ""
+    return f"-{crc32(os.fsencode(os.uname().nodename)):08x}"
+
+
+def _trusted(folder: str) -> str:
+    """The folder, made if need be, if it is ours alone; raises RuntimeFolderError."""
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
@@ -72,6 +112,12 @@ def is_background(path: str) -> bool:
     return os.path.basename(path).startswith(BACKGROUND)
 
 
+def lock_file(path: str) -> str:
+    """The file that is locked for a socket's name: not in the folder of the socket, which goes at
+    the last logout, and its name would be free."""
+    return os.path.join(state_folder(), f"{os.path.basename(path)}{_machine()}.lock")
+
+
 def lock(path: str) -> int | None:
     """Lock a socket's name until this process ends, or the descriptor is closed.
 
@@ -79,7 +125,8 @@ def lock(path: str) -> int | None:
     """
     import fcntl
 
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.makedirs(state_folder(), 0o700, exist_ok=True)
+    descriptor = os.open(lock_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -90,12 +137,28 @@ def lock(path: str) -> int | None:
 
 def is_held(path: str) -> bool:
     """Whether a process has locked this socket's name, and so runs."""
-    if not os.path.exists(f"{path}.lock"):
+    if not os.path.exists(lock_file(path)):
         return False
     if (descriptor := lock(path)) is None:
         return True
     os.close(descriptor)
     return False
+
+
+def note_place(descriptor: int, path: str) -> None:
+    """Note in the lock of a socket's name where the socket is: others may look elsewhere."""
+    os.pwrite(descriptor, os.fsencode(path), 0)
+    os.ftruncate(descriptor, len(os.fsencode(path)))
+
+
+def noted_place(path: str) -> str:
+    """Where the socket of this name is noted to be; "" when nobody has noted that."""
+    try:
+        with open(lock_file(path), "rb") as file:
+            noted = os.fsdecode(file.read(LONGEST_PATH + 1))
+    except OSError:
+        return ""
+    return noted if os.path.basename(noted) == os.path.basename(path) else ""
 
 
 def sockets() -> list[str]:

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 
-from acphold.processes.program import keep_stdio_open
+from acphold.processes.descriptors import keep_stdio_open
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the rest
 if TYPE_CHECKING:

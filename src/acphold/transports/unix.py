@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
 
-from acphold.errors import ConnectionLostError, RuntimeFolderError
+from acphold.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
 from acphold.transports.pipes import READ_SIZE, PipeTransport
 from acphold.transports.runtime_folder import runtime_folder, sweep
 
@@ -42,9 +42,12 @@ ENDED_WELL = b"\0"
 BACKLOG = 64
 """Connections that may wait to be taken."""
 
-REBIND_SECONDS = 10.0
+REBIND_SECONDS = 1.0
 """How often is looked whether the socket still has its name: systemd removes a user's runtime
 folder at the last logout, and makes it anew at the next login."""
+
+Moved = Callable[[str], Awaitable[None]]
+"""Told of each path that a listener has."""
 
 PAUSE_SECONDS = 1.0
 """How long nobody is let in when the system has no descriptor left for us."""
@@ -54,50 +57,74 @@ ROOM_SECONDS = 0.02
 
 
 class Credentials(Struct, frozen=True):
-    """Who is at the other end; `pid` is None where the system does not tell."""
+    """Who is at the other end; `pid` is None where the system does not tell.
+
+    Nor does it tell the number of a process that has none here: one of another container.
+    """
 
     uid: int
     pid: int | None
 
 
 def credentials(connection: socket.socket) -> Credentials:
-    """What the kernel says of the other end (Linux: unix(7), SO_PEERCRED; macOS: LOCAL_PEERCRED).
+    """What the kernel says of the other end.
 
-    Raises OSError when it does not tell.
+    Linux: unix(7), SO_PEERCRED; macOS: sys/un.h, LOCAL_PEERCRED and LOCAL_PEERPID. Raises OSError
+    when it does not tell.
     """
     if sys.platform == "linux":
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, uid, _ = struct.unpack("3i", raw)
-        return Credentials(uid, pid)
+        return Credentials(uid, pid or None)
     raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
-    return Credentials(struct.unpack_from("2I", raw)[1], None)
+    pid = connection.getsockopt(0, 2)
+    return Credentials(struct.unpack_from("2I", raw)[1], pid or None)
+
+
+def pid_at(path: str) -> int | None:
+    """The process of this user that listens at `path`, as the kernel says; None for no such one.
+
+    Before anybody signals a number, or tells a person to, it is looked at here: what a process has
+    told of itself, or the journal of an owner, may be somebody else's number by now, or here.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(path)
+            found = credentials(asking)
+        except OSError:
+            return None
+    return found.pid if found.uid == os.getuid() else None
 
 
 def socket_transport(connection: socket.socket, arrived: bytes = b"") -> PipeTransport:
-    """The transport over a connected socket, which it takes and closes."""
-    reads = connection.detach()
-    return PipeTransport(reads, os.dup(reads), arrived)
+    """The transport over a connected socket, which it takes and closes; raises OSError."""
+    writes = os.dup(connection.fileno())
+    return PipeTransport(connection.detach(), writes, arrived)
 
 
 async def connect(path: str, seconds: float) -> PipeTransport:
     """A connection to the process that listens at `path`.
 
-    Raises ConnectionLostError when nobody listens there, or a process of another user, or when it
-    takes no connection within `seconds`.
+    Raises ConnectionLostError when nobody listens there, or a process of another user, or when the
+    system gives us no connection; SilentPeerError when it takes none within `seconds`.
     """
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOEXEC)
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOEXEC)
+    except OSError as exc:
+        raise ConnectionLostError(f"no way to {path}: {exc.strerror}") from None
     try:
         connection.setblocking(False)
         await _connect(connection, path, seconds)
         if credentials(connection).uid != os.getuid():
             raise ConnectionLostError(f"{path} belongs to another user")
+        return socket_transport(connection)
     except OSError as exc:
         connection.close()
         raise ConnectionLostError(f"nobody listens at {path}: {exc.strerror}") from None
     except BaseException:
         connection.close()
         raise
-    return socket_transport(connection)
 
 
 async def _connect(connection: socket.socket, path: str, seconds: float) -> None:
@@ -106,7 +133,7 @@ async def _connect(connection: socket.socket, path: str, seconds: float) -> None
             while (status := connection.connect_ex(path)) == errno.EAGAIN:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(ROOM_SECONDS)
     except TimeoutError:
-        raise ConnectionLostError(f"{path}: the process there takes no connection") from None
+        raise SilentPeerError(f"{path}: the process there takes no connection") from None
     if status:
         raise OSError(status, os.strerror(status))
 
@@ -118,14 +145,16 @@ Attend = Callable[[PipeTransport], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(path: str, attend: Attend) -> AsyncIterator[Listener]:
+async def listening(path: str, attend: Attend, moved: Moved) -> AsyncIterator[Listener]:
     """Listen at `path` for the block; each connection is a task that ends with it.
 
-    What lies at `path` is replaced: whoever chooses the path sees to it that it is nobody's.
-    Raises OSError.
+    What lies at `path` is replaced: whoever chooses the path sees to it that it is nobody's. If
+    its folder goes, the socket gets the same name in the folder that there is for it then. `moved`
+    is told of each path, the first one included. Raises OSError.
     """
-    listener = Listener(path, attend)
+    listener = Listener(path, attend, moved)
     listener.bind()
+    await moved(path)
     sweep()
     looking = asyncio.create_task(listener.keep_name(), name="keep socket")
     try:
@@ -139,9 +168,10 @@ async def listening(path: str, attend: Attend) -> AsyncIterator[Listener]:
 class Listener:
     """A listening socket and the connections that came in by it."""
 
-    def __init__(self, path: str, attend: Attend) -> None:
+    def __init__(self, path: str, attend: Attend, moved: Moved) -> None:
         self._path = path
         self._attend = attend
+        self._moved = moved
         self._socket: socket.socket | None = None
         self._name: tuple[int, int] | None = None  # which file our name is
         self._has_stopped = False
@@ -164,20 +194,29 @@ class Listener:
         self._socket = listener
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
+    async def move(self, path: str) -> None:
+        """Listen at `path` instead; the name there was may be another one's now. Raises OSError."""
+        old, name, self._path = self._path, self._name, path
+        self.bind()
+        if name is not None and _identity(old) == name:
+            os.unlink(old)
+        await self._moved(path)
+
     async def keep_name(self) -> None:
         """Bind anew whenever the name is gone."""
         while True:
             await asyncio.sleep(REBIND_SECONDS)
             try:
-                self.keep_name_once()
+                await self.keep_name_once()
             except (OSError, RuntimeFolderError) as exc:
                 log.warning("no socket at %s: %s", self._path, exc)
 
-    def keep_name_once(self) -> None:
+    async def keep_name_once(self) -> None:
         """Bind anew if the name is gone; raises OSError, RuntimeFolderError."""
-        if not self._has_stopped and not os.path.exists(self._path):
-            runtime_folder()
+        if not self._has_stopped and _identity(self._path) != self._name:
+            self._path = os.path.join(runtime_folder(), os.path.basename(self._path))
             self.bind()
+            await self._moved(self._path)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -212,11 +251,18 @@ class Listener:
 
     async def _serve(self, connection: socket.socket) -> None:
         with connection:
-            words, streams = await _first_words(connection)
-            if streams is None:
-                await self._attended(socket_transport(connection, words))
+            try:
+                words, streams = await _first_words(connection)
+                if streams is None:
+                    transport = socket_transport(connection, words)
+                else:
+                    transport = PipeTransport(*streams)
+            except OSError as exc:  # no descriptor is free, say
+                log.warning("a connection was given up: %s", exc)
                 return
-            transport = PipeTransport(*streams)
+            if streams is None:
+                await self._attended(transport)
+                return
             with suppress(OSError):  # it has gone already, which is told below
                 connection.send(TAKEN)
             watching = asyncio.create_task(_gone(connection, transport), name="watch pipe")
@@ -275,7 +321,10 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int] | None]:
-    """The first bytes that come, b"" at the end; and stdin and stdout if they are handed over."""
+    """The first bytes that come, b"" at the end; and stdin and stdout if they are handed over.
+
+    Raises OSError when they were, and the system had no descriptors for them.
+    """
     await _readable(connection)
     try:
         room = socket.CMSG_SPACE(2 * array("i").itemsize)
@@ -292,6 +341,8 @@ async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int
         return words, (descriptors[0], descriptors[1])
     for descriptor in descriptors:
         os.close(descriptor)
+    if words == HANDED_OVER:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return words, None
 
 

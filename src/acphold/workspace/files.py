@@ -18,6 +18,7 @@ from acphold.errors import (
     MissingFileError,
     NotTextError,
 )
+from acphold.workspace.regular_files import KINDS
 from acphold.workspace.replacement import SAFELY, replace
 from acphold.workspace.threads import Threads
 
@@ -179,16 +180,7 @@ def _refuse_special(status: os.stat_result, path: str) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "it became a link meanwhile")
     if not stat.S_ISREG(status.st_mode):
-        raise NotTextError(f"{path!r} is {_KINDS.get(stat.S_IFMT(status.st_mode))}, not a file")
-
-
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+        raise NotTextError(f"{path!r} is {KINDS.get(stat.S_IFMT(status.st_mode))}, not a file")
 
 
 @contextmanager

@@ -144,13 +144,32 @@ async def test_a_bad_expression_is_explained(project: Path) -> None:
     assert "missing )" in line
 
 
+def lack_an_object(project: Path) -> None:
+    """Let git look for the contents of a .gitignore that is no file, and not in the repository."""
+    (project / ".gitignore").write_text("nothing\n")
+    git(project, "add", ".gitignore")
+    git(project, "update-index", "--skip-worktree", ".gitignore")
+    (project / ".gitignore").unlink()
+    for kept in (project / ".git" / "objects").glob("[0-9a-f][0-9a-f]/*"):
+        kept.unlink()
+
+
 async def test_modules_and_hooks_in_the_project_are_not_run(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "")
     for name in ("json.py", "re.py", "pathspec.py"):
         (project / name).write_text("raise SystemExit('run from the project')\n")
-    git(project, "config", "core.fsmonitor", "touch was-run; false")
+    lack_an_object(project)
+    for name, value in {
+        "core.fsmonitor": "touch was-run; false",
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": str(project),
+        "remote.origin.uploadpack": "touch was-run; false",
+    }.items():
+        git(project, "config", name, value)
     listed, _ = await found(project, call("find"), call("find", pattern="print"))
     assert "json.py" in listed
     assert not (project / "was-run").exists()

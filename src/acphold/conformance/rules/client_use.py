@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from acphold.conformance.catalogue import MUST, Rules, Witness
-from acphold.conformance.host import offered
 from acphold.conformance.record import Line, Record, calls, objects
 from acphold.conformance.verdicts import Source
+from acphold.schema.update_kinds import offered
 
 RULES = Rules()
 

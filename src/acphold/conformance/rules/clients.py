@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.grammar import Message, custom_member, problem, spoken
-from acphold.conformance.host import offered
 from acphold.conformance.record import Json, Line, Record, calls, id_of, objects, said, sessions_in
 from acphold.conformance.verdicts import Source
 from acphold.schema import AGENT_METHODS, PROTOCOL_METHODS
+from acphold.schema.update_kinds import offered
 
 RULES = Rules()
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from acphold.conformance.catalogue import MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer
 from acphold.conformance.grammar import Message, custom_member, problem, said
-from acphold.conformance.host import offered
 from acphold.conformance.record import Record
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, Source, Violation
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.schema import CLIENT_METHODS, PROTOCOL_METHODS
+from acphold.schema.update_kinds import UPDATE_KINDS, offered
 
 RULES = Rules()
 
@@ -120,13 +120,6 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
                 witness.accuse(f"{method!r} does not", line)
 
 
-OFFERED = {
-    "notice": ("session", "notices"),
-    "compaction_update": ("session", "compaction"),
-    "compaction_summary_chunk": ("session", "compaction"),
-}
-
-
 @RULES.observer(
     "schema.offered-updates",
     "Notices and compactions are told only to clients that offer to show them.",
@@ -137,11 +130,13 @@ OFFERED = {
 def offered_updates(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for line in record.updates():
-            path = OFFERED.get(line.update_kind)
-            if path is None or not offered(record.offers, *path):
+            kind = UPDATE_KINDS.get(line.update_kind)
+            path = () if kind is None else kind.needs
+            if not path:
                 witness.saw()
-                if path is not None:
-                    witness.accuse(f"{'.'.join(path)} was not offered", line)
+            elif not offered(record.offers, *path):
+                witness.saw()
+                witness.accuse(f"{'.'.join(path)} was not offered", line)
 
 
 # -- custom requests ------------------------------------------------------------------------

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer, Dialogue
-from acphold.conformance.host import offered
 from acphold.conformance.record import Json, Line, Record, objects, twice
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Session, Stage
 from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.schema.update_kinds import offered
 
 RULES = Rules()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Session, Stage
 from acphold.conformance.tool_endpoint import Endpoint, served
 from acphold.conformance.verdicts import NotObservable, Signal, Source, Violation
+from acphold.processes.own_program import own_python
 
 RULES = Rules()
 
@@ -57,10 +57,11 @@ class Log:
 def server(stage: Stage, name: str, *more: str) -> tuple[Log, Json]:
     """A server on stdio of our own: what it notes, and how a client names it."""
     log = Log(stage.folder / f"{name}.log")
+    program, *words = own_python("-I", tool_server.__file__, str(log.path), *more)
     named = {
         "name": name,
-        "command": sys.executable,
-        "args": ["-I", tool_server.__file__, str(log.path), *more],
+        "command": program,
+        "args": words,
         "env": [{"name": tool_server.KEY_VARIABLE, "value": KEY}],
     }
     return log, named

@@ -1,0 +1,352 @@
+"""Compaction: entries that belong together become one, and the state stays the same.
+
+The chunks of a message become one chunk, a tool call and its updates become one call, and what a
+later update says anew is void. A property test holds it to that: the compacted entries fold to the
+same state as the original ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from acphold.history.entries import PARAMS, PROMPT, TERMINAL, TURN_END, UPDATE, Segment
+from acphold.history.raw_update import (
+    UNREADABLE,
+    PlainChunk,
+    decode_plain_chunk,
+    encode_object,
+    encode_text,
+    may_be_chunk,
+    members,
+    string,
+    tool_id,
+    update_kind,
+)
+from acphold.history.standing import is_snapshot
+from acphold.history.timeline import replace_fields
+from acphold.schema.update_kinds import is_for_the_moment
+
+LINE_BYTES: Final = 60 << 10
+"""How long an entry may get by joining, unless a single one came longer.
+
+Clients read lines of 64 KiB at least; the rest is for the frame around the update.
+"""
+
+PACKED_BYTES: Final = 64 << 10
+"""How many bytes of entries that stayed alone are packed into one segment."""
+
+_CHUNK: Final = b'{"sessionUpdate":"%b",%b"content":{"type":"text","text":%b}}'
+
+
+class Run:
+    """Plain chunks in a row of one message, or of the summary of one compaction."""
+
+    __slots__ = ("_around", "_first", "_raw", "_size", "_texts")
+
+    def __init__(self, chunk: PlainChunk, raw: bytes) -> None:
+        self._first = chunk
+        self._raw = raw
+        self._texts = [chunk.content.text]
+        self._size = len(raw)
+        self._around = len(self._chunk(""))
+
+    def take(self, chunk: PlainChunk, raw: bytes) -> bool:
+        """Take the next chunk in; False when it is of something else, or too much."""
+        first = self._first
+        if chunk.kind != first.kind or chunk.messageId != first.messageId:
+            return False
+        if chunk.compactionId != first.compactionId:
+            return False
+        # No text gets longer by being read and written again, so this is never too little.
+        size = self._size + len(raw) - self._around
+        if size > LINE_BYTES:
+            return False
+        self._size = size
+        self._texts.append(chunk.content.text)
+        return True
+
+    def joined(self) -> bytes:
+        """One chunk for all; a chunk that stayed alone is what it was, byte for byte."""
+        return self._raw if len(self._texts) == 1 else self._chunk("".join(self._texts))
+
+    def _chunk(self, text: str) -> bytes:
+        ids = b""
+        if (message_id := self._first.messageId) is not None:
+            ids = b'"messageId":%b,' % encode_text(message_id)
+        if (compaction_id := self._first.compactionId) is not None:
+            ids += b'"compactionId":%b,' % encode_text(compaction_id)
+        return _CHUNK % (self._first.kind.encode(), ids, encode_text(text))
+
+
+def compact(segments: Sequence[Segment], apart: Collection[int] = ()) -> list[Segment]:
+    """Segments over the same numbers without a gap, that fold to the same state.
+
+    Chunks of one thing in a row become one; a tool call and what updates it become one where the
+    call began. What a later update makes void is emptied, and so is what was only for the moment.
+    Everything else stays as it is. Nothing is put together across an entry of `apart`, and a
+    segment ends there: somebody goes on behind it.
+    """
+    if not segments:
+        return []
+    compacting = _Compacting()
+    for segment in segments:
+        for first_seq, raw in _numbered(segment):
+            if apart and first_seq - 1 in apart:
+                compacting.part()
+            compacting.add(first_seq, segment.kind, segment.at, raw)
+    return list(_packed(compacting.pieces, segments[-1].last_seq, apart))
+
+
+def snapshots(segments: Iterable[Segment]) -> dict[str, int]:
+    """The number of the last update of each kind that says it all anew."""
+    entries = (
+        entry for segment in segments if segment.kind == UPDATE for entry in segment.entries()
+    )
+    return {
+        kind: entry.seq
+        for entry in entries
+        if not may_be_chunk(entry.raw) and is_snapshot(kind := update_kind(entry.raw), entry.raw)
+    }
+
+
+def _numbered(segment: Segment) -> Iterable[tuple[int, bytes]]:
+    return enumerate(segment.raw.split(b"\n"), segment.first_seq)
+
+
+class _Piece:
+    """What one entry is made of; `last_seq` follows from the piece after it."""
+
+    def __init__(self, first_seq: int, kind: str, at: int, content: bytes | Run | _Tool) -> None:
+        self.first_seq = first_seq
+        self.kind = kind
+        self.at = at
+        self.content = content
+
+    def raw(self) -> bytes:
+        return self.content if isinstance(self.content, bytes) else self.content.joined()
+
+
+class _Tool:
+    """A tool call, or an update of one, and what updated it since."""
+
+    def __init__(self, kind: str, raw: bytes) -> None:
+        self._kind = kind
+        self._raw = raw
+        self._longest = len(raw)
+        self._fields: dict[str, bytes] | None = None
+
+    def take(self, kind: str, raw: bytes) -> bool:
+        """Take the next update in; False when both do not go into one line."""
+        if kind == "tool_call" and self._kind != kind:
+            return False
+        fields = self._joined() if self._fields is None else {**self._fields}
+        replace_fields(fields, kind, members(raw))
+        size = sum(len(name) + len(value) + 4 for name, value in fields.items())
+        if size > max(LINE_BYTES, self._longest, len(raw)):
+            return False
+        self._longest = max(self._longest, len(raw))
+        self._fields = fields
+        return True
+
+    def _joined(self) -> dict[str, bytes]:
+        head = members(self._raw)
+        fields = {"sessionUpdate": encode_text(self._kind), "toolCallId": head["toolCallId"]}
+        replace_fields(fields, self._kind, head)
+        return fields
+
+    def joined(self) -> bytes:
+        return self._raw if self._fields is None else encode_object(self._fields)
+
+
+class _Said:
+    """An update that may be made void by the next one about the same thing."""
+
+    def __init__(self, place: int, parts: dict[str, bytes]) -> None:
+        self.place = place
+        self._parts = parts
+
+    def says_all_of(self, earlier: _Said, kind: str) -> bool:
+        """Whether nothing is lost of the earlier one when only this one stays."""
+        meta = members(earlier._parts.get("_meta", b"")).keys()
+        if not meta <= members(self._parts.get("_meta", b"")).keys():
+            return False
+        return earlier._parts.keys() - {"_meta"} <= self.effective(kind)
+
+    def effective(self, kind: str) -> set[str]:
+        """The members that change something: by the schema, one of a wrong type does not."""
+        starts = _STARTS[kind]
+        return {
+            name for name, value in self._parts.items() if value.startswith(starts.get(name, b""))
+        }
+
+
+_TEXT_OR_NULL: Final = (b'"', b"null")
+
+_STARTS: Final[dict[str, dict[str, bytes | tuple[bytes, ...]]]] = {
+    "plan": {"entries": b"["},
+    "session_info_update": {"title": _TEXT_OR_NULL, "updatedAt": _TEXT_OR_NULL},
+    "compaction_update": {"status": b'"', "summary": (b"[", b"null"), "error": _TEXT_OR_NULL},
+}
+"""How the values begin of members that the schema gives a type."""
+
+ONE_A_TURN: Final = frozenset({"plan", "session_info_update"})
+"""Kinds of which the last update of a turn says it all, if it names all that those before do."""
+
+
+class _Summarized:
+    """What came of a compaction: the last update behind its first, and the chunks."""
+
+    def __init__(self) -> None:
+        self.last: _Said | None = None
+        self.chunks: list[int] = []
+
+
+class _Compacting:
+    def __init__(self) -> None:
+        self.pieces: list[_Piece] = []
+        self._run: Run | None = None
+        self._tools: dict[str, _Tool] = {}
+        self._snapshots: dict[str, int] = {}
+        self._in_turn: dict[str, _Said] = {}
+        self._compactions: dict[str, _Summarized] = {}
+
+    def part(self) -> None:
+        """What comes next is put together with nothing before it."""
+        self._run = None
+        self._tools.clear()
+
+    def add(self, first_seq: int, kind: str, at: int, raw: bytes) -> None:
+        content: bytes | Run | _Tool | None = raw
+        if kind in (UPDATE, TERMINAL):
+            content = self._update(raw)
+        elif kind == TURN_END:
+            self._tools.clear()  # who has all of a turn gets the next ones whole
+            self._in_turn.clear()
+        elif kind == PROMPT:
+            self._in_turn.clear()
+        elif kind == PARAMS:
+            self._let_go(members(raw).get("update", b""))
+        if content is None:
+            return
+        self._run = content if isinstance(content, Run) else None
+        self.pieces.append(_Piece(first_seq, kind, at, content))
+
+    def _update(self, raw: bytes) -> bytes | Run | _Tool | None:
+        """What the update adds; None when an earlier piece took it in."""
+        if not may_be_chunk(raw):
+            return self._other_update(raw)
+        try:
+            chunk = decode_plain_chunk(raw)
+        except UNREADABLE:
+            return self._other_update(raw)
+        if self._run is not None and self._run.take(chunk, raw):
+            return None
+        self._summarizes(chunk.compactionId)
+        return Run(chunk, raw)
+
+    def _other_update(self, raw: bytes) -> bytes | _Tool | None:
+        kind = update_kind(raw)
+        if is_snapshot(kind, raw):
+            if (earlier := self._snapshots.get(kind)) is not None:
+                self._void(earlier)
+            self._snapshots[kind] = len(self.pieces)
+        elif kind in ONE_A_TURN:
+            said = _Said(len(self.pieces), members(raw))
+            if (before := self._in_turn.get(kind)) is not None and said.says_all_of(before, kind):
+                self._void(before.place)
+            self._in_turn[kind] = said
+        elif kind in ("compaction_update", "compaction_summary_chunk"):
+            self._compact(kind, members(raw))
+        elif kind in ("tool_call", "tool_call_update"):
+            if _is_whole(raw):
+                return self._tool(kind, raw)
+            self._let_go(raw)
+        elif is_for_the_moment(kind):
+            return b""
+        return raw
+
+    def _compact(self, kind: str, parts: dict[str, bytes]) -> None:
+        """A compaction of the agent's context: each of its updates may make some before it void.
+
+        The first update stays, for its place is that of the compaction.
+        """
+        compaction_id = string(parts.get("compactionId"))
+        if kind == "compaction_summary_chunk":
+            self._summarizes(compaction_id)
+        elif compaction_id in self._compactions:
+            known, said = self._compactions[compaction_id], _Said(len(self.pieces), parts)
+            if known.last is not None and said.says_all_of(known.last, kind):
+                self._void(known.last.place)
+            if "summary" in said.effective(kind):
+                for chunk in known.chunks:
+                    self._void(chunk)
+                known.chunks.clear()
+            known.last = said
+        elif compaction_id:
+            self._compactions[compaction_id] = _Summarized()
+
+    def _summarizes(self, compaction_id: str | None) -> None:
+        """The next piece is a chunk of the summary of a compaction."""
+        if compaction_id in self._compactions:
+            self._compactions[compaction_id].chunks.append(len(self.pieces))
+
+    def _void(self, place: int) -> None:
+        self.pieces[place].content = b""
+
+    def _tool(self, kind: str, raw: bytes) -> bytes | _Tool | None:
+        if not (tool_call_id := tool_id(raw)):
+            return raw
+        tool = self._tools.get(tool_call_id)
+        if tool is not None and tool.take(kind, raw):
+            return None
+        self._tools[tool_call_id] = tool = _Tool(kind, raw)
+        return tool
+
+    def _let_go(self, raw: bytes) -> None:
+        """Something about a call has to stay where it is: what follows may not move before it."""
+        self._tools.pop(tool_id(raw), None)
+
+
+_decode_whole = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def _is_whole(raw: bytes) -> bool:
+    """Whether the update can be taken apart and put together again without loss."""
+    try:
+        _decode_whole(raw)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _packed(pieces: Sequence[_Piece], last_seq: int, apart: Collection[int]) -> Iterable[Segment]:
+    """Each piece as a segment; those that stand for one number each share one, as they came."""
+    ends = [piece.first_seq - 1 for piece in pieces[1:]] + [last_seq]
+    row: list[bytes] = []
+    start = pieces[0]
+    size = 0
+    for piece, end in zip(pieces, ends, strict=True):
+        raw = piece.raw()
+        single = piece.first_seq == end
+        fits = (piece.kind, piece.at) == (start.kind, start.at) and size + len(raw) <= PACKED_BYTES
+        if row and not (single and fits and piece.first_seq - 1 not in apart):
+            yield _row(start, row)
+            row = []
+        if not single:
+            yield Segment(piece.first_seq, end, piece.kind, piece.at, raw)
+            continue
+        if not row:
+            start, size = piece, 0
+        row.append(raw)
+        size += len(raw)
+    if row:
+        yield _row(start, row)
+
+
+def _row(start: _Piece, raws: Sequence[bytes]) -> Segment:
+    last = start.first_seq + len(raws) - 1
+    return Segment(start.first_seq, last, start.kind, start.at, b"\n".join(raws))

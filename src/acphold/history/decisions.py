@@ -1,0 +1,178 @@
+"""What the agent asked of people and what came of it: `question` and `answer` entries.
+
+outcome       how the question was closed
+------------  ----------------------------------------------------------------
+answered      a client answered, the first of those that were asked
+refused       every client that was asked answered with an error
+cancelled     its turn was cancelled, or the session closed
+rejected      nobody was there, and the settings say that nobody is waited for
+expired       nobody answered within the time that the settings give
+withdrawn     the agent did not want to know any more
+interrupted   the agent or acphold ended while it waited
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from acphold.history.raw_update import encode_object, encode_text, items, members, string
+
+Outcome = Literal[
+    "answered", "refused", "cancelled", "rejected", "expired", "withdrawn", "interrupted"
+]
+"""See the module."""
+
+_PERMISSION: Final = "session/request_permission"
+
+
+class AskedQuestion(Struct, frozen=True):
+    """A `question` entry: the ACP request that was put to clients, under an id of ours."""
+
+    id: str
+    method: str
+    params: bytes
+
+    @property
+    def title(self) -> str:
+        """What is asked, for people, as far as the request itself says it."""
+        if self.method == _PERMISSION:
+            return string(self._tool_call.get("title")) or "a tool call"
+        return string(members(self.params).get("message")) or self.method
+
+    @property
+    def untitled_call(self) -> str | None:
+        """The id of the tool call that is asked about, where the request has no title of it.
+
+        Then an earlier `tool_call` has (schema, `RequestPermissionRequest`: an update of it).
+        """
+        if self.method != _PERMISSION or string(self._tool_call.get("title")):
+            return None
+        return string(self._tool_call.get("toolCallId"))
+
+    @property
+    def _tool_call(self) -> dict[str, bytes]:
+        return members(members(self.params).get("toolCall", b""))
+
+    @property
+    def option_names(self) -> list[str]:
+        """What a person can choose from, as they see it; none of a form."""
+        options = map(members, items(members(self.params).get("options", b"")))
+        return [name for parts in options if (name := string(parts.get("name"))) is not None]
+
+    def option(self, option_id: str) -> tuple[str, str]:
+        """The kind of an option, and its name; of one that is not offered "" and its id."""
+        for option in items(members(self.params).get("options", b"")):
+            parts = members(option)
+            if string(parts.get("optionId")) == option_id:
+                return string(parts.get("kind")) or "", string(parts.get("name")) or option_id
+        return "", option_id
+
+
+class Came(Struct, frozen=True):
+    """What came of a question.
+
+    `how` is an outcome of the module's table, or what was answered: the kind of an option
+    (`allow_once` …), or `accept`, `decline` or `cancel`. `said` is what others have to say of it:
+    the agent's name for the option, the values of a form, the reason of a refusal.
+    """
+
+    how: str
+    said: str = ""
+
+
+class ClosedQuestion(Struct, frozen=True):
+    """An `answer` entry; `result` is what the agent was answered, b"" if nothing.
+
+    `client` is the name of the program that answered, None when no person did; `message` is the
+    reason of a refusal or an interruption.
+    """
+
+    question: str
+    outcome: str
+    result: bytes = b""
+    client: str | None = None
+    message: str | None = None
+
+    def came(self, question: AskedQuestion) -> Came:
+        """What came of the question."""
+        if self.outcome != "answered":
+            return Came(self.outcome, self.message or "")
+        parts = members(self.result)
+        outcome = members(parts.get("outcome", b""))
+        if (chosen := string(outcome.get("optionId"))) is not None:
+            kind, name = question.option(chosen)
+            return Came(kind or "answered", name)
+        content = parts.get("content", b"null")
+        values = content.decode(errors="replace") if content.startswith(b"{") else ""
+        how = string(outcome.get("outcome")) or string(parts.get("action")) or "answered"
+        return Came(how, values if how == "accept" else "")
+
+
+def question_entry(question: AskedQuestion) -> bytes:
+    """The raw of a `question` entry."""
+    return encode_object(
+        {
+            "id": encode_text(question.id),
+            "method": encode_text(question.method),
+            "params": question.params or b"{}",
+        }
+    )
+
+
+def answer_entry(
+    question: str,
+    outcome: Outcome,
+    *,
+    result: bytes = b"",
+    client: bytes = b"",
+    message: str | None = None,
+) -> bytes:
+    """The raw of an `answer` entry; `client` is an object with `name` and `version`."""
+    parts = {"question": encode_text(question), "outcome": encode_text(outcome)}
+    if result:
+        parts["result"] = result
+    if client:
+        parts["client"] = client
+    if message is not None:
+        parts["message"] = encode_text(message)
+    return encode_object(parts)
+
+
+def asked_question(raw: bytes) -> AskedQuestion:
+    """What a `question` entry says."""
+    parts = members(raw)
+    return AskedQuestion(
+        string(parts.get("id")) or "",
+        string(parts.get("method")) or "",
+        parts.get("params", b"{}"),
+    )
+
+
+def closed_question(raw: bytes) -> ClosedQuestion:
+    """What an `answer` entry says."""
+    parts = members(raw)
+    return ClosedQuestion(
+        string(parts.get("question")) or "",
+        string(parts.get("outcome")) or "",
+        parts.get("result", b""),
+        string(members(parts.get("client", b"")).get("name")),
+        string(parts.get("message")),
+    )
+
+
+def rejecting_option(params: bytes) -> bytes | None:
+    """The id, as JSON, of the option that rejects once; None when there is none.
+
+    Never one that holds for always: nobody has seen the question.
+    """
+    for option in _options(params):
+        if string(option.get("kind")) == "reject_once" and "optionId" in option:
+            return option["optionId"]
+    return None
+
+
+def _options(params: bytes) -> Iterable[dict[str, bytes]]:
+    return map(members, items(members(params).get("options", b"")))

@@ -1,0 +1,195 @@
+"""What a journal keeps: entries, and segments, which hold entries that were committed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from acphold.history.raw_update import members
+
+UPDATE: Final = "update"
+"""The exact bytes of one ACP `update` object (`params.update` of `session/update`)."""
+
+PARAMS: Final = "params"
+"""A whole `session/update` params object that carried more than `sessionId` and `update`."""
+
+PROMPT: Final = "prompt"
+"""The JSON array of content blocks that a user sent (`params.prompt` of `session/prompt`)."""
+
+SETTINGS: Final = "settings"
+"""`{"modes": …, "configOptions": …}` of a `session/new`, load or resume answer; both optional.
+
+With `"anew": true` those of the agent before are void.
+"""
+
+TURN_END: Final = "turn_end"
+"""`{"stopReason": "…"}`, `{"error": {"code": …, "message": "…"}}` or `{"interrupted": true}`."""
+
+ECHO: Final = "echo"
+"""An update of the agent that only repeats the user's prompt: kept, never replayed."""
+
+TERMINAL: Final = "terminal"
+"""A `tool_call_update` whose `content` has what terminals showed, as text: for who comes later.
+
+It is folded and replayed as an update, and not delivered to those who saw the terminals.
+"""
+
+QUESTION: Final = "question"
+"""`{"id": "…", "method": "…", "params": …}`: a request of the agent that is for a person."""
+
+ANSWER: Final = "answer"
+"""`{"question": "…", "outcome": "…", "result": …, "client": …, "message": "…"}`: what came of it.
+
+The last three only where there are any; see `acphold.history.decisions`.
+"""
+
+AUTHOR: Final = "author"
+"""`{"name": "…", "version": "…"}`: the program from which the prompt right behind it came."""
+
+KINDS: Final = (
+    UPDATE,
+    PARAMS,
+    PROMPT,
+    SETTINGS,
+    TURN_END,
+    ECHO,
+    TERMINAL,
+    QUESTION,
+    ANSWER,
+    AUTHOR,
+)
+"""The kinds that the fold and the replay know; any other is kept and passed over."""
+
+
+NEWLINE: Final = 10
+"""As a byte: Python looks for a number in bytes six times as fast as for other bytes."""
+
+Run: TypeAlias = tuple[str, Sequence[bytes]]
+"""Entries of one kind that come in a row: the kind, and the raw bytes of each."""
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """One thing that happened in a session; `at` is ms since the epoch, UTC."""
+
+    seq: int
+    kind: str
+    at: int
+    raw: bytes
+
+    @property
+    def update(self) -> bytes:
+        """The update that it holds; b"" for other entries."""
+        if self.kind == PARAMS:
+            return members(self.raw).get("update", b"")
+        return self.raw if self.kind in (UPDATE, TERMINAL) else b""
+
+
+class PastEntry(Struct, frozen=True, gc=False):
+    """Something that happened at `at`, before the journal was there.
+
+    `seq` is the number that it had in another journal, 0 if it had none.
+    """
+
+    kind: str
+    at: int
+    raw: bytes
+    seq: int = 0
+
+
+class Segment(Struct, frozen=True, gc=False):
+    """A run of entries of one kind that were journalled together, their raws joined by newlines.
+
+    JSON on one line holds no newline, so the join can be undone. After compaction one raw may
+    stand for all of `first_seq` to `last_seq`; such a segment is one entry. An empty raw was an
+    update that a later one made void: it keeps its number, and says nothing.
+    """
+
+    first_seq: int
+    last_seq: int
+    kind: str
+    at: int
+    raw: bytes
+
+    def entries(self) -> list[Entry]:
+        """The entries of this run, oldest first.
+
+        A compacted one is numbered `last_seq`, as readers go on after it; a prompt keeps its own
+        number, because the message id that clients see is made from it.
+        """
+        raws = self.raw.split(b"\n")
+        if len(raws) == 1:
+            seq = self.first_seq if self.kind == PROMPT else self.last_seq
+            return [Entry(seq, self.kind, self.at, self.raw)]
+        return [Entry(seq, self.kind, self.at, raw) for seq, raw in enumerate(raws, self.first_seq)]
+
+    def raws(self) -> Iterator[tuple[int, bytes]]:
+        """Each raw with its number; one that stands for several has the last of them."""
+        raws = self.raw.split(b"\n")
+        return zip(range(self.last_seq + 1 - len(raws), self.last_seq + 1), raws, strict=True)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether one raw stands for several numbers."""
+        return self.raw.count(b"\n") != self.last_seq - self.first_seq
+
+    def after(self, seq: int) -> Segment:
+        """This segment without its entries up to `seq`; itself when it cannot be cut there."""
+        if seq < self.first_seq or b"\n" not in self.raw:
+            return self
+        raw = self.raw.split(b"\n", seq - self.first_seq + 1)[-1]
+        return Segment(seq + 1, self.last_seq, self.kind, self.at, raw)
+
+
+def on_one_line(raw: bytes) -> bytes:
+    """JSON that came in a frame of its own, and may be laid out over lines, on one.
+
+    Between two tokens a space means the same; inside a string a bare newline is not JSON.
+    """
+    return raw.replace(b"\n", b" ")
+
+
+def in_one(first_seq: int, kind: str, raws: Sequence[bytes], at: int) -> Segment:
+    """Entries of one kind as one segment; ValueError for none."""
+    count = len(raws)
+    if count == 1:
+        raw = on_one_line(raws[0]) if NEWLINE in raws[0] else raws[0]
+    elif count:
+        raw = b"\n".join(raws)
+        if raw.count(b"\n") != count - 1:
+            raw = b"\n".join(map(on_one_line, raws))
+    else:
+        raise ValueError("nothing to append")
+    return Segment(first_seq, first_seq + count - 1, kind, at, raw)
+
+
+def in_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
+    """What happened, in runs of one kind and one time, numbered from `first_seq`.
+
+    An entry keeps the number that it had where that is still free, and takes those before it that
+    nobody has; but a prompt is known by its first number, so those before it are void.
+    """
+
+    def alike(segment: Segment) -> tuple[str, int, bool]:
+        return segment.kind, segment.at, segment.first_seq == segment.last_seq
+
+    for (kind, at, is_single), group in groupby(_numbered(past, first_seq), alike):
+        run = [*group]
+        if is_single:
+            raw = b"\n".join([segment.raw for segment in run])
+            yield Segment(run[0].first_seq, run[-1].last_seq, kind, at, raw)
+        else:
+            yield from run
+
+
+def _numbered(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
+    """A segment for each entry, and for numbers that stay without one."""
+    for entry in past:
+        last_seq = max(first_seq, entry.seq)
+        if entry.kind == PROMPT and first_seq < last_seq:
+            yield Segment(first_seq, last_seq - 1, UPDATE, entry.at, b"")
+            first_seq = last_seq
+        yield Segment(first_seq, last_seq, entry.kind, entry.at, on_one_line(entry.raw))
+        first_seq = last_seq + 1

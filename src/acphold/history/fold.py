@@ -1,0 +1,286 @@
+"""The state of a session, computed from its entries: a pure function.
+
+The same code folds what is live, what is replayed, and what a client of ours receives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from acphold.history.entries import (
+    ANSWER,
+    PARAMS,
+    PROMPT,
+    QUESTION,
+    SETTINGS,
+    TERMINAL,
+    TURN_END,
+    UPDATE,
+    Entry,
+)
+from acphold.history.raw_update import (
+    ROLES,
+    UNREADABLE,
+    Role,
+    decode_plain_chunk,
+    items,
+    may_be_chunk,
+    members,
+    string,
+    update_kind,
+)
+from acphold.history.speakers import MESSAGES
+from acphold.history.standing import NO_STANDING, Standing, fold_settings, fold_update
+from acphold.history.timeline import (
+    CompactionDraft,
+    ContextCompaction,
+    Item,
+    Message,
+    MessageDraft,
+    ToolCall,
+    ToolDraft,
+    TurnEnd,
+    opens_tool,
+    replace_fields,
+    turn_end,
+)
+
+TurnState = Literal["idle", "running", "interrupted"]
+"""How the last turn stands: over, not over, or cut off by a crash."""
+
+
+class Summary(Struct, frozen=True):
+    """The state of a session without its conversation.
+
+    `open_tools` are the ids, in alphabetical order, of tool calls that are neither completed nor
+    failed; `open_compactions` those of compactions that go on; `open_questions` those of what
+    people were asked and nothing came of yet.
+    """
+
+    standing: Standing = NO_STANDING
+    turn: TurnState = "idle"
+    open_tools: tuple[str, ...] = ()
+    open_questions: tuple[str, ...] = ()
+    open_compactions: tuple[str, ...] = ()
+
+
+class SessionState(Summary, frozen=True):
+    """All that is known of a session.
+
+    The timeline is in order of first appearance. `turns` counts prompts.
+    """
+
+    timeline: tuple[Item, ...] = ()
+    turns: int = 0
+
+    @property
+    def plan(self) -> bytes | None:
+        """The entries of the newest plan, a raw array."""
+        return self.standing.plan
+
+    def summary(self) -> Summary:
+        """This state without its conversation."""
+        return Summary(
+            self.standing, self.turn, self.open_tools, self.open_questions, self.open_compactions
+        )
+
+
+EMPTY: Final = SessionState()
+
+Draft: TypeAlias = MessageDraft | ToolDraft | CompactionDraft
+"""Something on the timeline that may still change."""
+
+
+def prompt_message_id(seq: int) -> str:
+    """The id of the user message that the prompt with this `seq` is replayed as."""
+    return f"{MESSAGES}{seq}"
+
+
+def fold(entries: Iterable[Entry], state: SessionState = EMPTY) -> SessionState:
+    """The state after `entries`.
+
+    Chunks with one message id are one message; without ids, those of one role are, as long as
+    nothing else comes up on the timeline. Updates of unknown kinds, and bytes that nobody can
+    read, change nothing.
+    """
+    folding = Fold(state)
+    for entry in entries:
+        folding.add(entry)
+    return folding.state()
+
+
+class Fold:
+    """A fold that goes on: what it costs grows with the entries, not with the state before them."""
+
+    def __init__(self, state: SessionState = EMPTY) -> None:
+        self._standing = state.standing
+        self._turn: TurnState = state.turn
+        self._turns = state.turns
+        self._open_tools = {*state.open_tools}
+        self._open_questions = {*state.open_questions}
+        self._open_compactions = {*state.open_compactions}
+        self._timeline: list[Item | Draft] = [*state.timeline]
+        self._messages: dict[tuple[Role, str], int] = {}
+        self._tools: dict[str, int] = {}
+        self._compactions: dict[str, int] = {}
+        for index, item in enumerate(state.timeline):
+            if isinstance(item, ToolCall):
+                self._tools[item.tool_call_id] = index
+            elif isinstance(item, ContextCompaction):
+                self._compactions[item.compaction_id] = index
+            elif isinstance(item, Message) and item.message_id is not None:
+                self._messages[item.role, item.message_id] = index
+
+    def add(self, entry: Entry) -> None:
+        """Fold one more entry."""
+        if entry.kind in (UPDATE, TERMINAL):
+            self._update(entry.raw)
+        elif entry.kind == PARAMS:
+            self._update(members(entry.raw).get("update", b""))
+        elif entry.kind == PROMPT:
+            self._prompt(entry)
+        elif entry.kind == TURN_END:
+            self._timeline.append(end := turn_end(entry.raw, entry.at))
+            self._turn = "interrupted" if end.outcome == "interrupted" else "idle"
+        elif entry.kind == SETTINGS:
+            self._standing = fold_settings(self._standing, entry.raw)
+        elif entry.kind == QUESTION:
+            self._open_questions.add(string(members(entry.raw).get("id")) or "")
+        elif entry.kind == ANSWER:
+            self._open_questions.discard(string(members(entry.raw).get("question")) or "")
+
+    def __len__(self) -> int:
+        """How many items the timeline has: what the state costs to make."""
+        return len(self._timeline)
+
+    def state(self) -> SessionState:
+        """The state after the entries so far."""
+        return SessionState(
+            self._standing,
+            self._turn,
+            tuple(sorted(self._open_tools)),
+            tuple(sorted(self._open_questions)),
+            tuple(sorted(self._open_compactions)),
+            tuple(map(_closed, self._timeline)),
+            self._turns,
+        )
+
+    def _prompt(self, entry: Entry) -> None:
+        self._turn = "running"
+        self._turns += 1
+        message_id = prompt_message_id(entry.seq)
+        for block in items(entry.raw):
+            self._message("user", message_id).add_block(block)
+
+    def _update(self, raw: bytes) -> None:
+        if not may_be_chunk(raw):
+            self._other_update(raw)
+            return
+        try:
+            chunk = decode_plain_chunk(raw)
+        except UNREADABLE:
+            self._other_update(raw)
+            return
+        if (role := ROLES.get(chunk.kind)) is not None:
+            self._message(role, chunk.messageId).add_text(chunk.content.text)
+        elif chunk.compactionId:
+            self._compaction(chunk.compactionId).summary.add_text(chunk.content.text)
+
+    def _other_update(self, raw: bytes) -> None:
+        kind = update_kind(raw)
+        if kind in ROLES:
+            self._chunk(ROLES[kind], members(raw))
+        elif kind in ("tool_call", "tool_call_update"):
+            self._tool(kind, members(raw))
+        elif kind in ("compaction_update", "compaction_summary_chunk"):
+            self._compact(kind, members(raw))
+        else:
+            self._standing = fold_update(self._standing, kind, raw)
+
+    def _chunk(self, role: Role, parts: dict[str, bytes]) -> None:
+        if block := parts.get("content"):
+            self._message(role, string(parts.get("messageId"))).add_block(block)
+
+    def _message(self, role: Role, message_id: str | None) -> MessageDraft:
+        """The message that a chunk belongs to."""
+        index = len(self._timeline) - 1
+        if message_id is not None:
+            index = self._messages.get((role, message_id), -1)
+        else:  # a chunk that comes behind the end of its turn still belongs to its message
+            while index >= 0 and isinstance(self._timeline[index], TurnEnd):
+                index -= 1
+        item = self._timeline[index] if index >= 0 else None
+        if isinstance(item, MessageDraft) and (item.role, item.message_id) == (role, message_id):
+            return item
+        if isinstance(item, Message) and (item.role, item.message_id) == (role, message_id):
+            self._timeline[index] = draft = MessageDraft.of(item)
+            return draft
+        return self._new_message(role, message_id)
+
+    def _new_message(self, role: Role, message_id: str | None) -> MessageDraft:
+        if message_id is not None:
+            self._messages[role, message_id] = len(self._timeline)
+        draft = MessageDraft(role, message_id)
+        self._timeline.append(draft)
+        return draft
+
+    def _tool(self, kind: str, parts: dict[str, bytes]) -> None:
+        tool_call_id = string(parts.get("toolCallId"))
+        if not tool_call_id:
+            return
+        replace_fields(self._tool_draft(tool_call_id).fields, kind, parts)
+        opens = opens_tool(kind, string(parts.get("status")))
+        if opens:
+            self._open_tools.add(tool_call_id)
+        elif opens is not None:
+            self._open_tools.discard(tool_call_id)
+
+    def _compact(self, kind: str, parts: dict[str, bytes]) -> None:
+        if not (compaction_id := string(parts.get("compactionId"))):
+            return
+        draft = self._compaction(compaction_id)
+        if kind == "compaction_update":
+            draft.patch(parts)
+            if draft.status != "in_progress":
+                self._open_compactions.discard(compaction_id)
+            else:
+                self._open_compactions.add(compaction_id)
+        elif block := parts.get("content"):
+            draft.summary.add_block(block)
+
+    def _compaction(self, compaction_id: str) -> CompactionDraft:
+        """The compaction with this id; one that is not known yet goes on (v1 schema)."""
+        index = self._compactions.setdefault(compaction_id, len(self._timeline))
+        if index == len(self._timeline):
+            self._timeline.append(CompactionDraft(compaction_id))
+            self._open_compactions.add(compaction_id)
+        item = self._timeline[index]
+        if isinstance(item, ContextCompaction):
+            self._timeline[index] = item = CompactionDraft.of(item)
+        assert isinstance(item, CompactionDraft)
+        return item
+
+    def _tool_draft(self, tool_call_id: str) -> ToolDraft:
+        index = self._tools.setdefault(tool_call_id, len(self._timeline))
+        if index == len(self._timeline):
+            self._timeline.append(ToolDraft(tool_call_id))
+        item = self._timeline[index]
+        if isinstance(item, ToolCall):
+            self._timeline[index] = item = ToolDraft(tool_call_id, item.fields)
+        assert isinstance(item, ToolDraft)
+        return item
+
+
+def _closed(item: Item | Draft) -> Item:
+    match item:
+        case CompactionDraft():
+            return item.compaction()
+        case MessageDraft():
+            return item.message()
+        case ToolDraft():
+            return item.tool_call()
+        case _:
+            return item

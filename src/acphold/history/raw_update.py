@@ -1,0 +1,209 @@
+"""Reading what ACP updates say, no more of them than needed, whatever state their bytes are in.
+
+Almost all is read by msgspec. It refuses what JavaScript may send all the same: half of a
+surrogate pair, written as an escape (`"\\ud83d"`), even in parts that are only passed over. For
+those the standard library is the slow way. What neither can read is nothing, never an error; and
+only in the text of chunks is a half kept, for the next chunk may bring the other one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from msgspec import DecodeError, Struct, ValidationError
+
+from acphold.errors import InvalidParamsError
+from acphold.schema import items as items_of
+from acphold.schema import members as members_of
+from acphold.schema.update_kinds import UPDATE_KINDS
+
+UNREADABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes it cannot read; ValidationError is one of them."""
+
+ChunkKind = Literal[
+    "user_message_chunk",
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "compaction_summary_chunk",
+]
+Role = Literal["user", "agent", "thought"]
+
+ROLES: Final[dict[str, Role]] = {
+    "user_message_chunk": "user",
+    "agent_message_chunk": "agent",
+    "agent_thought_chunk": "thought",
+}
+"""Who speaks, by the kind of a chunk of a message."""
+
+
+BEGUN: Final = "acphold/begun"
+"""The `_meta` key by which clients and hubs agree on PROMPT_BEGUN."""
+
+PROMPT_BEGUN: Final = (
+    b'{"sessionUpdate":"session_info_update","_meta":{"%b":true}}' % BEGUN.encode()
+)
+"""Tells a client that the turn of its own prompt begins here; what came before was of others."""
+
+
+class PlainText(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A content block that is nothing but text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class PlainChunk(
+    Struct, frozen=True, gc=False, forbid_unknown_fields=True, rename={"kind": "sessionUpdate"}
+):
+    """A chunk that is nothing but text: two of one message, or of one summary, may become one."""
+
+    kind: ChunkKind
+    content: PlainText
+    messageId: str | None = None
+    compactionId: str | None = None
+
+    @property
+    def thing(self) -> tuple[str, str | None, str | None]:
+        """What it is a piece of."""
+        return self.kind, self.messageId, self.compactionId
+
+
+class _Head(Struct, gc=False):
+    sessionUpdate: str = ""
+
+
+class _ToolHead(Struct, gc=False):
+    toolCallId: str = ""
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_tool_head = msgspec.json.Decoder(_ToolHead).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
+"""A plain chunk from its bytes; raises one of UNREADABLE for anything else."""
+
+decode_plain_text = msgspec.json.Decoder(PlainText).decode
+"""A plain text block from its bytes; raises one of UNREADABLE for anything else."""
+
+
+CHUNK_STARTS: Final = (
+    b'{"sessionUpdate":"agent_message_chunk"',
+    b'{"sessionUpdate":"agent_thought_chunk"',
+)
+"""How nearly every chunk begins, so that most are known without decoding; chunks set nothing."""
+
+
+def may_be_chunk(raw: bytes) -> bool:
+    """False for most updates that are no chunks, at a tenth of the price of decoding them."""
+    return b"_chunk" in raw
+
+
+_KIND_START: Final = b'{"sessionUpdate":"'
+_KIND_NAMES: Final = {name.encode(): name for name in UPDATE_KINDS}
+
+LONG: Final = 2048
+"""Bytes from which on it is quicker to look how an update begins than to decode it."""
+
+
+def update_kind(raw: bytes) -> str:
+    """The `sessionUpdate` of an update, empty when it cannot be told."""
+    if len(raw) > LONG and raw.startswith(_KIND_START):
+        begin = len(_KIND_START)
+        known = _KIND_NAMES.get(raw[begin : raw.find(b'"', begin, LONG)])
+        if known is not None:
+            return known
+    try:
+        return _decode_head(raw).sessionUpdate
+    except UNREADABLE:
+        return string(members(raw).get("sessionUpdate")) or ""
+
+
+def tool_id(raw: bytes) -> str:
+    """The `toolCallId` of a `tool_call` or `tool_call_update`, empty when there is none."""
+    try:
+        return _decode_tool_head(raw).toolCallId
+    except UNREADABLE:
+        return string(members(raw).get("toolCallId")) or ""
+
+
+def string(raw: bytes | None) -> str | None:
+    """The string that `raw` is, or None."""
+    if raw is None or not raw.startswith(b'"'):
+        return None
+    try:
+        return _decode_text(raw)
+    except UNREADABLE:
+        halved = _halved_string(raw)
+        return None if halved is None else storable(halved)
+
+
+def members(raw: bytes) -> dict[str, bytes]:
+    """The members of a JSON object, each value byte for byte; none when it is no object."""
+    if not raw:
+        return {}
+    try:
+        return members_of(raw)
+    except InvalidParamsError:
+        return {}
+
+
+def items(raw: bytes) -> list[bytes]:
+    """The items of a JSON array, byte for byte; none when it is no array."""
+    try:
+        return items_of(raw)
+    except InvalidParamsError:
+        return []
+
+
+def content_text(block: bytes) -> str | None:
+    """The text of a block that is nothing but text, or None; it may end in half a pair."""
+    try:
+        return decode_plain_text(block).text
+    except ValidationError:
+        return None
+    except UNREADABLE:
+        parts = members(block)
+        plain = parts.keys() == {"type", "text"} and parts["type"] == b'"text"'
+        return _halved_string(parts["text"]) if plain else None
+
+
+def text_block(text: str) -> bytes:
+    """The content block that is nothing but `text`."""
+    return b'{"type":"text","text":%b}' % encode_text(text)
+
+
+def encode_text(text: str) -> bytes:
+    """`text` as a JSON string; halves of surrogate pairs are put together where they meet."""
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:
+        from json import dumps
+
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        # What Python writes for a half that stays alone is its escape in JSON too.
+        return dumps(whole, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def storable(text: str) -> str:
+    """`text` with a question mark for each half of a surrogate pair, which UTF-8 cannot hold."""
+    return text.encode(errors="replace").decode()
+
+
+def encode_object(values: dict[str, bytes]) -> bytes:
+    """A JSON object of values that are JSON already."""
+    return b"{%b}" % b",".join(
+        [b"%b:%b" % (encode_text(name), value) for name, value in values.items()]
+    )
+
+
+def _halved_string(raw: bytes) -> str | None:
+    """The string that `raw` is, with halves of surrogate pairs left in it."""
+    from json import loads
+
+    try:
+        value: object = loads(raw.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, str) else None

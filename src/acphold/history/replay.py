@@ -1,0 +1,165 @@
+"""Replay: what is sent to a client so that it has the conversation as if it had been there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from acphold.history.compaction import Run
+from acphold.history.entries import (
+    AUTHOR,
+    PARAMS,
+    PROMPT,
+    TERMINAL,
+    TURN_END,
+    UPDATE,
+    Entry,
+    Segment,
+)
+from acphold.history.fold import prompt_message_id
+from acphold.history.raw_update import (
+    UNREADABLE,
+    decode_plain_chunk,
+    encode_object,
+    encode_text,
+    items,
+    may_be_chunk,
+    members,
+    update_kind,
+)
+from acphold.history.timeline import TurnEnd, turn_end, without_terminals
+from acphold.schema.splice import splice
+from acphold.schema.update_kinds import is_for_the_moment
+
+CLIENT_MARK = "acphold/client"
+"""The `_meta` key of what a user said: the client that they said it in."""
+
+TURN_MARK = "acphold/turn"
+"""The `_meta` key of the update that tells of a turn that was not completed."""
+
+
+class Replayed(Struct, frozen=True, gc=False):
+    """One `session/update` to send: its `update` object, or with `whole_params` all of its params.
+
+    Such params hold the session id that the agent knows; the sender puts the client's there. `seq`
+    is the last entry that is told with it; 0 when more of that entry follows.
+    """
+
+    raw: bytes
+    whole_params: bool = False
+    seq: int = 0
+
+
+NOBODY = Segment(0, -1, AUTHOR, 0, b"")
+"""Before the first prompt, and before one whose client has not said who it is."""
+
+
+def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
+    """What to send for these segments, in order.
+
+    Plain text in a row is joined, all else passes byte for byte, but for terminals: they are gone.
+    A turn that was not completed is marked. Notices, and what a session began with, are left out.
+    """
+    run: Run | None = None
+    end = 0  # of the segment before
+    author = NOBODY
+    for segment in segments:
+        if segment.kind != UPDATE:
+            if run is not None:
+                yield Replayed(run.joined(), seq=end)
+                run = None
+            yield from _replay_other(segment, author)
+            author = segment if segment.kind == AUTHOR else NOBODY
+            continue
+        raws = segment.raw.split(b"\n")
+        first = segment.last_seq + 1 - len(raws)
+        for seq, raw in enumerate(raws, first):
+            if may_be_chunk(raw):
+                try:
+                    chunk = decode_plain_chunk(raw)
+                except UNREADABLE:
+                    pass
+                else:
+                    if run is None:
+                        run = Run(chunk, raw)
+                    elif not run.take(chunk, raw):
+                        yield Replayed(run.joined(), seq=seq - 1 if seq > first else end)
+                        run = Run(chunk, raw)
+                    continue
+            if run is not None:
+                yield Replayed(run.joined(), seq=seq - 1 if seq > first else end)
+                run = None
+            if raw and not is_for_the_moment(update_kind(raw)):
+                yield Replayed(terminals_gone(raw), seq=seq)
+        end = segment.last_seq
+    if run is not None:
+        yield Replayed(run.joined(), seq=end)
+
+
+def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
+    if segment.kind == PROMPT:
+        for entry, (seq, _) in zip(segment.entries(), segment.raws(), strict=True):
+            yield from _replay_prompt(entry, author, seq)
+    elif segment.kind == PARAMS:
+        for seq, raw in segment.raws():
+            if not (update := members(raw).get("update", b"")):
+                continue
+            if (shown := terminals_gone(update)) != update:
+                raw = splice(raw, {"update": shown})
+            if not is_for_the_moment(update_kind(update)):
+                yield Replayed(raw, whole_params=True, seq=seq)
+    elif segment.kind == TERMINAL:
+        for seq, raw in segment.raws():
+            yield Replayed(raw, seq=seq)
+    elif segment.kind == TURN_END:
+        for seq, raw in segment.raws():
+            if (end := turn_end(raw, segment.at)).outcome != "completed":
+                yield Replayed(turn_mark(end), seq=seq)
+
+
+def _replay_prompt(entry: Entry, author: Segment, seq: int) -> Iterator[Replayed]:
+    said = author.raw if author.last_seq + 1 == entry.seq else b""
+    client = said[said.rfind(b"\n") + 1 :]  # of several, the one right before it
+    *blocks, last = items(entry.raw) or [b""]
+    for block in blocks:
+        yield Replayed(prompt_chunk(entry.seq, block, client))
+    if last:
+        yield Replayed(prompt_chunk(entry.seq, last, client), seq=seq)
+
+
+def prompt_chunk(seq: int, block: bytes, client: bytes = b"") -> bytes:
+    """The update that shows a client one content block of the prompt with this `seq`.
+
+    `client` is the `author` entry of the prompt, if it has one.
+    """
+    meta = b',"_meta":{"%b":%b}' % (CLIENT_MARK.encode(), client) if client else b""
+    return b'{"sessionUpdate":"user_message_chunk","messageId":"%b","content":%b%b}' % (
+        prompt_message_id(seq).encode(),
+        block,
+        meta,
+    )
+
+
+def turn_mark(end: TurnEnd) -> bytes:
+    """The update that tells a client how the turn before it ended; it changes nothing else."""
+    said = {
+        "outcome": end.outcome,
+        "stopReason": end.stop_reason,
+        "message": end.message,
+    }
+    mark = encode_object({name: encode_text(text) for name, text in said.items() if text})
+    return b'{"sessionUpdate":"session_info_update","_meta":{"%b":%b}}' % (
+        TURN_MARK.encode(),
+        mark,
+    )
+
+
+def terminals_gone(raw: bytes) -> bytes:
+    """The update without the terminals it shows: no client knows those of an earlier connection."""
+    if b'"terminalId"' not in raw:
+        return raw
+    content = members(raw).get("content", b"")
+    if not content.startswith(b"[") or (kept := without_terminals(content)) == content:
+        return raw
+    return splice(raw, {"content": kept})

@@ -1,0 +1,38 @@
+"""Whether an entry that somebody else wrote may be kept as one.
+
+An agent's words are kept as they come, as long as they are an object: it answers for them. So what
+is asked of a file that is imported is no more than what makes an entry one of its kind; an export
+of ours, with whatever an agent said in it, comes back whole.
+"""
+
+from __future__ import annotations
+
+from acphold.errors import InvalidParamsError
+from acphold.history.entries import ECHO, PARAMS, PROMPT, TERMINAL, UPDATE
+from acphold.history.raw_update import ROLES, string, update_kind
+from acphold.schema import items, members
+
+
+def is_sound(kind: str, raw: bytes) -> bool:
+    """Whether an entry of this kind can say this; of a kind that nobody knows, any object can."""
+    try:
+        if kind == PROMPT:
+            return all(map(_is_block, items(raw)))
+        parts = members(raw)
+        if kind == PARAMS:
+            raw = parts.get("update", b"")
+            parts = members(raw)
+    except InvalidParamsError:
+        return False
+    if kind not in (UPDATE, ECHO, TERMINAL, PARAMS):
+        return True
+    told = update_kind(raw)
+    return bool(told) and (told not in ROLES or _is_block(parts.get("content", b"")))
+
+
+def _is_block(raw: bytes) -> bool:
+    """Whether this is a content block, known or not."""
+    try:
+        return string(members(raw).get("type")) is not None
+    except InvalidParamsError:
+        return False

@@ -1,0 +1,283 @@
+"""The timeline of a session: its messages, tool calls and ends of turns, in order.
+
+Updates add up to it: chunks join the message that they belong to, and each field that an update of
+a tool call names replaces the old value (ACP v1, `ToolCallUpdate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from acphold.history.raw_update import (
+    Role,
+    content_text,
+    encode_object,
+    encode_text,
+    items,
+    members,
+    storable,
+    string,
+    text_block,
+)
+
+FINAL_STATUSES: Final = frozenset({"completed", "failed"})
+"""Statuses after which nothing more is expected of a tool call."""
+
+_STRINGS: Final = frozenset({"title", "name", "kind", "status"})
+_ARRAYS: Final = frozenset({"content", "locations"})
+_NULLABLE: Final = frozenset({*_STRINGS, *_ARRAYS, "rawInput", "rawOutput", "_meta"})
+
+
+class Message(Struct, frozen=True):
+    """What one side said; `content` holds raw content blocks, plain text in a row as one."""
+
+    role: Role
+    message_id: str | None
+    content: tuple[bytes, ...]
+
+    @property
+    def text(self) -> str:
+        """All that is plain text in it."""
+        return storable("".join(filter(None, map(content_text, self.content))))
+
+
+class ToolCall(Struct, frozen=True):
+    """A tool call with the newest value of each field, raw and by its name on the wire."""
+
+    tool_call_id: str
+    fields: Mapping[str, bytes]
+
+    @property
+    def title(self) -> str:
+        """What the call does, for people."""
+        return string(self.fields.get("title")) or ""
+
+    @property
+    def kind(self) -> str:
+        """`read`, `edit`, `execute` …; `other` when the agent did not say."""
+        return string(self.fields.get("kind")) or "other"
+
+    @property
+    def status(self) -> str:
+        """`pending`, `in_progress`, `completed` or `failed`."""
+        return string(self.fields.get("status")) or "pending"
+
+    @property
+    def content(self) -> list[bytes]:
+        """What it produced: raw `ToolCallContent` objects."""
+        return items(self.fields.get("content", b"[]"))
+
+    @property
+    def raw_input(self) -> bytes | None:
+        """The tool's input as JSON."""
+        return self.fields.get("rawInput")
+
+    @property
+    def raw_output(self) -> bytes | None:
+        """The tool's output as JSON."""
+        return self.fields.get("rawOutput")
+
+
+class ContextCompaction(Struct, frozen=True):
+    """The agent has shortened what the model is told of the conversation, or is at it.
+
+    `status` is `in_progress`, `completed`, `failed`, `cancelled` or a word of the agent's own;
+    `summary` holds raw content blocks, what it goes on with as far as it tells; `error` says why it
+    failed.
+    """
+
+    compaction_id: str
+    status: str
+    summary: tuple[bytes, ...] = ()
+    error: str | None = None
+
+
+TurnOutcome = Literal["completed", "limited", "refused", "cancelled", "failed", "interrupted"]
+"""How a turn ended: `limited` by a number of tokens or requests, `interrupted` by a crash."""
+
+_OUTCOMES: Final[dict[str, TurnOutcome]] = {
+    "max_tokens": "limited",
+    "max_turn_requests": "limited",
+    "refusal": "refused",
+    "cancelled": "cancelled",
+}
+"""The outcome for each stop reason; any other completes the turn."""
+
+
+class TurnEnd(Struct, frozen=True):
+    """The end of a turn; `at` is ms since the epoch.
+
+    `stop_reason` is the agent's own word, None when it gave none; `message` says why a turn
+    failed. Of a turn that was refused neither the prompt nor what follows it counts for the agent.
+    """
+
+    outcome: TurnOutcome
+    at: int
+    stop_reason: str | None = None
+    message: str | None = None
+
+
+def turn_end(raw: bytes, at: int) -> TurnEnd:
+    """What a `turn_end` entry says."""
+    parts = members(raw)
+    if parts.get("interrupted") == b"true":
+        return TurnEnd("interrupted", at)
+    if "error" in parts:
+        return TurnEnd("failed", at, message=string(members(parts["error"]).get("message")))
+    stop_reason = string(parts.get("stopReason"))
+    return TurnEnd(_OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
+
+
+Item = Message | ToolCall | ContextCompaction | TurnEnd
+"""One thing on the timeline."""
+
+
+def replace_fields(fields: dict[str, bytes], kind: str, parts: Mapping[str, bytes]) -> None:
+    """Put the members of a `tool_call` or `tool_call_update` into a call's fields.
+
+    Each one named replaces the old value, collections included; null, and by the schema a value
+    of the wrong type, means unchanged. A `tool_call` that names no status begins anew.
+    """
+    if kind == "tool_call":
+        fields.pop("status", None)
+    for name, value in parts.items():
+        if name in ("sessionUpdate", "toolCallId") or (value == b"null" and name in _NULLABLE):
+            continue
+        if name in _STRINGS and not value.startswith(b'"'):
+            continue
+        if name in _ARRAYS and not value.startswith(b"["):
+            continue
+        if name == "_meta" and b'"acphold/' in value:
+            # What we add ourselves stands beside what the agent has put there.
+            value = encode_object({**members(fields.get("_meta", b"{}")), **members(value)})
+        fields[name] = value
+
+
+_NO_TEXTS: Final[Mapping[str, str]] = {}
+
+
+def without_terminals(content: bytes, texts: Mapping[str, str] = _NO_TEXTS) -> bytes:
+    """A tool call's `content` with the text that each terminal showed in its place.
+
+    `texts` has it by `terminalId`. A terminal without a text is left out: nobody who was not
+    there when it ran can show it.
+    """
+    if b'"terminalId"' not in content:
+        return content
+    kept = []
+    for item in items(content):
+        parts = members(item)
+        if string(parts.get("type")) != "terminal":
+            kept.append(item)
+        elif (text := texts.get(string(parts.get("terminalId")) or "")) is not None:
+            kept.append(b'{"type":"content","content":%b}' % text_block(text))
+    return b"[%b]" % b",".join(kept)
+
+
+def terminal_entry(tool_call_id: str, content: bytes, texts: Mapping[str, str]) -> bytes:
+    """The raw of a `terminal` entry: this call's `content` with `texts` for its terminals."""
+    return encode_object(
+        {
+            "sessionUpdate": b'"tool_call_update"',
+            "toolCallId": encode_text(tool_call_id),
+            "content": without_terminals(content, texts),
+        }
+    )
+
+
+def opens_tool(kind: str, status: str | None) -> bool | None:
+    """Whether an update of this kind and status leaves a call open; None if it does not say.
+
+    A `tool_call` without a status is pending, by the schema's default.
+    """
+    if status is None:
+        return True if kind == "tool_call" else None
+    return status not in FINAL_STATUSES
+
+
+class MessageDraft:
+    """A message that may still grow. Its plain text is joined when it is looked at."""
+
+    def __init__(self, role: Role, message_id: str | None) -> None:
+        self.role = role
+        self.message_id = message_id
+        self._blocks: list[bytes] = []
+        self._texts: list[str] = []
+
+    @classmethod
+    def of(cls, message: Message) -> MessageDraft:
+        """A message that goes on where `message` ended."""
+        draft = cls(message.role, message.message_id)
+        for block in message.content:
+            draft.add_block(block)
+        return draft
+
+    def add_text(self, text: str) -> None:
+        """Go on with plain text."""
+        self._texts.append(text)
+
+    def add_block(self, block: bytes) -> None:
+        """Go on with a content block."""
+        text = content_text(block)
+        if text is not None:
+            self._texts.append(text)
+            return
+        self._blocks += [*self._text(), block]
+        self._texts = []
+
+    def message(self) -> Message:
+        """The message so far."""
+        return Message(self.role, self.message_id, (*self._blocks, *self._text()))
+
+    def _text(self) -> list[bytes]:
+        return [text_block("".join(self._texts))] if self._texts else []
+
+
+class CompactionDraft:
+    """A compaction of the agent's context that may still change."""
+
+    def __init__(self, compaction_id: str, status: str = "in_progress") -> None:
+        self.compaction_id = compaction_id
+        self.status = status
+        self.error: str | None = None
+        self.summary = MessageDraft("agent", None)
+
+    @classmethod
+    def of(cls, compaction: ContextCompaction) -> CompactionDraft:
+        """One that goes on where `compaction` ended."""
+        draft = cls(compaction.compaction_id, compaction.status)
+        draft.error = compaction.error
+        draft.summary = MessageDraft.of(Message("agent", None, compaction.summary))
+        return draft
+
+    def patch(self, parts: Mapping[str, bytes]) -> None:
+        """Put the members of a `compaction_update` in: one that is left out changes nothing, null
+        clears it, and one of a wrong type counts as left out."""
+        self.status = string(parts.get("status")) or self.status
+        error, summary = parts.get("error"), parts.get("summary", b"")
+        if error == b"null" or string(error) is not None:
+            self.error = string(error)
+        if summary == b"null" or summary.startswith(b"["):
+            self.summary = MessageDraft("agent", None)
+            for block in items(summary) if summary != b"null" else ():
+                self.summary.add_block(block)
+
+    def compaction(self) -> ContextCompaction:
+        """The compaction so far."""
+        summary = self.summary.message().content
+        return ContextCompaction(self.compaction_id, self.status, summary, self.error)
+
+
+class ToolDraft:
+    """A tool call that may still change."""
+
+    def __init__(self, tool_call_id: str, fields: Mapping[str, bytes] | None = None) -> None:
+        self.tool_call_id = tool_call_id
+        self.fields = dict(fields or {})
+
+    def tool_call(self) -> ToolCall:
+        """The call so far."""
+        return ToolCall(self.tool_call_id, {**self.fields})

@@ -1,0 +1,166 @@
+"""What entries say in words, made ready for the index.
+
+The index keeps no copy of these texts, and takes a document out by them: for bytes that are indexed
+`document` must never change its answer. A change here needs a migration that empties the index
+and lets it begin at 0 again.
+
+SQLite's tokenizer takes letters and digits in a row for a word, so that `snake_case` and
+`dotted.path` are words in a row, which a phrase finds. It cannot see where a word begins in
+`camelCase` or in Chinese; this is mended in the text that it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from acphold.history.entries import PROMPT, Entry
+from acphold.history.raw_update import ROLES, UNREADABLE, items, members, string, update_kind
+
+TEXT_CHARACTERS: Final = 64 << 10
+"""How much of one entry is searched, of each part."""
+
+TOOL_KINDS: Final = ("tool_call", "tool_call_update")
+
+
+class Document(Struct, frozen=True):
+    """What an entry says, by part.
+
+    `messages` are what people and agents said, and thoughts; `tools` the titles, inputs and outputs
+    of tool calls; `diffs` the paths and both sides of changes.
+    """
+
+    messages: str = ""
+    tools: str = ""
+    diffs: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.messages or self.tools or self.diffs)
+
+
+def document(entry: Entry) -> Document:
+    """The words of an entry; an empty document when it says nothing."""
+    if entry.kind == PROMPT:
+        blocks = (_block_text(block) for block in items(entry.raw))
+        return Document(messages=_joined(text for block in blocks for text in block))
+    raw = entry.update
+    kind = update_kind(raw)
+    if kind in ROLES:
+        return Document(messages=_joined(_block_text(members(raw).get("content", b""))))
+    if kind not in TOOL_KINDS:
+        return Document()
+    parts = members(raw)
+    produced = [members(item) for item in items(parts.get("content", b""))]
+    return Document(
+        tools=_joined(_tool_text(parts, produced)),
+        diffs=_joined(text for item in produced for text in _diff_text(item)),
+    )
+
+
+REPEATED_CHARACTERS: Final = 200
+"""From this length on, a text that stands in one before it is left out: what a tool printed is
+often told twice, for people and as it came."""
+
+
+def _joined(texts: Iterator[str]) -> str:
+    found: list[str] = []
+    for text in texts:
+        is_long = len(text) >= REPEATED_CHARACTERS
+        if text and not (is_long and any(text in before for before in found)):
+            found.append(text)
+    joined = found[0] if len(found) == 1 else "\n".join(found)
+    if "\x1b" in joined:
+        joined = _CONTROL.sub("", joined)
+    return joined[:TEXT_CHARACTERS]
+
+
+_CONTROL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+"""What colours a terminal, or sets its title: without it, the `32m` of a colour would begin a word.
+Source: ECMA-48, control sequences and strings."""
+
+
+def _tool_text(parts: dict[str, bytes], produced: list[dict[str, bytes]]) -> Iterator[str]:
+    yield string(parts.get("title")) or ""
+    yield from _strings(parts.get("rawInput"))
+    for item in produced:
+        yield from _block_text(item.get("content", b""))
+    yield from _strings(parts.get("rawOutput"))
+
+
+def _diff_text(item: dict[str, bytes]) -> Iterator[str]:
+    for name in ("path", "newText", "oldText"):
+        yield string(item.get(name)) or ""
+
+
+def _block_text(block: bytes) -> Iterator[str]:
+    parts = members(block)
+    # Links and embedded resources have what a person would look for in these; `data` and `blob`
+    # are base64.
+    if "resource" in parts:
+        parts |= members(parts["resource"])
+    for name in ("text", "title", "name", "uri"):
+        if name in parts:
+            yield string(parts[name]) or ""
+
+
+def _strings(raw: bytes | None) -> Iterator[str]:
+    """All strings in a JSON value, in their order, without the names of members."""
+    if raw is None:
+        return
+    try:
+        waiting: list[object] = [msgspec.json.decode(raw)]
+    except UNREADABLE:
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting.extend(reversed(value.values()))
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))
+
+
+# -- words that the tokenizer does not see --------------------------------------------------
+
+_EDGE: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
+_CAMEL_PART: Final = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+")
+
+_UNSPACED: Final = (
+    "([\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+    "\uff66-\uff9d\U00020000-\U000323af])"
+)
+"""Characters of Chinese, Japanese and Korean (kana, ideographs, syllables of Hangul): each of them
+is a word of its own here, and a word of several a phrase."""
+
+
+@cache
+def _unspaced() -> re.Pattern[str]:
+    # Not while importing: it takes four milliseconds, and an editor waits.
+    return re.compile(_UNSPACED)
+
+
+def indexable(text: str) -> str:
+    """A part of a document as the tokenizer gets it: what is not seen in it stands at its end."""
+    spaced = with_spaces(text)
+    parts = camel_parts(text)
+    return f"{spaced}\n{parts}" if parts else spaced
+
+
+def with_spaces(text: str) -> str:
+    """`text` with spaces around each character that is a word of its own."""
+    return text if text.isascii() else _unspaced().sub(r" \1 ", text)
+
+
+def camel_parts(text: str) -> str:
+    """The parts of the words in `camelCase` and `PascalCase`, each word once: `camel Case …`."""
+    found: list[str] = []
+    for word in dict.fromkeys(text.split()):
+        if not word.islower() and _EDGE.search(word):
+            found += _CAMEL_PART.findall(word)
+    return " ".join(found)

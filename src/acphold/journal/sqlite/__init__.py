@@ -1,0 +1,1 @@
+"""The journal in one SQLite file."""

@@ -1,0 +1,181 @@
+"""What is deleted goes for good: out of the lists at once, out of the file piece by piece.
+
+    listed ──delete, prune, abandon──▶ deleted: not to be found any more; its rows are still there
+    deleted ──sweep──▶ gone: rows, words and log are overwritten, and nothing is left of it
+
+A sweep that a crash, a full disk or a reader of the log cuts short is gone on with by the next one.
+
+The functions take a connection that gives way, make transactions of their own, and may raise
+sqlite3 errors. Those that are iterators do one piece of their work for each step.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from acphold.journal.journal import Lease
+from acphold.journal.sqlite import leases, search_index, segments, session_rows
+from acphold.journal.sqlite.connection import Connection, writing
+
+PIECE_BYTES: Final = 512 << 10
+"""How much history is read at once to be removed (beyond one part)."""
+
+PART_BYTES: Final = 64 << 10
+"""How much of it, of one session, is removed at once (beyond one segment)."""
+
+EMPTYING_TRIES: Final = 10
+EMPTYING_WAIT_SECONDS: Final = 0.05
+"""How often, and with which pauses, a sweep tries to empty the log: readers of ours are done within
+milliseconds. What is left then goes when the next turn settles."""
+
+_IDLE: Final = """
+    SELECT number, owner FROM sessions LEFT JOIN leases ON leases.session = number
+    WHERE session_id = ? AND updated_at <= ?
+"""
+
+
+def delete(connection: Connection, session_id: str) -> bool:
+    """Delete a session, whoever holds it; False when there is none."""
+    with writing(connection):
+        row = connection.execute(
+            "SELECT number FROM sessions WHERE session_id = ?", (session_id,)
+        ).fetchone()
+        if row is not None:
+            _remove(connection, row[0])
+    return row is not None
+
+
+def prune(
+    connection: Connection,
+    session_ids: Iterable[str],
+    idle_since: int,
+    lives: leases.Lives,
+    gone: list[str],
+) -> Iterator[None]:
+    """Delete those sessions that nobody owns, and that did not go on after `idle_since`.
+
+    That is ms since the epoch. In `gone` are the ids of the sessions that are deleted by then.
+    """
+    waiting = deque(session_ids)
+    while waiting:
+        now_gone: list[str] = []
+        with writing(connection):
+            for session_id in connection.while_there_is_time(waiting):
+                found = connection.execute(_IDLE, (session_id, idle_since)).fetchone()
+                if found is not None and not lives(found[1] or leases.NOBODY):
+                    _remove(connection, found[0])
+                    now_gone.append(session_id)
+        gone += now_gone
+        yield
+
+
+def abandon(connection: Connection, lease: Lease) -> bool:
+    """Delete a session under our own lease, without a tombstone; False when it has a link.
+
+    Raises LeaseLostError.
+    """
+    with writing(connection):
+        leases.require(connection, lease)
+        if session_rows.has_link(connection, lease.number):
+            return False
+        remove_rows(connection, lease.number)
+    return True
+
+
+def _remove(connection: sqlite3.Connection, number: int) -> None:
+    session_rows.forget_session(connection, number)
+    remove_rows(connection, number)
+
+
+def remove_rows(connection: sqlite3.Connection, number: int) -> None:
+    """Delete all that is kept of a session beside its entries, which the next sweep removes."""
+    connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
+    connection.execute("DELETE FROM leases WHERE session = ?", (number,))
+    connection.execute("DELETE FROM summaries WHERE session = ?", (number,))
+    connection.execute("DELETE FROM usage WHERE session = ?", (number,))
+    connection.execute("INSERT OR IGNORE INTO deleted VALUES (?)", (number,))
+
+
+# -- sweeping -----------------------------------------------------------------------------------
+
+
+def sweep(connection: Connection) -> Iterator[None]:
+    """Remove what is left of deleted sessions, from the log too.
+
+    When a reader keeps the log from being emptied, the next sweep tries again.
+    """
+    deleted = deque(number for (number,) in connection.execute("SELECT session FROM deleted"))
+    waiting = deleted.copy()
+    # What a volume of the index has is not taken out word by word if all of it goes.
+    doomed = search_index.volumes_of_these_alone(connection, deleted)
+    while parts := deque(_parts(connection, waiting, doomed)):
+        while parts:
+            with writing(connection):
+                for part in connection.while_there_is_time(parts):
+                    if part.documents is None:
+                        search_index.strike_out(connection, part.session, part.through)
+                    else:
+                        search_index.unindex(connection, part.session, part.documents)
+                    segments.remove_through(connection, part.session, part.through)
+            yield
+    if not deleted:
+        return
+    yield from search_index.tidy(connection)
+    if _emptied_log(connection):
+        while deleted:
+            with writing(connection):
+                for number in connection.while_there_is_time(deleted):
+                    connection.execute("DELETE FROM deleted WHERE session = ?", (number,))
+            yield
+
+
+class _Part(NamedTuple):
+    """What is left of a session up to an entry, and what it says; None if that goes as a whole."""
+
+    session: int
+    through: int
+    documents: list[search_index.Indexed] | None
+
+
+def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Iterator[_Part]:
+    """The next parts of the sessions that wait; those of which none is left wait no longer."""
+    left = PIECE_BYTES
+    while waiting and left > 0:
+        session, after = waiting[0], 0
+        is_doomed = search_index.volumes_of(connection, session) <= doomed
+        while left > 0:
+            if is_doomed:
+                through, size = segments.extent(connection, session, after, PART_BYTES)
+                documents = None
+            else:
+                found = segments.read(connection, session, after, PART_BYTES)
+                through = found[-1].last_seq if found else 0
+                size = sum(len(segment.raw) for segment in found)
+                documents = search_index.documents(found)
+            if not through:
+                waiting.popleft()  # that was all
+                break
+            yield _Part(session, through, documents)
+            left -= size
+            after = through
+
+
+def _emptied_log(connection: Connection) -> bool:
+    """Copy the log into the file and leave nothing of it; False when somebody reads on in it.
+
+    Whoever writes waits for neither: most of it is copied before, beside others, and a reader is
+    not waited for while they cannot write.
+    """
+    for _ in range(EMPTYING_TRIES):
+        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages == copied:
+            with connection.at_once():
+                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                return True
+        time.sleep(EMPTYING_WAIT_SECONDS)
+    return False

@@ -1,0 +1,330 @@
+"""The journal as a file: where it is made, how it is opened, and what its errors mean.
+
+A file that is not a journal of this release is refused before SQLite may write to it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sqlite3
+import stat
+import sys
+import time
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import (
+    IllegibleNameError,
+    JournalBusyError,
+    JournalError,
+    JournalUnavailableError,
+    NotAJournalError,
+)
+from acphold.journal.location import NAMED_BY
+from acphold.journal.sqlite import raw_bytes
+from acphold.journal.sqlite.connection import Connection, connect, is_busy, primary_code
+from acphold.journal.sqlite.file_system import network_type
+from acphold.journal.sqlite.migrations import migrate, refuse_newer
+
+APPLICATION_ID: Final = 0x61637068
+"""`acph`, at offset 68 of every journal; source: sqlite.org, Database File Format, 1.3."""
+
+_MAGIC: Final = b"SQLite format 3\0"
+_HEADER_BYTES: Final = 100
+_RETRY_SECONDS: Final = 0.01
+
+log = logging.getLogger(__name__)
+
+
+class JournalFile:
+    """An open journal.
+
+    `was_open_to_others` tells whether anybody else could read it before it was opened now.
+    """
+
+    def __init__(self, path: str, connection: Connection, *, was_open: bool) -> None:
+        self.path = path
+        self.connection = connection
+        self.was_open_to_others = was_open
+        self._identity = _identity(path)
+
+    @classmethod
+    def open(cls, path: str, *, create: bool, busy_seconds: float) -> JournalFile:
+        """The journal at `path`, made and migrated if need be.
+
+        The file gets mode 0600, a folder that was missing 0700. Raises JournalBusyError,
+        JournalUnavailableError, NotAJournalError and NewerJournalError; then the file is as it
+        was, but for its mode.
+        """
+        raw_bytes.hold(path)
+        try:
+            return cls._open(path, create=create, busy_seconds=busy_seconds)
+        except BaseException:
+            raw_bytes.let_go(path)
+            raise
+
+    @classmethod
+    def _open(cls, path: str, *, create: bool, busy_seconds: float) -> JournalFile:
+        fresh = _inspect(path, create=create)
+        was_open = _made_private(path)
+        index = _LogIndex.of(path)
+        try:
+            connection = connect(path, busy_seconds)
+            try:
+                if fresh:
+                    _claim(connection)
+                _write_ahead(connection, path, busy_seconds)
+                migrate(connection, path)
+                if index is not None and index.has_lost_to(_LogIndex.of(path)):
+                    _note_cut_log(connection, path)
+                # From here on the connection itself tries again.
+                connection.execute("PRAGMA busy_timeout = 0")
+            except BaseException:
+                connection.close()
+                raise
+        except FAULTS as error:
+            raise failure(error, path) from error
+        return cls(path, connection, was_open=was_open)
+
+    def verify(self) -> None:
+        """Raise JournalUnavailableError unless this is still the file at its path."""
+        if _identity(self.path) != self._identity:
+            raise JournalUnavailableError(
+                f"the journal {self.path} was deleted or replaced while it was in use, and takes "
+                "nothing more; put it back, or start acphold again"
+            )
+
+    def log_cut_at(self) -> int | None:
+        """When a log was found without its end, in ms since the epoch; None if none was."""
+        row = self.connection.execute("SELECT value FROM meta WHERE name = 'log_cut_at'").fetchone()
+        return None if row is None else int(row[0])
+
+    def close(self) -> None:
+        """Let go of the file, and leave alone what has taken its place.
+
+        Which SQLite sees to: it copies and removes no log of a file that was moved or deleted.
+        """
+        self.connection.close()
+        raw_bytes.let_go(self.path)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+# -- before it is opened ------------------------------------------------------------------------
+
+
+def _inspect(path: str, *, create: bool) -> bool:
+    """Whether the file is yet to become a journal; raises for what can never be one."""
+    if (type_ := network_type(path)) is not None:
+        raise JournalUnavailableError(
+            f"the journal {path} lies on a network file system ({type_}), on which neither locks "
+            f"nor SQLite's log can be relied on; put it on a disk of this machine ({NAMED_BY})"
+        )
+    try:
+        if create:
+            _make(path)
+        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+            raise NotAJournalError(f"{path} is no file; name another ({NAMED_BY})")
+        logged = _has_log(path)
+        header = raw_bytes.read(path, _HEADER_BYTES)
+        size = os.stat(path).st_size
+    except FileNotFoundError as error:
+        missing = "it is made with the first session, or by `acphold import`"
+        if create:
+            missing = f"its folder cannot be made; name another ({NAMED_BY})"
+        raise JournalUnavailableError(f"there is no journal at {path}; {missing}") from error
+    except IsADirectoryError as error:
+        raise NotAJournalError(f"{path} is a folder; name a file in it ({NAMED_BY})") from error
+    except OSError as error:
+        raise JournalUnavailableError(
+            f"cannot open the journal {path}: {error.strerror}; "
+            f"make it readable and writable, or name another ({NAMED_BY})"
+        ) from error
+    if not header:
+        if not create:
+            raise JournalUnavailableError(
+                f"the journal {path} is empty; delete the file, or name another ({NAMED_BY})"
+            )
+        return True
+    _refuse_foreign(header, path)
+    if not logged and not _has_log(path):
+        _refuse_cut(header, size, path)
+    return False
+
+
+def _has_log(path: str) -> bool:
+    """Whether the file stands for itself only together with its write-ahead log."""
+    try:
+        return os.stat(f"{path}-wal").st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _make(path: str) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    # SQLite gives the files it keeps beside this one the same mode. One that is there is not
+    # opened: see raw_bytes.
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+
+
+def _made_private(path: str) -> bool:
+    """Take the journal away from all but its owner; whether it was open to others."""
+    was_open = False
+    for file in (path, f"{path}-wal", f"{path}-shm"):
+        # Not ours to change, or not there.
+        with suppress(OSError):
+            mode = stat.S_IMODE(os.stat(file).st_mode)
+            if mode & 0o077:
+                os.chmod(file, mode & 0o700)
+                was_open = True
+    return was_open
+
+
+def _refuse_foreign(header: bytes, path: str) -> None:
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise NotAJournalError(
+            f"{path} is not an acphold journal; it was left as it is. "
+            f"Name another file ({NAMED_BY})"
+        )
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise NotAJournalError(
+            f"{path} is a database of another program; it was left as it is. "
+            f"Name another file ({NAMED_BY})"
+        )
+    refuse_newer(int.from_bytes(header[60:64], "big"), path)
+
+
+def _refuse_cut(header: bytes, size: int, path: str) -> None:
+    """Refuse a file that is shorter than it says: SQLite would find out only after it wrote."""
+    page_bytes = int.from_bytes(header[16:18], "big")
+    pages = int.from_bytes(header[28:32], "big")
+    if pages * (page_bytes if page_bytes > 1 else 65536) > size:
+        raise _damaged(path, f"it should have {pages} pages, and ends before")
+
+
+def _claim(connection: sqlite3.Connection) -> None:
+    # Before write-ahead logging begins, so that the mark is in the file itself from the start.
+    connection.execute("BEGIN EXCLUSIVE")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("COMMIT")
+
+
+def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float) -> None:
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait by itself while another process makes the same change.
+            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
+    if mode != "wal":
+        raise JournalUnavailableError(
+            f"the folder of {path} does not support write-ahead logging, as some network "
+            f"folders do not; name a local file ({NAMED_BY})"
+        )
+
+
+class _LogIndex(Struct, frozen=True):
+    """What the index of the write-ahead log says of it.
+
+    The index outlives a killed process, and has no more in it than was committed. `frames` are in
+    the log; of these `copied` are in the journal too. `file` tells one index from the next: who
+    closes a journal last copies all, and removes it. Source: sqlite.org, WAL-mode File Format, 2.
+    """
+
+    file: tuple[int, int] | None
+    salts: bytes
+    frames: int
+    copied: int
+
+    @classmethod
+    def of(cls, path: str) -> _LogIndex | None:
+        file = _identity(f"{path}-shm")
+        try:
+            raw = raw_bytes.read(path, 100, "-shm")
+        except OSError:
+            return None
+        if len(raw) < 100:
+            return None
+        frames, copied = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (16, 96))
+        return cls(file, raw[32:40], frames, copied)
+
+    def has_lost_to(self, found: _LogIndex | None) -> bool:
+        """Whether SQLite, once it has read the log, has found less in it than there was."""
+        if found is None or found.file != self.file or self.copied >= self.frames:
+            return False
+        # A log that was begun anew has other salts; one that cannot be read has none.
+        same = found.salts in (self.salts, bytes(8))
+        return same and found.frames < self.frames
+
+
+def _note_cut_log(connection: sqlite3.Connection, path: str) -> None:
+    log.error("the end of %s-wal is missing; what was written last is lost", path)
+    with suppress(sqlite3.Error):  # it is told again by who opens it next
+        connection.execute(
+            "INSERT OR REPLACE INTO meta VALUES ('log_cut_at', ?)", (time.time_ns() // 1_000_000,)
+        )
+
+
+# -- errors -------------------------------------------------------------------------------------
+
+
+Fault: TypeAlias = sqlite3.Error | UnicodeError | msgspec.MsgspecError
+
+FAULTS: Final = (sqlite3.Error, UnicodeError, msgspec.MsgspecError)
+"""What the work on a journal fails with: SQLite; text that cannot be kept; and, of a damaged file,
+bytes that nobody has written like that."""
+
+
+def failure(error: Fault, path: str) -> JournalError:
+    """What an error means for a person: which file, what is wrong, what to do."""
+    if isinstance(error, UnicodeEncodeError):
+        return IllegibleNameError(f"{error.object!r} is not text that can be kept; correct it")
+    if not isinstance(error, sqlite3.Error):
+        return _damaged(path, str(error))
+    code = primary_code(error)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _NO_TEXT in str(error):
+        return _damaged(path, str(error))
+    advice = _ADVICE.get(code, f"name another journal ({NAMED_BY})")
+    kind = JournalBusyError if is_busy(error) else JournalUnavailableError
+    return kind(f"the journal {path} cannot be used: {error}; {advice}")
+
+
+def _damaged(path: str, how: str) -> NotAJournalError:
+    return NotAJournalError(
+        f"the journal {path} is damaged ({how}); it was left as it is. Keep a copy, then save "
+        f"what can be read with `sqlite3 {path} .recover`, or name another journal ({NAMED_BY})"
+    )
+
+
+_ADVICE: Final = {
+    sqlite3.SQLITE_BUSY: "another program holds it; close that program or try again",
+    sqlite3.SQLITE_LOCKED: "another program holds it; close that program or try again",
+    sqlite3.SQLITE_FULL: "free space on its disk; nothing was half written",
+    sqlite3.SQLITE_IOERR: "look after its disk (full, or failing); nothing was half written",
+    sqlite3.SQLITE_READONLY: "make the file and its folder writable",
+    sqlite3.SQLITE_PERM: "make the file and its folder writable",
+    sqlite3.SQLITE_CANTOPEN: "make the file and its folder readable and writable",
+}
+
+
+_NO_TEXT: Final = "Could not decode to UTF-8"
+"""What Python's sqlite3 says of a text that is none; SQLite itself has no code for that."""

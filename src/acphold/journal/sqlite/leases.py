@@ -1,0 +1,188 @@
+"""Leases: which process may write to a session; and the processes that have some, the owners.
+
+    granted ──acquire by anybody──▶ granted to them, with a higher epoch
+    granted ──release───────────▶ nobody's: it still counts until somebody acquires
+    granted ──delete────────────▶ gone: nothing under it is written any more
+
+Epochs come from one counter of the journal, so none is given out twice: not even to a session
+that has the id of a deleted one. Who owns a session is told by `whose` alone. The functions run
+inside a transaction of the caller's and may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
+from acphold.journal.journal import Lease
+from acphold.journal.owners import SILENT_SECONDS, At, Free, Here, Owner, Silent, Whose
+from acphold.journal.sqlite.session_rows import number_of, updated_by_last_entry
+
+Lives = Callable[[str], bool]
+"""Whether the owner of this id lives."""
+
+NOBODY = ""
+"""The owner of a lease that was released."""
+
+
+def _clock_ms() -> int:
+    """Of the machine, from its start on: who shares a file shares it, and nobody sets it."""
+    return time.monotonic_ns() // 1_000_000
+
+
+# -- owners ---------------------------------------------------------------------------------------
+
+
+def register(
+    connection: sqlite3.Connection,
+    owner_id: str,
+    addresses: Sequence[str],
+    lives: Lives,
+    *,
+    retired: bool,
+) -> list[str]:
+    """Note that this process is the owner `owner_id`; the ids of others that live no more.
+
+    They are forgotten here. What they owned is free.
+    """
+    known = connection.execute("SELECT id FROM owners WHERE id != ?", (owner_id,)).fetchall()
+    dead = [id_ for (id_,) in known if not lives(id_)]
+    connection.executemany("DELETE FROM owners WHERE id = ?", [(id_,) for id_ in dead])
+    connection.execute(
+        "INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)",
+        (owner_id, socket.gethostname(), os.getpid(), _json(addresses), _clock_ms(), retired),
+    )
+    return dead
+
+
+def renew(connection: sqlite3.Connection, owner_id: str, addresses: Sequence[str]) -> bool:
+    """Note that the owner is there still, and where; False if nobody knows it any more."""
+    done = connection.execute(
+        "UPDATE owners SET renewed_at = ?, addresses = ? WHERE id = ?",
+        (_clock_ms(), _json(addresses), owner_id),
+    )
+    return done.rowcount == 1
+
+
+def _json(addresses: Sequence[str]) -> str:
+    return msgspec.json.encode(addresses).decode()
+
+
+def retire(connection: sqlite3.Connection, owner_id: str) -> None:
+    """The owner is about to end: others need not wait for that."""
+    connection.execute("UPDATE owners SET retired = 1 WHERE id = ?", (owner_id,))
+
+
+def unregister(connection: sqlite3.Connection, owner_id: str) -> None:
+    """The owner ends: what it has is free."""
+    connection.execute("DELETE FROM owners WHERE id = ?", (owner_id,))
+
+
+# -- leases ---------------------------------------------------------------------------------------
+
+
+def grant(
+    connection: sqlite3.Connection,
+    session_id: str,
+    number: int,
+    owner_id: str,
+    *,
+    yields: bool = False,
+) -> Lease:
+    """Give the session to an owner, whoever had it."""
+    connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'epoch'")
+    (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
+    connection.execute(
+        "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", (number, owner_id, epoch, yields)
+    )
+    return Lease(session_id, number, epoch, updated_by_last_entry(connection, number) + 1)
+
+
+def acquire(
+    connection: sqlite3.Connection,
+    session_id: str,
+    owner_id: str,
+    seen: int | None = None,
+    *,
+    yields: bool = False,
+) -> Lease:
+    """Take the session over; raises UnknownSessionError.
+
+    HeldElsewhereError when `seen` is given and not the epoch of the lease any more: somebody was
+    quicker.
+    """
+    number = number_of(connection, session_id)
+    if seen is not None:
+        (epoch,) = connection.execute(
+            "SELECT epoch FROM leases WHERE session = ?", (number,)
+        ).fetchone()
+        if epoch != seen:
+            raise HeldElsewhereError(session_id, "another acphold process", epoch)
+    return grant(connection, session_id, number, owner_id, yields=yields)
+
+
+def whose(
+    connection: sqlite3.Connection, session_id: str, own_id: str | None, lives: Lives
+) -> Whose:
+    """Who owns a session, as seen by the owner `own_id`; raises UnknownSessionError."""
+    row = connection.execute(
+        "SELECT owner, epoch, yields OR retired, host, pid, addresses, renewed_at FROM leases"
+        " LEFT JOIN owners ON id = owner"
+        " WHERE session = (SELECT number FROM sessions WHERE session_id = ?)",
+        (session_id,),
+    ).fetchone()
+    if row is None:
+        raise UnknownSessionError(session_id)
+    id_, epoch, yields, host, pid, addresses, renewed_at = row
+    if host is None:  # released, or an owner that was forgotten
+        return Free(epoch)
+    if id_ == own_id:
+        return Here(epoch, bool(yields))
+    if not lives(id_):
+        return Free(epoch)
+    owner = Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
+    silent = (_clock_ms() - renewed_at) / 1000
+    if silent > SILENT_SECONDS:
+        return Silent(owner, epoch, bool(yields), silent)
+    return At(owner, epoch, bool(yields))
+
+
+def release(connection: sqlite3.Connection, lease: Lease) -> bool:
+    """Make it nobody's; False when it is lost."""
+    done = connection.execute(
+        "UPDATE leases SET owner = ? WHERE session = ? AND epoch = ?",
+        (NOBODY, lease.number, lease.epoch),
+    )
+    return done.rowcount == 1
+
+
+def require(connection: sqlite3.Connection, lease: Lease) -> None:
+    """Raise LeaseLostError unless the lease still stands."""
+    if not _stands(connection, lease):
+        raise lost(connection, lease)
+
+
+def all_lost(connection: sqlite3.Connection, held: Iterable[Lease]) -> list[LeaseLostError]:
+    """What is to be told of those that stand no more."""
+    return [lost(connection, lease) for lease in held if not _stands(connection, lease)]
+
+
+def _stands(connection: sqlite3.Connection, lease: Lease) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM leases WHERE session = ? AND epoch = ?", (lease.number, lease.epoch)
+    ).fetchone()
+    return row is not None
+
+
+def lost(connection: sqlite3.Connection, lease: Lease) -> LeaseLostError:
+    """Who holds the session instead: another process, or nobody, for it was deleted."""
+    found = connection.execute(
+        "SELECT 1 FROM sessions WHERE number = ?", (lease.number,)
+    ).fetchone()
+    return LeaseLostError(lease.session_id, deleted=found is None)

@@ -1,0 +1,97 @@
+"""The list of sessions, newest first, a page at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from acphold.journal.journal import Archived, ListFilter, ListKey, SessionRow
+from acphold.journal.location import resolved_folder
+from acphold.journal.sqlite.session_rows import SELECT_ROW, session_row
+
+_INDEXES: Final = {
+    (False, False): "listed",
+    (True, False): "listed_agent",
+    (False, True): "listed_folder",
+    (True, True): "listed_both",
+}
+"""The index to walk, by whether the filter names an agent and a folder."""
+
+_SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {
+    "exclude": (False,),
+    "include": (False, True),
+    "only": (True,),
+}
+"""The values of `archived` in the rows of a list: a walk for each."""
+
+
+def page(
+    connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, limit: int
+) -> list[SessionRow]:
+    """The next `limit` sessions after the place `after`.
+
+    One walk along one index, whatever the place and the filter: rows far down the list cost no
+    more than the first.
+    """
+    shelves = _SHELVES[filter.archived]
+    if len(shelves) == 1 and not filter.include_unprompted and not filter.held:
+        return _walk(connection, filter, after, limit, prompted=True, archived=shelves[0])
+    rows: list[SessionRow] = []
+    for archived in shelves:
+        rows += _walk(connection, filter, after, limit, prompted=True, archived=archived)
+        if filter.include_unprompted:
+            rows += _walk(connection, filter, after, limit, prompted=False, archived=archived)
+        elif filter.held:
+            rows += _held(connection, filter, after, archived=archived)
+    rows.sort(key=lambda row: (row.updated_at, row.session_id), reverse=True)
+    return rows[:limit]
+
+
+def _walk(
+    connection: sqlite3.Connection,
+    filter: ListFilter,
+    after: ListKey | None,
+    limit: int,
+    *,
+    prompted: bool,
+    archived: bool,
+) -> list[SessionRow]:
+    index = _INDEXES[filter.agent is not None, filter.cwd is not None]
+    conditions, values = _conditions(filter, after)
+    rows = connection.execute(
+        # Named, because without statistics the planner may take another index and sort.
+        f"{SELECT_ROW} INDEXED BY {index} WHERE prompted = ? AND archived = ?{conditions}"
+        " ORDER BY updated_at DESC, session_id DESC LIMIT ?",
+        (prompted, archived, *values, limit),
+    )
+    return [session_row(connection, row) for row in rows.fetchall()]
+
+
+def _held(
+    connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, *, archived: bool
+) -> list[SessionRow]:
+    """The sessions somebody has open though they were never prompted: few, so found by id."""
+    conditions, values = _conditions(filter, after)
+    marks = ", ".join("?" * len(filter.held))
+    rows = connection.execute(
+        # The pluses keep SQLite from walking all that were never prompted.
+        f"{SELECT_ROW} WHERE +prompted = 0 AND +archived = ? AND session_id IN ({marks})"
+        f"{conditions}",
+        (archived, *filter.held, *values),
+    )
+    return [session_row(connection, row) for row in rows.fetchall()]
+
+
+def _conditions(filter: ListFilter, after: ListKey | None) -> tuple[str, list[str | int]]:
+    conditions = ""
+    values: list[str | int] = []
+    if filter.agent is not None:
+        conditions += " AND agent = ?"
+        values.append(filter.agent)
+    if filter.cwd is not None:
+        conditions += " AND folder = ?"
+        values.append(resolved_folder(filter.cwd))
+    if after is not None:
+        conditions += " AND (updated_at, session_id) < (?, ?)"
+        values += (after.updated_at, after.session_id)
+    return conditions, values

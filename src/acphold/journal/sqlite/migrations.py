@@ -1,0 +1,268 @@
+"""The journal's tables, as the numbered steps that lead from an empty file to this release.
+
+A step is never edited once a file may have been through it, which a test sees to: what changes is a
+new step at the end. `PRAGMA user_version` is the number of steps a file has been through.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from acphold.errors import NewerJournalError
+from acphold.journal.location import NAMED_BY
+
+SEQ_BITS: Final = 32
+"""Bits of a segment's key that hold `last_seq`; the session's number stands above them."""
+
+SEQ_MASK: Final = (1 << SEQ_BITS) - 1
+"""Those bits."""
+
+_TABLES: Final = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    "INSERT INTO meta VALUES ('cursor_secret', randomblob(32))",
+    # The epoch of the newest lease.
+    "INSERT INTO meta VALUES ('epoch', 0)",
+    # AUTOINCREMENT: the number of a deleted session never comes back, so a lease or a search
+    # row that outlives it can never mean another one.
+    """CREATE TABLE sessions (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        session_id TEXT NOT NULL UNIQUE,
+        agent TEXT NOT NULL,
+        cwd TEXT NOT NULL,
+        folder TEXT NOT NULL,
+        additional_directories TEXT NOT NULL,
+        title TEXT,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        prompted INTEGER NOT NULL DEFAULT 0,
+        message_count INTEGER NOT NULL DEFAULT 0,
+        settled_through INTEGER NOT NULL DEFAULT 0
+    )""",
+    # `cwd` is as the client wrote it, `folder` is the one name of that folder, to be compared.
+    # An index for each filter of the list, so that any page is one walk along it.
+    "CREATE INDEX listed ON sessions (prompted, updated_at, session_id)",
+    "CREATE INDEX listed_agent ON sessions (agent, prompted, updated_at, session_id)",
+    "CREATE INDEX listed_folder ON sessions (folder, prompted, updated_at, session_id)",
+    "CREATE INDEX listed_both ON sessions (agent, folder, prompted, updated_at, session_id)",
+    """CREATE TABLE leases (
+        session INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        expires_at INTEGER NOT NULL
+    )""",
+    # The key is the session's number above 32 bits of last_seq. As the rowid it makes this one
+    # b-tree, clustered by session: an append touches one page and no index, a replay reads pages
+    # in order, and the place of any seq is found by one search.
+    # `kind` has no type: a number for the kinds that journal.segments knows, else the kind's name.
+    """CREATE TABLE segments (
+        key INTEGER PRIMARY KEY,
+        first_seq INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        kind NOT NULL,
+        raw BLOB NOT NULL
+    )""",
+    # The summary of a session at `settled_through`: opening one folds only what came behind it.
+    "CREATE TABLE summaries (session INTEGER PRIMARY KEY, summary BLOB NOT NULL)",
+    # Deleted sessions that still have rows in segments and words.
+    "CREATE TABLE deleted (session INTEGER PRIMARY KEY)",
+    # session NULL: a tombstone. The highest number is the newest link of a session.
+    """CREATE TABLE links (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        agent TEXT NOT NULL,
+        downstream_id TEXT NOT NULL,
+        session INTEGER,
+        UNIQUE (agent, downstream_id)
+    )""",
+    "CREATE INDEX links_session ON links (session, number)",
+    # Documents are numbered in the order they were settled, so that walking them backwards gives
+    # the newest first, across sessions; one document is one entry, by session number and seq.
+    # The index keeps no copy of the text: what a document says is read from its segment again.
+    "CREATE TABLE documents (number INTEGER PRIMARY KEY, entry INTEGER NOT NULL UNIQUE)",
+    "CREATE VIRTUAL TABLE words USING fts5 (text, content = '')",
+)
+
+_ORDER: Final = (
+    # Hidden from the list until somebody asks for what is archived, or prompts it.
+    "ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0",
+    # Whether a person gave the title: then no agent and no import replaces it.
+    "ALTER TABLE sessions ADD COLUMN renamed INTEGER NOT NULL DEFAULT 0",
+    # Where the conversation came from, oldest first: an array of `Origin`.
+    "ALTER TABLE sessions ADD COLUMN origins TEXT NOT NULL DEFAULT '[]'",
+    # `archived` stands behind what an older release asks for: one that runs beside this one can
+    # still use these, for its names and for the columns it knows.
+    "DROP INDEX listed",
+    "DROP INDEX listed_agent",
+    "DROP INDEX listed_folder",
+    "DROP INDEX listed_both",
+    "CREATE INDEX listed ON sessions (prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_agent ON sessions (agent, prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_folder ON sessions (folder, prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_both"
+    " ON sessions (agent, folder, prompted, archived, updated_at, session_id)",
+)
+
+TOKENIZER: Final = "tokenize = 'unicode61 remove_diacritics 2'"
+"""What is a word in the search index; a change makes another index, so it needs another step."""
+
+_SEARCH_BY_TIME: Final = (
+    "DROP TABLE words",
+    "DROP TABLE documents",
+    # A document's number is its time in quarters of a second, or the next one that is free:
+    # walking the numbers backwards gives the newest first, also of what was imported later, and a
+    # span of time is a range of them. Coarser than the clock, so that the differences between
+    # numbers, which the index keeps for every word, take a byte and not three.
+    "CREATE TABLE documents (number INTEGER PRIMARY KEY, entry INTEGER NOT NULL UNIQUE)",
+    f"CREATE VIRTUAL TABLE words USING fts5 (messages, tools, diffs, content = '', {TOKENIZER})",
+    # How far the index has come in what is settled; a change of what it holds begins at 0 again.
+    "ALTER TABLE sessions ADD COLUMN indexed_through INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX unindexed ON sessions (updated_at) WHERE indexed_through < settled_through",
+)
+
+_USAGE: Final = (
+    # What agents reported, as they did; `by_turn` where it is known to be of one turn alone.
+    """CREATE TABLE usage (
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        by_turn INTEGER NOT NULL,
+        cost REAL,
+        currency TEXT NOT NULL,
+        input INTEGER,
+        output INTEGER,
+        thought INTEGER,
+        cached_read INTEGER,
+        cached_write INTEGER,
+        total INTEGER,
+        PRIMARY KEY (session, seq)
+    ) WITHOUT ROWID""",
+    # All of it is read again for that.
+    "INSERT INTO words (words) VALUES ('delete-all')",
+    "DELETE FROM documents",
+    "UPDATE sessions SET indexed_through = 0",
+)
+
+_PACKED: Final = (
+    # How far the old rows of a session are packed: see packed_rows. An older release would
+    # take them for what was said, so it must not open the file any more.
+    "ALTER TABLE sessions ADD COLUMN packed_through INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX unpacked ON sessions (updated_at) WHERE packed_through < settled_through",
+)
+
+_UNREAD: Final = (
+    # Where the transcript of a session is that was listed and not read yet: see journal.unread.
+    "ALTER TABLE sessions ADD COLUMN unread BLOB",
+)
+
+_FOLLOWERS: Final = (
+    # How many clients may come back to a position: see `Journal.followers`.
+    "ALTER TABLE sessions ADD COLUMN followers INTEGER NOT NULL DEFAULT 0",
+)
+
+_OWNERS: Final = (
+    # The processes that own sessions; which of them live, the journal's file system knows: see
+    # journal.owner_files. `renewed_at` is of the machine's own clock, from its start on;
+    # what a `retired` one owns is to be had by whoever wants it.
+    """CREATE TABLE owners (
+        id TEXT PRIMARY KEY,
+        host TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        addresses TEXT NOT NULL,
+        renewed_at INTEGER NOT NULL,
+        retired INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    # A lease is an owner's and has no end of its own; that of an older release is nobody's.
+    """CREATE TABLE granted (
+        session INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        yields INTEGER NOT NULL
+    )""",
+    "INSERT INTO granted SELECT session, '', epoch, 0 FROM leases",
+    "DROP TABLE leases",
+    "ALTER TABLE granted RENAME TO leases",
+)
+
+_VOLUMES: Final = (
+    # The index is in volumes, tables words_1, words_2 …: see journal.sqlite.search_index. `size`
+    # counts the characters that were put in, `newest` is the highest number of a document; an
+    # untidy one is to be merged.
+    "DROP TABLE words",
+    "DROP TABLE documents",
+    """CREATE TABLE volumes (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        size INTEGER NOT NULL DEFAULT 0,
+        documents INTEGER NOT NULL DEFAULT 0,
+        newest INTEGER NOT NULL DEFAULT 0,
+        untidy INTEGER NOT NULL DEFAULT 0
+    )""",
+    """CREATE TABLE documents (
+        number INTEGER PRIMARY KEY,
+        entry INTEGER NOT NULL UNIQUE,
+        volume INTEGER NOT NULL
+    )""",
+    "UPDATE sessions SET indexed_through = 0",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    _TABLES,
+    _ORDER,
+    _SEARCH_BY_TIME,
+    _USAGE,
+    _PACKED,
+    _UNREAD,
+    _FOLLOWERS,
+    _OWNERS,
+    _VOLUMES,
+)
+
+VERSION: Final = len(MIGRATIONS)
+"""The version of the journals that this release writes."""
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the journal up to VERSION, each step in one transaction with its number.
+
+    Raises NewerJournalError, and the sqlite3 errors of a locked, full or damaged file.
+    """
+    while (version := _version(connection)) < VERSION:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have taken this step while we waited for the lock.
+            if _version(connection) == version:
+                for statement in MIGRATIONS[version]:
+                    connection.execute(statement)
+                # Who has a lease by an older release must not write what it would write.
+                connection.execute("UPDATE leases SET epoch = 0")
+                connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            # A full disk ends the transaction by itself.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    refuse_newer(version, path)
+
+
+def refuse_newer(version: int, path: str) -> None:
+    """Raise NewerJournalError when a journal of this version is beyond this release."""
+    if version > VERSION:
+        raise NewerJournalError(
+            f"the journal {path} has version {version}, this release of acphold knows up to "
+            f"{VERSION}; update acphold, or name another journal ({NAMED_BY})"
+        )
+
+
+def refuse_newer_by_now(connection: sqlite3.Connection, path: str) -> None:
+    """Raise NewerJournalError when an open journal has been brought beyond this release."""
+    if (version := _version(connection)) > VERSION:
+        raise NewerJournalError(
+            f"a newer acphold has brought the journal {path} to version {version} while this one "
+            f"was running, which knows up to {VERSION}; start it again: the agent in your editor, "
+            "and with `acphold stop --all` what runs in the background"
+        )
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)

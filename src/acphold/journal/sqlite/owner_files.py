@@ -1,0 +1,130 @@
+"""Whether the owner of sessions lives, for a journal that is a file: it holds another file locked.
+
+Beside the journal is a folder with a file for each owner, named by its id, which the owner keeps
+locked (flock(2)) for as long as it lives. The kernel lets go of the lock when the process ends,
+however it ends. No clock, host name, process number or runtime folder counts, and a container with
+the same folder sees the same lock.
+
+A process that is forked from an owner without executing another program would hold the lock, too;
+programs that are executed do not get the descriptor.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Final
+
+from acphold.errors import JournalUnavailableError
+
+SUFFIX: Final = "-owners"
+"""What follows the name of a journal in the name of the folder."""
+
+TRIES: Final = 100
+"""How often a file is made anew that somebody asks about in the moment of its making."""
+
+
+class OwnerFile:
+    """The file by which this process lives, under a new id; made and locked.
+
+    Raises JournalUnavailableError where that cannot be.
+    """
+
+    def __init__(self, journal: str) -> None:
+        self.id: Final = os.urandom(12).hex()
+        self._path = _path(journal, self.id)
+        self._descriptor = _made(self._path)
+
+    def keep(self) -> None:
+        """Make it anew if somebody has removed it, or its folder; JournalUnavailableError."""
+        if not _is_at(self._descriptor, self._path):
+            before, self._descriptor = self._descriptor, _made(self._path)
+            os.close(before)
+
+    def close(self) -> None:
+        """This owner is no more; nor is the folder, if it was the last one."""
+        remove(self._path)
+        os.close(self._descriptor)
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(self._path))
+
+
+def lives(journal: str, owner_id: str) -> bool:
+    """Whether the process lives that is an owner under this id; JournalUnavailableError."""
+    import fcntl  # an editor waits for what is imported above
+
+    if not owner_id.isalnum():  # it is part of a path, and the journal may be anybody's
+        return False
+    path = _path(journal, owner_id)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _unavailable(path, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise _unavailable(path, error) from error
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def forget(journal: str, owner_id: str) -> None:
+    """Remove the file of an owner that lives no more."""
+    if owner_id.isalnum():
+        remove(_path(journal, owner_id))
+
+
+def remove(path: str) -> None:
+    """Remove a file that others remove as well."""
+    with suppress(OSError):  # gone, or its folder is; left over it says that nobody lives
+        os.unlink(path)
+
+
+def _path(journal: str, owner_id: str) -> str:
+    return os.path.join(f"{journal}{SUFFIX}", owner_id)
+
+
+def _made(path: str) -> int:
+    """The file, made and locked: its descriptor."""
+    import fcntl
+
+    for _ in range(TRIES):
+        try:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            continue  # the folder was removed again
+        except OSError as error:
+            raise _unavailable(path, error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            time.sleep(0.001)  # somebody asks whether we live
+        except OSError as error:
+            os.close(descriptor)
+            raise _unavailable(path, error) from error
+        os.close(descriptor)
+    raise JournalUnavailableError(f"{path} is removed again and again by another program")
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except OSError:
+        return False
+
+
+def _unavailable(path: str, error: OSError) -> JournalUnavailableError:
+    return JournalUnavailableError(
+        f"cannot lock {path}: {error.strerror}; by that others see that the owner of a session "
+        "lives. Put the journal on a file system that has locks"
+    )

@@ -1,0 +1,108 @@
+"""The repair of what the journal says about its sessions: counts, summaries, the search index.
+
+All of that can be computed from the entries, which are never changed here. It is done session by
+session, while others use the journal: what was computed is written only if the session was not
+settled again meanwhile.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.history.compaction import snapshots
+from acphold.history.fold import Fold
+from acphold.journal.sqlite import deletion, search_index, segments, session_rows, upkeep
+from acphold.journal.sqlite.connection import Connection, writing
+
+TRIES: Final = 5
+"""How often a session is counted that is settled meanwhile, as it is after every turn."""
+
+_ORPHANS: Final = """
+    SELECT DISTINCT number FROM (
+        SELECT key >> 32 AS number FROM segments
+        UNION SELECT entry >> 32 FROM documents
+        UNION SELECT session FROM summaries
+        UNION SELECT session FROM leases
+        UNION SELECT session FROM usage
+    ) WHERE number NOT IN (SELECT number FROM sessions)
+"""
+
+
+class Repaired(Struct, frozen=True):
+    """What was put right: sessions with a wrong count or summary; and rows of sessions that are
+    no more, by how many sessions they were of."""
+
+    miscounted: tuple[str, ...]
+    left_over: int
+
+
+def repair(connection: Connection) -> Repaired:
+    """Count every session anew, remove what is of none, and forget the search index.
+
+    The index has to be caught up with behind that.
+    """
+    left_over = _remove_orphans(connection)
+    numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
+    miscounted = [name for number, name in numbers if _recounted(connection, number)]
+    for _ in search_index.forget(connection):
+        pass
+    return Repaired(tuple(miscounted), left_over)
+
+
+def _remove_orphans(connection: Connection) -> int:
+    known = "SELECT session FROM deleted"
+    orphans = connection.execute(f"{_ORPHANS} AND number NOT IN ({known})").fetchall()
+    with writing(connection):
+        for (number,) in orphans:
+            deletion.remove_rows(connection, number)
+    for _ in deletion.sweep(connection):
+        pass
+    return len(orphans)
+
+
+class _Kept(Struct, frozen=True):
+    """What the journal says of a session: how far it is settled, and what it is up to there."""
+
+    through: int
+    messages: int
+    state: upkeep.Settled
+
+
+def _recounted(connection: Connection, number: int) -> bool:
+    """Whether what was kept of a session was wrong; it is right now."""
+    for _ in range(TRIES):
+        kept = _kept(connection, number)
+        if kept is None or (right := _computed(connection, number, kept.through)) == kept:
+            return False
+        with writing(connection):
+            if _kept(connection, number) != kept:
+                continue
+            connection.execute(
+                "UPDATE sessions SET message_count = ? WHERE number = ?", (right.messages, number)
+            )
+            upkeep.keep_settled_state(connection, number, right.state)
+            return True
+    return False
+
+
+def _kept(connection: sqlite3.Connection, number: int) -> _Kept | None:
+    row = connection.execute(
+        "SELECT settled_through, message_count FROM sessions WHERE number = ?", (number,)
+    ).fetchone()
+    return None if row is None else _Kept(row[0], row[1], upkeep.settled_state(connection, number))
+
+
+def _computed(connection: sqlite3.Connection, number: int, through: int) -> _Kept:
+    folding = Fold()
+    newest: dict[str, int] = {}
+    for segment in segments.read_all(connection, number, 0):
+        if segment.last_seq > through:
+            break
+        newest |= snapshots([segment])
+        for entry in segment.entries():
+            folding.add(entry)
+    state = folding.state()
+    return _Kept(through, session_rows.messages(state), upkeep.Settled(state.summary(), newest))

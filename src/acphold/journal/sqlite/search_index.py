@@ -1,0 +1,401 @@
+"""The full-text index: what is settled is put in, what is deleted is taken out.
+
+Each session has a number up to which it is in the index, `indexed_through`. It lags behind what is
+settled: for moments after a turn, for longer after a large import, or after an update of acphold
+that made the index anew. What lags is put in piece by piece, the newest sessions first. What agents
+report of tokens is noted when a turn is settled; for turns that are older than that, here.
+
+FTS5 marks what is taken out, and keeps its words until it merges all that it has. So the index is
+in *volumes* of some megabytes, each a table of FTS5 by itself: `words_1`, `words_2` …. Documents
+are put into the last one; when it is full, another begins. One that something was taken out of is
+*untidy* until it is merged into one part, which takes a twentieth of a second, however large the
+journal is.
+
+The functions may raise sqlite3 errors. Those with a Connection make transactions of their own; the
+others run inside one of the caller's. Those that are iterators do one piece of their work, which is
+one transaction, for each step.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from acphold.history.entries import Segment
+from acphold.history.raw_update import storable
+from acphold.history.words import Document, document, indexable
+from acphold.journal.sqlite import segments, token_usage
+from acphold.journal.sqlite.connection import Connection, writing
+from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK, TOKENIZER
+
+PIECE_BYTES: Final = 512 << 10
+"""How much history is read at once (beyond one segment)."""
+
+PART_BYTES: Final = 64 << 10
+"""How much history of one session is put in at once."""
+
+CHARACTERS_AT_ONCE: Final = 128 << 10
+"""How much text is put in in one transaction (beyond one part): some milliseconds."""
+
+SESSIONS_AT_ONCE: Final = 100
+"""Of how many sessions that is at most."""
+
+VOLUME_CHARACTERS: Final = 4 << 20
+"""How much text a volume takes: with more of it deletions take longer, with less searches."""
+
+PAGES_AT_ONCE: Final = 64
+"""Pages of the index that are merged in one transaction: some milliseconds."""
+
+PARTS: Final = 16
+"""So many parts of about one size in a volume are merged into one: a search looks through each."""
+
+TIME_BITS: Final = 8
+"""Bits of a time in ms that a document's number does without: it counts quarters of a second."""
+
+
+class Indexed(NamedTuple):
+    """A document of the index: the number and the time of its entry, and its texts by column."""
+
+    seq: int
+    at: int
+    texts: tuple[str, str, str]
+
+
+def documents(found: Iterable[Segment]) -> list[Indexed]:
+    """The entries of these segments that say something."""
+    entries = (entry for segment in found for entry in segment.entries())
+    said = ((entry, document(entry)) for entry in entries)
+    return [Indexed(entry.seq, entry.at, columns(words)) for entry, words in said if words]
+
+
+# -- putting in -------------------------------------------------------------------------------
+
+
+def index(connection: Connection, session: int | None = None, since: int = 0) -> Iterator[None]:
+    """Put in what the index lacks of a session; or of all of them, the newest first.
+
+    None that was last active before `since` (ms since the epoch). Then all is tidied.
+    """
+    while lags := _lags(connection, session, since):
+        parts = deque(_parts(connection, lags))
+        last: dict[int, int] = {}
+        while parts:
+            with writing(connection):
+                news: list[_News] = []
+                size = 0
+                for part in connection.while_there_is_time(parts):
+                    # Unless another process was quicker, or the session was deleted.
+                    if _indexed_through(connection, part.session) == part.after:
+                        news += [(part.session, document) for document in part.documents]
+                        token_usage.keep(connection, part.session, part.usage)
+                        connection.execute(
+                            "UPDATE sessions SET indexed_through = ? WHERE number = ?",
+                            (part.through, part.session),
+                        )
+                    size += part.size
+                    if size >= CHARACTERS_AT_ONCE:
+                        break
+                put(connection, news, last)
+            yield
+        yield from tidy(connection)
+    yield from tidy(connection)
+
+
+_Lag = tuple[int, int, int]
+"""The number of a session, how far it is indexed, and how far it is settled."""
+
+
+def _lags(connection: sqlite3.Connection, session: int | None, since: int) -> list[_Lag]:
+    """The sessions to go on with."""
+    return connection.execute(
+        "SELECT number, indexed_through, settled_through FROM sessions"
+        " WHERE indexed_through < settled_through AND updated_at >= ?"
+        f"{'' if session is None else ' AND number = ?'} ORDER BY updated_at DESC LIMIT ?",
+        (since, *([] if session is None else [session]), SESSIONS_AT_ONCE),
+    ).fetchall()
+
+
+class _Part(NamedTuple):
+    """What comes in a session behind `after`, up to `through`."""
+
+    session: int
+    after: int
+    through: int
+    documents: list[Indexed]
+    usage: list[token_usage.Report]
+
+    @property
+    def size(self) -> int:
+        """Characters of its texts."""
+        return sum(len(text) for document in self.documents for text in document.texts)
+
+
+def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Part]:
+    """About PIECE_BYTES of what these sessions lack."""
+    left = PIECE_BYTES
+    for session, indexed, settled in lags:
+        if left <= 0:
+            return
+        waiting = deque(segments.read(connection, session, indexed, left, settled))
+        if not waiting:
+            yield _Part(session, indexed, settled, [], [])
+        after = indexed
+        while waiting:
+            some: list[Segment] = []
+            size = 0
+            while waiting and size < PART_BYTES:
+                some.append(waiting.popleft())
+                size += len(some[-1].raw)
+            left -= size
+            through = some[-1].last_seq
+            yield _Part(session, after, through, documents(some), token_usage.reports(some))
+            after = through
+
+
+def _indexed_through(connection: sqlite3.Connection, session: int) -> int | None:
+    row = connection.execute(
+        "SELECT indexed_through FROM sessions WHERE number = ?", (session,)
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def lagging(connection: sqlite3.Connection) -> int:
+    """How many sessions the index lacks a part of."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM sessions WHERE indexed_through < settled_through"
+    ).fetchone()
+    return int(count)
+
+
+_News = tuple[int, Indexed]
+"""The number of a session, and a document of it."""
+
+
+def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, int]) -> None:
+    """Put documents in; `last` has the numbers of the last documents of sessions, and gets them."""
+    volume = _open_volume(connection)
+    rows: list[tuple[int, str, str, str]] = []
+    for session, (seq, at, texts) in news:
+        # In the order of the session, whatever the clock did.
+        number = _free_number(connection, max(at >> TIME_BITS, last.get(session, -1) + 1, 0))
+        is_new = connection.execute(
+            "INSERT OR IGNORE INTO documents (number, entry, volume) VALUES (?, ?, ?)",
+            (number, session << SEQ_BITS | seq, volume),
+        ).rowcount
+        if is_new:
+            rows.append((number, *texts))
+        last[session] = number
+    if not rows:
+        return
+    rows.sort()  # FTS5 begins another part of the index with each number that is lower
+    connection.executemany(
+        f"INSERT INTO words_{volume} (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)", rows
+    )
+    connection.execute(
+        "UPDATE volumes SET size = size + ?, documents = documents + ?, newest = max(newest, ?)"
+        " WHERE number = ?",
+        (sum(len(text) for _, *texts in rows for text in texts), len(rows), rows[-1][0], volume),
+    )
+
+
+def _open_volume(connection: sqlite3.Connection) -> int:
+    """The number of the volume that documents are put into."""
+    row = connection.execute(
+        "SELECT number, size FROM volumes ORDER BY number DESC LIMIT 1"
+    ).fetchone()
+    if row is not None and row[1] < VOLUME_CHARACTERS:
+        return int(row[0])
+    number = connection.execute("INSERT INTO volumes DEFAULT VALUES").lastrowid
+    assert number is not None
+    name = f"words_{number}"
+    form = f"messages, tools, diffs, content = '', {TOKENIZER}"
+    connection.execute(f"CREATE VIRTUAL TABLE {name} USING fts5 ({form})")
+    # All merging is done by `tidy`: FTS5 itself does it in the transaction of whoever puts in.
+    for setting, value in (("automerge", 0), ("crisismerge", 1000), ("usermerge", PARTS)):
+        connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES (?, ?)", (setting, value))
+    return number
+
+
+def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
+    """The number `wanted`, or one right behind those that are taken there."""
+    # In growing steps, for many entries may be of one moment, in an import without times ten
+    # thousand; then back to what is taken, for a number stands for a time: none is left out.
+    taken, step = wanted - 1, 1
+    while _is_taken(connection, wanted):
+        taken = wanted
+        wanted += step
+        step *= 2
+    while wanted - taken > 1:
+        middle = (taken + wanted) // 2
+        if _is_taken(connection, middle):
+            taken = middle
+        else:
+            wanted = middle
+    return wanted
+
+
+def _is_taken(connection: sqlite3.Connection, number: int) -> bool:
+    found = connection.execute("SELECT 1 FROM documents WHERE number = ?", (number,))
+    return found.fetchone() is not None
+
+
+def columns(said: Document) -> tuple[str, str, str]:
+    """The texts of a document as the tokenizer gets them, by column."""
+    return (
+        storable(indexable(said.messages)),
+        storable(indexable(said.tools)),
+        storable(indexable(said.diffs)),
+    )
+
+
+# -- taking out -------------------------------------------------------------------------------
+
+
+def unindex(connection: sqlite3.Connection, session: int, found: Iterable[Indexed]) -> None:
+    """Take documents out; those that are not in are passed over."""
+    taken: Counter[int] = Counter()
+    for seq, _, texts in found:
+        row = connection.execute(
+            "SELECT number, volume FROM documents WHERE entry = ?", (session << SEQ_BITS | seq,)
+        ).fetchone()
+        if row is not None:
+            number, volume = row
+            connection.execute(
+                f"INSERT INTO words_{volume} (words_{volume}, rowid, messages, tools, diffs)"
+                " VALUES ('delete', ?, ?, ?, ?)",
+                (number, *texts),
+            )
+            connection.execute("DELETE FROM documents WHERE number = ?", (number,))
+            taken[volume] += 1
+    _take_off(connection, [(count, volume) for volume, count in taken.items()])
+
+
+def volumes_of(connection: sqlite3.Connection, session: int) -> set[int]:
+    """The volumes that have documents of a session."""
+    rows = connection.execute(
+        "SELECT DISTINCT volume FROM documents WHERE entry BETWEEN ? AND ?", _entries(session)
+    )
+    return {volume for (volume,) in rows}
+
+
+def volumes_of_these_alone(connection: sqlite3.Connection, sessions: Iterable[int]) -> set[int]:
+    """The volumes that have documents of these sessions and no others, and get none any more."""
+    counts: Counter[int] = Counter()
+    for session in sessions:
+        rows = connection.execute(
+            "SELECT volume, count(*) FROM documents WHERE entry BETWEEN ? AND ? GROUP BY volume",
+            _entries(session),
+        )
+        for volume, count in rows:
+            counts[volume] += count
+    full = connection.execute(
+        "SELECT number, documents FROM volumes WHERE number < (SELECT max(number) FROM volumes)"
+    )
+    return {number for number, documents in full if counts[number] == documents}
+
+
+def strike_out(connection: sqlite3.Connection, session: int, through: int) -> None:
+    """Forget the documents of a session up to an entry; their words go with their volumes."""
+    entries = (session << SEQ_BITS, session << SEQ_BITS | through)
+    counts = connection.execute(
+        "SELECT count(*), volume FROM documents WHERE entry BETWEEN ? AND ? GROUP BY volume",
+        entries,
+    ).fetchall()
+    connection.execute("DELETE FROM documents WHERE entry BETWEEN ? AND ?", entries)
+    _take_off(connection, counts)
+
+
+def _entries(session: int) -> tuple[int, int]:
+    """The first and the last number that an entry of a session may have in `documents`."""
+    return session << SEQ_BITS, session << SEQ_BITS | SEQ_MASK
+
+
+def _take_off(connection: sqlite3.Connection, counts: Iterable[tuple[int, int]]) -> None:
+    """Note that so many documents were taken out of volumes."""
+    connection.executemany(
+        "UPDATE volumes SET documents = documents - ?, untidy = 1 WHERE number = ?", counts
+    )
+
+
+def untidy(connection: sqlite3.Connection) -> int:
+    """How many volumes still have words of what was taken out."""
+    (count,) = connection.execute("SELECT count(*) FROM volumes WHERE untidy").fetchone()
+    return int(count)
+
+
+def tidy(connection: Connection) -> Iterator[None]:
+    """Merge untidy volumes into one part each, without what was taken out; drop empty ones.
+
+    Of the last volume, which new parts are put into, some are merged when there are many.
+    """
+    while untidy(connection):
+        with writing(connection):
+            row = connection.execute(
+                "SELECT number, documents, number < (SELECT max(number) FROM volumes) FROM volumes"
+                " WHERE untidy LIMIT 1"
+            ).fetchone()
+            if row is None:
+                return  # another process was quicker
+            number, count, is_closed = row
+            if is_closed and not count:
+                _drop(connection, number)
+            elif not _merge(connection, number, -PAGES_AT_ONCE):
+                connection.execute("UPDATE volumes SET untidy = 0 WHERE number = ?", (number,))
+        yield
+    is_merged = False
+    while not is_merged:
+        with writing(connection):
+            row = connection.execute("SELECT max(number) FROM volumes").fetchone()
+            is_merged = row[0] is None or not _merge(connection, row[0], PAGES_AT_ONCE)
+        yield
+
+
+def _merge(connection: sqlite3.Connection, volume: int, pages: int) -> bool:
+    """Merge so many pages, also all parts into one if the number is negative; False if nothing
+    was left to do."""
+    before = connection.total_changes
+    name = f"words_{volume}"
+    connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('merge', ?)", (pages,))
+    # Source: sqlite.org, FTS5, "The 'merge' Command".
+    return connection.total_changes - before > 1
+
+
+def _drop(connection: sqlite3.Connection, volume: int) -> None:
+    connection.execute(f"DROP TABLE words_{volume}")
+    connection.execute("DELETE FROM volumes WHERE number = ?", (volume,))
+
+
+def forget(connection: Connection) -> Iterator[None]:
+    """Forget all of the index; it is made anew by and by.
+
+    What is known of tokens stays: compaction has left only the last of some reports.
+    """
+    with writing(connection):
+        volumes = [number for (number,) in connection.execute("SELECT number FROM volumes")]
+        # Others put what they have into new ones from now on.
+        connection.execute("UPDATE volumes SET size = max(size, ?)", (VOLUME_CHARACTERS,))
+    last = max(volumes, default=0)
+    sessions = deque(connection.execute("SELECT number FROM sessions WHERE indexed_through > 0"))
+    while sessions:
+        with writing(connection):
+            for (session,) in connection.while_there_is_time(sessions):
+                connection.execute(
+                    "DELETE FROM documents WHERE entry BETWEEN ? AND ? AND volume <= ?",
+                    (*_entries(session), last),
+                )
+                connection.execute(
+                    "UPDATE sessions SET indexed_through = 0 WHERE number = ?", (session,)
+                )
+        yield
+    left = deque(connection.execute("SELECT number FROM documents WHERE volume <= ?", (last,)))
+    while left:
+        with writing(connection):
+            for row in connection.while_there_is_time(left):
+                connection.execute("DELETE FROM documents WHERE number = ?", row)
+        yield
+    for number in volumes:
+        with writing(connection):
+            _drop(connection, number)
+        yield

@@ -1,0 +1,178 @@
+"""The table of segments: rows are put in, read from a place on, and taken out.
+
+The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from acphold.history.entries import KINDS, UPDATE, Segment
+from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal.journal import READ_BYTES
+from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.sqlite.packed_rows import plain
+
+CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+"""How a kind stands in its row: an update, which nearly every row is, as 0 takes no byte at all."""
+
+NAMES: Final = dict(enumerate(KINDS))
+"""The other way round; a kind that is not in it stands there by its name."""
+
+_SELECT: Final = (
+    "SELECT key & 4294967295, first_seq, at, kind, raw FROM segments WHERE key BETWEEN ? AND ?"
+)
+
+_NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".format(
+    CODES[UPDATE],
+    " OR ".join(f"raw BETWEEN x'{start.hex()}' AND x'{start.hex()}ff'" for start in CHUNK_STARTS),
+)
+"""Without rows that hold one chunk: SQLite passes over them in a fifth of the time."""
+
+_TAIL_AT_ONCE: Final = 16
+
+
+def read(
+    connection: sqlite3.Connection,
+    session: int,
+    after: int,
+    limit_bytes: int,
+    through: int = SEQ_MASK,
+    *,
+    chunks: bool = True,
+) -> list[Segment]:
+    """Segments that end above `after` and not above `through`, oldest first.
+
+    About `limit_bytes` of them, but one at least when there is one. With `chunks` as False, most
+    segments that are nothing but text are left out.
+    """
+    first_key = session << SEQ_BITS | after + 1
+    select = _SELECT if chunks else _SELECT + _NO_CHUNKS
+    rows = connection.execute(f"{select} ORDER BY key", (first_key, session << SEQ_BITS | through))
+    segments: list[Segment] = []
+    for last, first, at, kind, raw in rows:
+        segments.append(Segment(first, last, NAMES.get(kind, kind), at, plain(raw)))
+        limit_bytes -= len(segments[-1].raw)
+        if limit_bytes <= 0:
+            break
+    # A statement left in the middle would keep the write-ahead log from starting over.
+    rows.close()
+    return segments
+
+
+def read_all(
+    connection: sqlite3.Connection, session: int, after: int, *, chunks: bool = True
+) -> Iterator[Segment]:
+    """All segments that end above `after`, oldest first, some of them in memory at a time."""
+    while found := read(connection, session, after, READ_BYTES, chunks=chunks):
+        yield from found
+        after = found[-1].last_seq
+
+
+def read_back(
+    connection: sqlite3.Connection, session: int, through: int, limit: int
+) -> list[Segment]:
+    """The last `limit` segments that end by `through`, oldest first."""
+    rows = connection.execute(
+        f"{_SELECT} ORDER BY key DESC LIMIT ?",
+        (session << SEQ_BITS, session << SEQ_BITS | through, limit),
+    ).fetchall()
+    return [
+        Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
+        for last, first, at, kind, raw in reversed(rows)
+    ]
+
+
+def tail(
+    connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
+) -> list[Segment]:
+    """The last segments of a session that end above `after`, about `limit_bytes`, oldest first."""
+    found: list[Segment] = []
+    through = SEQ_MASK
+    while limit_bytes > 0 and through > after:
+        some = read_back(connection, session, through, _TAIL_AT_ONCE)
+        some = [segment for segment in some if segment.last_seq > after]
+        if not some:
+            break
+        found = [*some, *found]
+        limit_bytes -= sum(len(segment.raw) for segment in some)
+        through = some[0].first_seq - 1
+    return found
+
+
+def is_alone(connection: sqlite3.Connection, session: int, seq: int) -> bool:
+    """Whether an entry has a row of its own, and stands for no other number."""
+    row = connection.execute(
+        "SELECT first_seq FROM segments WHERE key = ?", (session << SEQ_BITS | seq,)
+    ).fetchone()
+    return row is not None and row[0] == seq
+
+
+def size(connection: sqlite3.Connection, session: int, after: int) -> int:
+    """Bytes that the segments take that end above `after`."""
+    (found,) = connection.execute(
+        "SELECT coalesce(sum(length(raw)), 0) FROM segments WHERE key BETWEEN ? AND ?",
+        (session << SEQ_BITS | after + 1, session << SEQ_BITS | SEQ_MASK),
+    ).fetchone()
+    return int(found)
+
+
+def insert(connection: sqlite3.Connection, session: int, segments: Iterable[Segment]) -> None:
+    """Write the rows of segments."""
+    connection.executemany(
+        "INSERT INTO segments (key, first_seq, at, kind, raw) VALUES (?, ?, ?, ?, ?)",
+        [
+            (session << SEQ_BITS | s.last_seq, s.first_seq, s.at, CODES.get(s.kind, s.kind), s.raw)
+            for s in segments
+        ],
+    )
+
+
+def empty(connection: sqlite3.Connection, session: int, seq: int) -> None:
+    """Leave nothing of an entry but its number."""
+    first_key = session << SEQ_BITS | seq
+    (key, first_seq, raw) = connection.execute(
+        "SELECT key, first_seq, raw FROM segments WHERE key >= ? ORDER BY key LIMIT 1", (first_key,)
+    ).fetchone()
+    raws = plain(raw).split(b"\n")
+    # A raw that stands for more numbers than one is alone in its row.
+    raws[seq - first_seq if len(raws) > 1 else 0] = b""
+    connection.execute("UPDATE segments SET raw = ? WHERE key = ?", (b"\n".join(raws), key))
+
+
+def extent(
+    connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
+) -> tuple[int, int]:
+    """Where the next rows above `after` end, and the bytes they take: about `limit_bytes` of them.
+
+    (0, 0) when there are none.
+    """
+    rows = connection.execute(
+        "SELECT key & 4294967295, length(raw) FROM segments WHERE key BETWEEN ? AND ? ORDER BY key",
+        (session << SEQ_BITS | after + 1, session << SEQ_BITS | SEQ_MASK),
+    )
+    through = size = 0
+    for last, length in rows:
+        through, size = last, size + length
+        if size >= limit_bytes:
+            break
+    rows.close()
+    return through, size
+
+
+def remove_through(connection: sqlite3.Connection, session: int, through: int) -> None:
+    """Delete all rows of a session that end by `through`."""
+    connection.execute(
+        "DELETE FROM segments WHERE key BETWEEN ? AND ?",
+        (session << SEQ_BITS, session << SEQ_BITS | through),
+    )
+
+
+def remove(connection: sqlite3.Connection, session: int, segments: Iterable[Segment]) -> None:
+    """Delete the rows of segments."""
+    connection.executemany(
+        "DELETE FROM segments WHERE key = ?",
+        [(session << SEQ_BITS | segment.last_seq,) for segment in segments],
+    )

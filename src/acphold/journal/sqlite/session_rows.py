@@ -1,0 +1,323 @@
+"""The tables of sessions and of links to the agents' own ids: the SQL, and what a row means.
+
+The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict
+
+from acphold.errors import AmbiguousIdError, SessionExistsError, UnknownSessionError
+from acphold.history.fold import SessionState, fold
+from acphold.history.raw_update import storable
+from acphold.history.timeline import Message
+from acphold.history.times import now_ms
+from acphold.journal.journal import NewSession, Origin, RowChange, SessionRow
+from acphold.journal.location import resolved_folder
+from acphold.journal.sqlite import segments
+from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+
+UNSETTLED_BYTES: Final = 1 << 20
+"""How much of a turn that is not settled is counted for the list, at most."""
+
+_CONTEXT_SEGMENTS: Final = 8
+_CONTEXT_ENTRIES: Final = 50
+"""How far back to look for the message that the first chunk of a piece may belong to."""
+
+_IDS_AT_ONCE: Final = 500
+"""Ids in one statement: SQLite before 3.32 takes 999 parameters."""
+
+_LAST_KEY: Final = (
+    "(SELECT key FROM segments WHERE key BETWEEN (sessions.number << 32)"
+    " AND (sessions.number << 32 | 4294967295) ORDER BY key DESC LIMIT 1)"
+)
+
+SELECT_ROW: Final = (
+    "SELECT session_id, agent, cwd, additional_directories, title, created_at, updated_at,"
+    f" message_count, prompted, coalesce({_LAST_KEY} & 4294967295, 0),"
+    " number, settled_through, archived, renamed, origins,"
+    " unread IS NOT NULL FROM sessions"
+)
+"""The columns `session_row` reads."""
+
+Row = tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int]
+
+_decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
+
+
+def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = True) -> SessionRow:
+    """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
+    session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
+    prompted, last, number, settled, archived, renamed, origins, unread = row[8:]
+    if counted and last > settled and prompted:
+        messages += unsettled(connection, number, settled)
+    return SessionRow(
+        session_id,
+        agent,
+        cwd,
+        () if directories == "[]" else _decode_directories(directories),
+        title,
+        created,
+        updated,
+        messages,
+        bool(prompted),
+        last,
+        bool(archived),
+        bool(renamed),
+        () if origins == "[]" else _decode_origins(origins),
+        bool(unread),
+    )
+
+
+def find(connection: sqlite3.Connection, session_id: str, *, counted: bool) -> SessionRow:
+    """As `Journal.session`."""
+    row = connection.execute(f"{SELECT_ROW} WHERE session_id = ?", (session_id,)).fetchone()
+    if row is None:
+        raise UnknownSessionError(session_id)
+    return session_row(connection, row, counted=counted)
+
+
+MATCHES: Final = 100
+"""Sessions that are counted when a prefix fits several; a list asks for many short prefixes."""
+
+
+def resolve(connection: sqlite3.Connection, prefix: str) -> SessionRow:
+    """The session with this id or this beginning; UnknownSessionError, AmbiguousIdError."""
+    try:
+        return find(connection, prefix, counted=True)
+    except UnknownSessionError:
+        if not prefix:
+            raise
+    # A range, not LIKE: exact in case, blind to wildcards, and a walk along the index.
+    matches = connection.execute(
+        "SELECT session_id FROM sessions WHERE session_id BETWEEN ? AND ? ORDER BY 1 LIMIT ?",
+        (prefix, f"{prefix}\U0010ffff", MATCHES + 1),
+    ).fetchall()
+    if not matches:
+        raise UnknownSessionError(prefix, f"no session id begins with {prefix!r}")
+    if len(matches) > 1:
+        ids = tuple(match for (match,) in matches[:MATCHES])
+        raise AmbiguousIdError(prefix, ids, more=len(matches) > MATCHES)
+    return find(connection, matches[0][0], counted=True)
+
+
+def number_of(connection: sqlite3.Connection, session_id: str) -> int:
+    """The journal's own key of a session; raises UnknownSessionError."""
+    row = connection.execute(
+        "SELECT number FROM sessions WHERE session_id = ?", (session_id,)
+    ).fetchone()
+    if row is None:
+        raise UnknownSessionError(session_id)
+    return int(row[0])
+
+
+def create(connection: sqlite3.Connection, new: NewSession) -> int:
+    """Insert a session; its number. Raises SessionExistsError."""
+    created = now_ms() if new.created_at is None else new.created_at
+    directories = _json(new.additional_directories)
+    title = None if new.title is None else storable(new.title)
+    folder = resolved_folder(new.cwd)
+    try:
+        number = connection.execute(
+            "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
+            " created_at, updated_at, renamed, origins) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(new.session_id, new.agent, new.cwd, folder, directories, title),
+                *(created, created, new.renamed, _json(new.origins)),
+            ),
+        ).lastrowid
+    except sqlite3.IntegrityError as error:
+        raise SessionExistsError(f"there is a session {new.session_id!r} already") from error
+    assert number is not None
+    return number
+
+
+def change_row(connection: sqlite3.Connection, number: int, change: RowChange) -> None:
+    """Write what is set in `change`; the title only where no person gave one."""
+    columns = {name: value for name, value in asdict(change).items() if value is not UNSET}
+    if not columns:
+        return
+    if isinstance(title := columns.get("title"), str):
+        columns["title"] = storable(title)
+    if "cwd" in columns:
+        columns["folder"] = resolved_folder(columns["cwd"])
+    for name in ("additional_directories", "origins"):
+        if name in columns:
+            columns[name] = _json(columns[name])
+    names = ", ".join(_ASSIGNMENTS.get(name, f"{name} = ?") for name in columns)
+    connection.execute(f"UPDATE sessions SET {names} WHERE number = ?", (*columns.values(), number))
+
+
+_ASSIGNMENTS: Final = {"title": "title = CASE WHEN renamed THEN title ELSE ? END"}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
+    """The last seq of a session, whose last owner may have died before it touched the row."""
+    last = connection.execute(
+        "SELECT key, at FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+        (number << SEQ_BITS, number << SEQ_BITS | SEQ_MASK),
+    ).fetchone()
+    if last is None:
+        return 0
+    key, at = last
+    connection.execute(
+        "UPDATE sessions SET updated_at = ? WHERE number = ? AND updated_at < ?", (at, number, at)
+    )
+    return int(key) & SEQ_MASK
+
+
+def rename(connection: sqlite3.Connection, session_id: str, title: str | None) -> None:
+    """Set the title that a person gives, None for none; raises UnknownSessionError."""
+    done = connection.execute(
+        "UPDATE sessions SET title = ?, renamed = ? WHERE session_id = ?",
+        (None if title is None else storable(title), title is not None, session_id),
+    )
+    if not done.rowcount:
+        raise UnknownSessionError(session_id)
+
+
+def given_title(connection: sqlite3.Connection, session_id: str) -> str | None:
+    """The title that a person gave; None when nobody did, or there is no such session."""
+    row = connection.execute(
+        "SELECT title FROM sessions WHERE session_id = ? AND renamed", (session_id,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def archive(connection: sqlite3.Connection, session_id: str, *, archived: bool) -> None:
+    """Hide a session from lists, or show it again; raises UnknownSessionError."""
+    done = connection.execute(
+        "UPDATE sessions SET archived = ? WHERE session_id = ?", (archived, session_id)
+    )
+    if not done.rowcount:
+        raise UnknownSessionError(session_id)
+
+
+# -- counting messages ------------------------------------------------------------------------
+
+
+def messages(state: SessionState) -> int:
+    """The messages that count: what users and agents said, without thoughts."""
+    return sum(
+        isinstance(item, Message) and item.role in ("user", "agent") for item in state.timeline
+    )
+
+
+def context(connection: sqlite3.Connection, session: int, settled: int) -> SessionState:
+    """The state just before: a chunk that came late belongs to a message that is counted."""
+    before = segments.read_back(connection, session, settled, _CONTEXT_SEGMENTS)
+    entries = [entry for segment in before for entry in segment.entries()]
+    return fold(entries[-_CONTEXT_ENTRIES:])
+
+
+def unsettled(connection: sqlite3.Connection, session: int, settled: int) -> int:
+    """The messages behind `settled`: of a turn that runs, or that a crash has cut off."""
+    found = segments.read(connection, session, settled, UNSETTLED_BYTES)
+    before = context(connection, session, settled)
+    entries = (entry for segment in found for entry in segment.entries())
+    return messages(fold(entries, before)) - messages(before)
+
+
+# -- links ------------------------------------------------------------------------------------
+
+
+def link(
+    connection: sqlite3.Connection, agent: str, downstream_id: str, session: int | None
+) -> None:
+    """Make `downstream_id` the newest id of a session, by its number; None: a tombstone."""
+    # Replaced, not updated: a new row gets the highest number, which makes it the newest.
+    connection.execute(
+        "INSERT OR REPLACE INTO links (agent, downstream_id, session) VALUES (?, ?, ?)",
+        (agent, downstream_id, session),
+    )
+
+
+def forget_session(connection: sqlite3.Connection, number: int) -> None:
+    """Turn all ids of a session into tombstones."""
+    connection.execute("UPDATE links SET session = NULL WHERE session = ?", (number,))
+
+
+def has_link(connection: sqlite3.Connection, number: int) -> bool:
+    """Whether an agent knows the session by some id."""
+    row = connection.execute("SELECT 1 FROM links WHERE session = ?", (number,)).fetchone()
+    return row is not None
+
+
+def downstream(connection: sqlite3.Connection, session_id: str) -> str | None:
+    """The newest id the agent knows the session by."""
+    row = connection.execute(
+        "SELECT downstream_id FROM links WHERE session ="
+        " (SELECT number FROM sessions WHERE session_id = ?) ORDER BY number DESC LIMIT 1",
+        (session_id,),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def session_of(connection: sqlite3.Connection, agent: str, downstream_id: str) -> str | None:
+    """The session behind an id of the agent."""
+    row = connection.execute(
+        "SELECT session_id FROM links JOIN sessions ON sessions.number = links.session"
+        " WHERE links.agent = ? AND downstream_id = ?",
+        (agent, downstream_id),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def is_forgotten(connection: sqlite3.Connection, agent: str, downstream_id: str) -> bool:
+    """Whether the id is a tombstone."""
+    row = connection.execute(
+        "SELECT 1 FROM links WHERE agent = ? AND downstream_id = ? AND session IS NULL",
+        (agent, downstream_id),
+    ).fetchone()
+    return row is not None
+
+
+def linked(connection: sqlite3.Connection, agent: str, ids: Iterable[str]) -> set[str]:
+    """Those of `ids` that have a row, be it a link or a tombstone."""
+    found: set[str] = set()
+    remaining = iter(ids)
+    while some := tuple(islice(remaining, _IDS_AT_ONCE)):
+        marks = ", ".join("?" * len(some))
+        rows = connection.execute(
+            f"SELECT downstream_id FROM links WHERE agent = ? AND downstream_id IN ({marks})",
+            (agent, *some),
+        )
+        found.update(downstream_id for (downstream_id,) in rows)
+    return found
+
+
+def used_later(
+    connection: sqlite3.Connection, agent: str, times: Mapping[str, int]
+) -> list[tuple[int, int]]:
+    """Time and number of the sessions behind ids of the agent that it used later than we knew."""
+    found: list[tuple[int, int]] = []
+    remaining = iter(times)
+    while some := tuple(islice(remaining, _IDS_AT_ONCE)):
+        marks = ", ".join("?" * len(some))
+        rows = connection.execute(
+            "SELECT downstream_id, sessions.number, updated_at FROM links"
+            " JOIN sessions ON sessions.number = links.session"
+            f" WHERE links.agent = ? AND downstream_id IN ({marks})",
+            (agent, *some),
+        )
+        found += [(times[key], number) for key, number, known in rows if times[key] > known]
+    return found
+
+
+def move_up(connection: sqlite3.Connection, times: Iterable[tuple[int, int]]) -> None:
+    """Set when these sessions went on last, by their numbers; never earlier than it was."""
+    connection.executemany(
+        "UPDATE sessions SET updated_at = max(updated_at, ?) WHERE number = ?", times
+    )

@@ -1,0 +1,575 @@
+"""The journal in one SQLite file, which several processes on one machine can use at once.
+
+What is short, such as an append or a page, is done in the thread of the event loop; what takes its
+time is handed to `journal.sqlite.background`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Final, TypeVar
+
+from acphold.errors import JournalBusyError, JournalError, LeaseLostError
+from acphold.history.entries import PastEntry, Run, Segment, in_one
+from acphold.history.fold import SessionState, Summary
+from acphold.history.times import now_ms
+from acphold.journal.journal import (
+    READ_BYTES,
+    Lease,
+    Listed,
+    ListFilter,
+    ListKey,
+    NewSession,
+    RowChange,
+    SearchHit,
+    SessionRow,
+    SessionUsage,
+    Sought,
+)
+from acphold.journal.location import journal_path
+from acphold.journal.owners import Whose
+from acphold.journal.sqlite import (
+    deletion,
+    leases,
+    list_page,
+    owner_files,
+    packed_rows,
+    search_index,
+    segments,
+    session_rows,
+    token_usage,
+    unread,
+    upkeep,
+)
+from acphold.journal.sqlite.background import Background
+from acphold.journal.sqlite.connection import Connection, is_busy, reading, writing
+from acphold.journal.sqlite.file import FAULTS, Fault, JournalFile, failure
+from acphold.journal.sqlite.migrations import SEQ_BITS
+from acphold.journal.sqlite.segments import CODES
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+BUSY_SECONDS: Final = 5.0
+"""How long to wait for another process that writes before an operation fails."""
+
+HURRIED_SECONDS: Final = 0.1
+"""How long to wait after having waited in vain."""
+
+VERIFY_MS: Final = 500
+"""How long appends may go into a file that was deleted, at most; a look at it takes 2 µs."""
+
+_COMMIT_BYTES: Final = 2 * 4096
+"""What a small commit adds to the write-ahead log: two pages, more or less."""
+
+
+@cache
+def appending(number: int) -> str:
+    """The statement that writes so many segments at once, if the lease stands."""
+    rows = ", ".join(["(?, ?, ?, ?, ?)"] * number)
+    return (
+        f"INSERT INTO segments (key, first_seq, at, kind, raw) SELECT * FROM (VALUES {rows})"
+        " WHERE EXISTS (SELECT 1 FROM leases WHERE session = ? AND epoch = ?)"
+    )
+
+
+class SqliteJournal:
+    """A `Journal` in a file.
+
+    Most methods do their work at once, on the thread of the loop: a commit takes less time than a
+    change of threads. What may take long (settling, deleting, searching, folding, checkpoints)
+    runs in a thread of its own, which begins when there is first need of it.
+    """
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        """A journal that is opened by its first use; raises JournalUnavailableError."""
+        self.path = journal_path(location)
+        self._create = create
+        self._busy_seconds = busy_seconds
+        self._file: JournalFile | None = None
+        self._background = Background(self.connect, busy_seconds)
+        self._transcripts = unread.Transcripts(self.path, self.session)
+        self._hurried = False
+        self._verify_at = 0
+        self._cursor_secret: bytes | None = None
+        self._seen: tuple[int, int | None] | None = None
+        self._verified: set[int] = set()  # epochs of leases that stood then
+        self._owner: owner_files.OwnerFile | None = None  # once it has owned something
+        self._addresses: tuple[str, ...] = ()
+        self._retired = False
+
+    @classmethod
+    def open(
+        cls,
+        location: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> SqliteJournal:
+        """The journal at a path or `sqlite:` URL, made if it is missing and `create` is set.
+
+        Raises JournalBusyError, JournalUnavailableError, NotAJournalError and NewerJournalError.
+        """
+        journal = cls(location, create=create, busy_seconds=busy_seconds)
+        journal.connect()
+        return journal
+
+    def connect(self) -> JournalFile:
+        """Open the file, if it is not open yet; raises as `open` does."""
+        if self._file is None:
+            seconds = HURRIED_SECONDS if self._hurried else self._busy_seconds
+            try:
+                self._file = JournalFile.open(self.path, create=self._create, busy_seconds=seconds)
+            except JournalBusyError:
+                self._hurried = True
+                raise
+            if self._hurried:
+                self._wait_for(self._busy_seconds)
+        return self._file
+
+    @property
+    def was_open_to_others(self) -> bool:
+        """Whether others could read the journal until it was opened now."""
+        return self.connect().was_open_to_others
+
+    @property
+    def log_cut_at(self) -> int | None:
+        """When a log was found without its end (ms since the epoch); sessions may be missing."""
+        return self._look(lambda _: self.connect().log_cut_at())
+
+    @property
+    def cursor_secret(self) -> bytes:
+        if self._cursor_secret is None:
+            self._cursor_secret = self._look(
+                lambda db: db.execute(
+                    "SELECT value FROM meta WHERE name = 'cursor_secret'"
+                ).fetchone()[0]
+            )
+        return self._cursor_secret
+
+    # -- owning ---------------------------------------------------------------------------
+
+    async def serve_at(self, addresses: Sequence[str]) -> None:
+        self._addresses = (*addresses,)
+        await self.renew(())
+
+    async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
+        with self._owning() as (db, owner_id):
+            number = session_rows.create(db, new)
+            return leases.grant(db, new.session_id, number, owner_id, yields=yields)
+
+    async def acquire(
+        self, session_id: str, seen: int | None = None, *, yields: bool = False
+    ) -> Lease:
+        self._verified.clear()  # one of them may have been for this session
+        with self._owning() as (db, owner_id):
+            return leases.acquire(db, session_id, owner_id, seen, yields=yields)
+
+    async def owner(self, session_id: str) -> Whose:
+        own_id = None if self._owner is None else self._owner.id
+        return self._look(lambda db: leases.whose(db, session_id, own_id, self._lives))
+
+    def _lives(self, owner_id: str) -> bool:
+        return owner_files.lives(self.path, owner_id)
+
+    @contextmanager
+    def _owning(self) -> Iterator[tuple[Connection, str]]:
+        """A transaction in which this process owns something, and the id under which it does."""
+        is_new = self._owner is None
+        with self._transaction() as db:
+            if self._owner is None:
+                self._owner = owner_files.OwnerFile(self.path)
+            try:
+                if is_new:
+                    self._register(db)
+                yield db, self._owner.id
+            except BaseException:
+                if is_new:  # nobody knows of it
+                    self._owner.close()
+                    self._owner = None
+                raise
+
+    def _register(self, db: Connection) -> None:
+        assert self._owner is not None
+        dead = leases.register(
+            db, self._owner.id, self._addresses, self._lives, retired=self._retired
+        )
+        for id_ in dead:
+            owner_files.forget(self.path, id_)
+
+    async def verify(self, lease: Lease) -> None:
+        # While nobody else has written to the file, what stood still stands: one look at a counter
+        # in memory instead of a read of two tables.
+        seen = self._look(lambda db: id(db)), self.connect().connection.writes_of_others
+        if seen != self._seen:
+            self._seen = seen
+            self._verified.clear()
+        if lease.epoch not in self._verified:
+            self._look(lambda db: leases.require(db, lease))
+            self._verified.add(lease.epoch)
+
+    async def renew(self, leases_: Iterable[Lease]) -> list[LeaseLostError]:
+        if self._owner is None:
+            return []
+        self._owner.keep()
+        with self._transaction() as db:
+            if not leases.renew(db, self._owner.id, self._addresses):
+                self._register(db)
+            return leases.all_lost(db, leases_)
+
+    async def retire(self) -> None:
+        self._retired = True
+        if self._owner is not None:
+            with self._transaction() as db:
+                leases.retire(db, self._owner.id)
+
+    async def release(self, lease: Lease) -> None:
+        with self._transaction() as db:
+            leases.release(db, lease)
+
+    # -- writing under a lease ------------------------------------------------------------
+
+    async def append(
+        self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
+    ) -> Segment:
+        if self._background.rests:
+            await self._background.rested()
+        made = in_one(lease.next_seq, kind, raws, now_ms())
+        self._append(appending(1), self._row(lease, made), lease, (made,), change)
+        return made
+
+    async def append_all(
+        self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
+    ) -> list[Segment]:
+        if self._background.rests:
+            await self._background.rested()
+        made: list[Segment] = []
+        values: tuple[object, ...] = ()
+        seq, at = lease.next_seq, now_ms()
+        for kind, raws in runs:
+            made.append(in_one(seq, kind, raws, at))
+            values += self._row(lease, made[-1])
+            seq = made[-1].last_seq + 1
+        self._append(appending(len(made)), values, lease, made, change)
+        return made
+
+    def _row(self, lease: Lease, made: Segment) -> tuple[object, ...]:
+        key = lease.number << SEQ_BITS | made.last_seq
+        raw = bytearray(made.raw)  # for bytes, the module of Python 3.11 looks for an adapter
+        return (key, made.first_seq, made.at, CODES.get(made.kind, made.kind), raw)
+
+    def _append(
+        self,
+        statement: str,
+        rows: tuple[object, ...],
+        lease: Lease,
+        made: Sequence[Segment],
+        change: RowChange | None,
+    ) -> None:
+        values = (*rows, lease.number, lease.epoch)
+        if change is None:
+            done = self._append_alone(statement, values, made[-1].at)
+        else:
+            with self._transaction() as db:
+                done = db.execute(statement, values).rowcount
+                if done:
+                    session_rows.change_row(db, lease.number, change)
+        if not done:
+            raise self._look(lambda db: leases.lost(db, lease))
+        lease.next_seq = made[-1].last_seq + 1
+        self._background.has_grown(_COMMIT_BYTES + sum(len(segment.raw) for segment in made))
+
+    def _append_alone(self, statement: str, values: tuple[object, ...], at: int) -> int:
+        """One statement is a transaction by itself, and checks the lease; rows written."""
+        file = self._file or self.connect()
+        if not self._verify_at - VERIFY_MS <= at < self._verify_at:  # the clock may be set back
+            file.verify()
+            self._verify_at = at + VERIFY_MS
+        try:
+            done = file.connection.write(statement, values)
+        except FAULTS as error:
+            raise self._failure(error) from error
+        if self._hurried:
+            self._wait_for(self._busy_seconds)
+        return done
+
+    async def take_in(
+        self,
+        lease: Lease,
+        past: Sequence[PastEntry],
+        change: RowChange | None = None,
+        link: tuple[str, str] | None = None,
+        *,
+        instead: bool = False,
+        release: bool = False,
+    ) -> None:
+        first_seq = lease.next_seq
+
+        def work(db: Connection) -> int:
+            while upkeep.settle_piece(db, lease, first_seq - 1):
+                pass
+            return upkeep.take_in(db, lease, past, change, link, instead=instead, release=release)
+
+        lease.next_seq = await self._background.run(work) + 1
+        self._background.has_grown(upkeep.PIECE_BYTES)
+
+    async def touch(self, lease: Lease, change: RowChange) -> None:
+        with self._under(lease) as db:
+            session_rows.change_row(db, lease.number, change)
+
+    async def link(self, lease: Lease, agent: str, downstream_id: str) -> None:
+        with self._under(lease) as db:
+            session_rows.link(db, agent, downstream_id, lease.number)
+
+    async def settle(
+        self,
+        lease: Lease,
+        through: int,
+        compacted: Callable[[], None] = lambda: None,
+        *,
+        apart: Collection[int] = (),
+    ) -> None:
+        def piece(connection: Connection) -> bool:
+            return upkeep.settle_piece(connection, lease, through, apart)
+
+        while await self._background.run(piece):
+            self._background.has_grown(upkeep.PIECE_BYTES)
+        compacted()
+        await self._background.in_pieces(lambda db: search_index.index(db, lease.number))
+        # One piece of what lags behind: by and by all of it is caught up with.
+        await self.catch_up(0)
+        old = now_ms() - packed_rows.OLD_MS
+        await self.attend(lambda db: packed_rows.pack_piece(db, lease.number, old))
+        await self.pack(0)
+        await self._background.in_pieces(deletion.sweep)
+
+    async def abandon(self, lease: Lease) -> bool:
+        is_gone = await self._background.run(lambda db: deletion.abandon(db, lease))
+        await self._background.in_pieces(deletion.sweep)
+        return is_gone
+
+    # -- sessions that an import has listed -----------------------------------------------
+
+    async def enlist(self, found: Sequence[Listed]) -> None:
+        await self._background.run(lambda db: unread.enlist(db, found))
+
+    async def unread(self, session_id: str) -> bytes | None:
+        return self._look(lambda db: unread.source(db, session_id))
+
+    async def all_unread(self) -> dict[str, bytes]:
+        return self._look(unread.sources)
+
+    async def give_up(self, session_id: str) -> None:
+        await self._background.run(lambda db: unread.give_up(db, session_id))
+
+    async def complete(self, session_id: str) -> None:
+        if await self.unread(session_id) is not None:
+            await self._transcripts.read(session_id)
+
+    # -- reading --------------------------------------------------------------------------
+
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        return self._look(lambda db: session_rows.find(db, session_id, counted=counted))
+
+    async def resolve(self, prefix: str) -> SessionRow:
+        return self._look(lambda db: session_rows.resolve(db, prefix))
+
+    async def read(
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES
+    ) -> list[Segment]:
+        return self._look(lambda db: _read_on(db, session_id, after, limit_bytes))
+
+    async def followers(self, session_id: str) -> int:
+        return self._look(lambda db: upkeep.followers(db, session_id))
+
+    async def is_exact(self, session_id: str, after: int) -> bool:
+        return await self._background.run(lambda db: upkeep.is_exact(db, session_id, after))
+
+    async def summary(self, session_id: str) -> Summary:
+        if self._look(lambda db: upkeep.unsettled_bytes(db, session_id)) > READ_BYTES:
+            return await self._background.run(lambda db: upkeep.summary(db, session_id))
+        return self._look(lambda db: upkeep.summary(db, session_id))
+
+    async def state(self, session_id: str, through: int | None = None) -> SessionState:
+        return await self._background.run(lambda db: upkeep.state(db, session_id, through))
+
+    async def page(
+        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
+    ) -> list[SessionRow]:
+        return self._look(lambda db: list_page.page(db, filter, after, limit))
+
+    async def search(self, sought: Sought | str) -> list[SearchHit]:
+        from acphold.journal.sqlite import search  # an editor waits for what is imported above
+
+        asked = Sought(sought) if isinstance(sought, str) else sought
+
+        def found(db: Connection) -> list[SearchHit]:
+            # A volume that another process drops meanwhile is there until the end.
+            with reading(db):
+                return search.search(db, asked)
+
+        return await self._background.run(found)
+
+    async def usage(self, *, cwd: str | None = None, since: int = 0) -> list[SessionUsage]:
+        return await self._background.run(lambda db: token_usage.usage(db, cwd, since))
+
+    async def lagging(self) -> int:
+        return self._look(search_index.lagging)
+
+    async def catch_up(self, seconds: float, since: int = 0) -> int:
+        await self._background.in_pieces(lambda db: search_index.index(db, since=since), seconds)
+        return await self.lagging()
+
+    async def pack(self, seconds: float) -> int:
+        deadline = time.monotonic() + seconds
+        before = now_ms() - packed_rows.OLD_MS
+
+        def piece(db: Connection) -> bool:
+            session = packed_rows.newest_unpacked(db, before)
+            return session is not None and packed_rows.pack_piece(db, session)
+
+        while await self._background.run(piece):
+            self._background.has_grown(packed_rows.PIECE_BYTES)
+            if time.monotonic() >= deadline:
+                break
+        return self._look(lambda db: packed_rows.unpacked_sessions(db, before))
+
+    async def damage(self) -> list[str]:
+        """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""
+        return await self._background.run(upkeep.damage)
+
+    async def attend(self, work: Callable[[Connection], T]) -> T:
+        """The result of some work on the file, done away from the loop's thread."""
+        return await self._background.run(work)
+
+    # -- the agent's own ids --------------------------------------------------------------
+
+    async def downstream(self, session_id: str) -> str | None:
+        return self._look(lambda db: session_rows.downstream(db, session_id))
+
+    async def linked(self, agent: str, ids: Iterable[str]) -> set[str]:
+        return self._look(lambda db: session_rows.linked(db, agent, ids))
+
+    async def session_of(self, agent: str, downstream_id: str) -> str | None:
+        return self._look(lambda db: session_rows.session_of(db, agent, downstream_id))
+
+    async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
+        return self._look(lambda db: session_rows.is_forgotten(db, agent, downstream_id))
+
+    # -- a person's wishes ----------------------------------------------------------------
+
+    async def set_title(self, session_id: str, title: str | None) -> None:
+        with self._transaction() as db:
+            session_rows.rename(db, session_id, title)
+
+    async def given_title(self, session_id: str) -> str | None:
+        return self._look(lambda db: session_rows.given_title(db, session_id))
+
+    async def set_archived(self, session_id: str, archived: bool) -> None:
+        with self._transaction() as db:
+            session_rows.archive(db, session_id, archived=archived)
+
+    async def delete(self, session_id: str) -> bool:
+        is_gone = await self._background.run(lambda db: deletion.delete(db, session_id))
+        await self._background.in_pieces(deletion.sweep)
+        return is_gone
+
+    async def prune(self, session_ids: Iterable[str], idle_since: int) -> list[str]:
+        gone: list[str] = []
+        await self._background.in_pieces(
+            lambda db: deletion.prune(db, session_ids, idle_since, self._lives, gone)
+        )
+        await self._background.in_pieces(deletion.sweep)
+        return gone
+
+    async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
+        if later := self._look(lambda db: session_rows.used_later(db, agent, times)):
+            with self._transaction() as db:
+                session_rows.move_up(db, later)
+
+    async def forget(self, agent: str, downstream_id: str) -> None:
+        with self._transaction() as db:
+            session_rows.link(db, agent, downstream_id, None)
+
+    async def aclose(self) -> None:
+        await self._transcripts.aclose()
+        await self._background.aclose()
+        self._own_no_more()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # -- inside ---------------------------------------------------------------------------
+
+    def _own_no_more(self) -> None:
+        if self._owner is None:
+            return
+        try:
+            with self._transaction() as db:
+                leases.unregister(db, self._owner.id)
+        except JournalError as exc:  # who asks finds its file unlocked
+            log.info("the journal still names this process: %s", exc)
+        self._owner.close()
+        self._owner = None
+
+    def _look(self, question: Callable[[Connection], T]) -> T:
+        try:
+            return self.connect().connection.look(question)
+        except FAULTS as error:
+            raise failure(error, self.path) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """All or nothing, and alone with the lock that lets one write."""
+        file = self.connect()
+        file.verify()
+        try:
+            with writing(file.connection) as connection:
+                yield connection
+        except FAULTS as error:
+            raise self._failure(error) from error
+        if self._hurried:
+            self._wait_for(self._busy_seconds)
+
+    @contextmanager
+    def _under(self, lease: Lease) -> Iterator[Connection]:
+        """A transaction that fails unless the lease stands."""
+        with self._transaction() as connection:
+            leases.require(connection, lease)
+            yield connection
+
+    def _failure(self, error: Fault) -> JournalError:
+        """What to raise for an error of SQLite's.
+
+        Who has waited in vain for another program once does not wait so long again before a write
+        has succeeded: the event loop stands still meanwhile.
+        """
+        if is_busy(error):
+            self._wait_for(HURRIED_SECONDS)
+        return failure(error, self.path)
+
+    def _wait_for(self, seconds: float) -> None:
+        self._hurried = seconds < self._busy_seconds
+        self.connect().connection.patience = seconds
+
+
+def _read_on(
+    connection: Connection, session_id: str, after: int, limit_bytes: int
+) -> list[Segment]:
+    number = session_rows.number_of(connection, session_id)
+    found = segments.read(connection, number, after, limit_bytes)
+    if found:
+        found[0] = found[0].after(after)
+    return found

@@ -1,0 +1,337 @@
+"""What agents reported of tokens and cost: found in entries, kept in rows, added up.
+
+Agents report tokens in three ways, and cost in one:
+
+    usage of the answer to a prompt             by turn; Copilot: of the whole session so far
+    _meta.quota of the answer to a prompt       by turn (Gemini CLI)
+    _meta.usage of a chunk of a message         by request to the model (Qwen Code)
+    cost of a usage_update                      of the whole session so far
+
+An import that finds but the sum of a session tells it with the answer to its last prompt, in
+`_meta.acphold/soFar`: `{"usage": …, "cost": …}`, either of them as in the two first of these.
+
+Sources: RFDs end-turn-token-usage and session-usage; what these agents did. Rows keep what was
+reported; what was of the whole session becomes what came to it when it is read.
+
+The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from acphold.history.entries import PARAMS, TURN_END, UPDATE, Entry, Segment
+from acphold.history.raw_update import UNREADABLE, members
+from acphold.journal.journal import Origin, SessionUsage, Tokens, UsageReport
+from acphold.journal.location import resolved_folder
+from acphold.journal.sqlite import segments
+
+SO_FAR: Final = "acphold/soFar"
+"""In `_meta` of an answer that an import made up: what the whole session came to until then."""
+
+CUMULATIVE: Final = frozenset({"Copilot"})
+"""Agents whose answers tell the tokens of the session so far, by what they are kept under."""
+
+COUNTS: Final = ("input", "output", "thought", "cached_read", "cached_write", "total")
+"""The fields of Tokens, and the columns for them."""
+
+
+class Report(Struct, frozen=True):
+    """What one entry reports; `by_turn` when we wrote it, and know what it counts.
+
+    With `so_far` it is all that the session came to, by whatever else was reported of it.
+    """
+
+    seq: int
+    at: int
+    tokens: Tokens | None = None
+    by_turn: bool = False
+    cost: float | None = None
+    currency: str = ""
+    so_far: bool = False
+
+
+# -- in entries -------------------------------------------------------------------------------
+
+
+class _Usage(Struct, rename="camel"):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    thought_tokens: int | None = None
+    cached_read_tokens: int | None = None
+    cached_write_tokens: int | None = None
+    total_tokens: int | None = None
+
+    def tokens(self) -> Tokens:
+        return Tokens(
+            self.input_tokens,
+            self.output_tokens,
+            self.thought_tokens,
+            self.cached_read_tokens,
+            self.cached_write_tokens,
+            self.total_tokens,
+        )
+
+
+class _Count(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Quota(Struct):
+    token_count: _Count = field(default_factory=_Count)
+
+
+class _Cost(Struct):
+    amount: float
+    currency: str
+
+
+_decode_usage: Final = msgspec.json.Decoder(_Usage).decode
+_decode_quota: Final = msgspec.json.Decoder(_Quota).decode
+_decode_cost: Final = msgspec.json.Decoder(_Cost).decode
+
+
+def reports(found: Iterable[Segment]) -> list[Report]:
+    """What the entries of these segments report."""
+    entries = (entry for segment in found for entry in segment.entries())
+    return [report for entry in entries if (report := _reported(entry)) is not None]
+
+
+def _reported(entry: Entry) -> Report | None:
+    if entry.kind == TURN_END:
+        return _of_answer(entry) if b"oken" in entry.raw else None
+    if entry.kind == UPDATE and (b'"usage_update"' in entry.raw or b'"usage"' in entry.raw):
+        return _of_update(entry, entry.raw)
+    if entry.kind == PARAMS and b'"usage' in entry.raw:
+        return _of_update(entry, members(entry.raw).get("update", b""))
+    return None
+
+
+def _of_answer(entry: Entry) -> Report | None:
+    parts = members(entry.raw)
+    meta = members(parts.get("_meta", b""))
+    if SO_FAR in meta:
+        return _of_session(entry, members(meta[SO_FAR]))
+    tokens = _tokens(parts.get("usage", b""))
+    if tokens is None and "quota" in meta:
+        tokens = _of_quota(meta["quota"])
+    if tokens is None:
+        return None
+    by_turn = any(name.startswith("acphold/") for name in meta)
+    return Report(entry.seq, entry.at, tokens, by_turn=by_turn)
+
+
+def _of_session(entry: Entry, said: dict[str, bytes]) -> Report:
+    paid = _of_cost(entry, said.get("cost", b"null")) or Report(entry.seq, entry.at)
+    return replace(paid, tokens=_tokens(said.get("usage", b"")), so_far=True)
+
+
+def _of_update(entry: Entry, raw: bytes) -> Report | None:
+    parts = members(raw)
+    if parts.get("sessionUpdate") == b'"usage_update"':
+        return _of_cost(entry, parts.get("cost", b"null"))
+    tokens = _tokens(members(parts.get("_meta", b"")).get("usage", b""))
+    return None if tokens is None else Report(entry.seq, entry.at, tokens, by_turn=True)
+
+
+def _of_cost(entry: Entry, raw: bytes) -> Report | None:
+    try:
+        cost = _decode_cost(raw)
+    except UNREADABLE:
+        return None
+    if not 0 <= cost.amount < float("inf"):
+        return None
+    return Report(entry.seq, entry.at, cost=cost.amount, currency=cost.currency)
+
+
+def _tokens(raw: bytes) -> Tokens | None:
+    try:
+        return _counted(_decode_usage(raw).tokens())
+    except UNREADABLE:
+        return None
+
+
+def _of_quota(raw: bytes) -> Tokens | None:
+    try:
+        count = _decode_quota(raw).token_count
+    except UNREADABLE:
+        return None
+    return _counted(Tokens(count.input_tokens, count.output_tokens))
+
+
+MOST: Final = 1 << 50
+"""Tokens that nobody can have used; SQLite takes no numbers of 64 bits and more."""
+
+
+def _counted(tokens: Tokens) -> Tokens | None:
+    """The tokens with their sum, where it was not told; None when nothing sensible was."""
+    known = {name: getattr(tokens, name) for name in COUNTS}
+    known = {
+        name: count for name, count in known.items() if count is not None and 0 <= count < MOST
+    }
+    if not known:
+        return None
+    sum_ = known.get("input", 0) + known.get("output", 0)
+    return Tokens(**({"total": sum_} | known))
+
+
+TAIL_BYTES: Final = 256 << 10
+"""How much of the end of a session is looked at that is not settled."""
+
+
+# -- in rows ----------------------------------------------------------------------------------
+
+
+def keep(connection: sqlite3.Connection, session: int, found: Iterable[Report]) -> None:
+    """Write the rows of reports; those that are there already stay."""
+    connection.executemany(
+        f"INSERT OR IGNORE INTO usage (session, seq, at, by_turn, cost, currency,"
+        f" {', '.join(COUNTS)}) VALUES (?, ?, ?, ?, ?, ?, {', '.join('?' * len(COUNTS))})",
+        [
+            (
+                *(session, report.seq, report.at, _scope(report), report.cost, report.currency),
+                *(getattr(report.tokens, name, None) for name in COUNTS),
+            )
+            for report in found
+        ],
+    )
+
+
+_SESSION: Final = 2
+"""What stands in the column `by_turn` of a report with `so_far`; else 1 or 0."""
+
+
+def _scope(report: Report) -> int:
+    return _SESSION if report.so_far else int(report.by_turn)
+
+
+_SESSIONS: Final = """
+    SELECT number, session_id, agent, cwd, title, updated_at, origins, settled_through FROM sessions
+    WHERE prompted AND updated_at >= ?1 AND (?2 IS NULL OR folder = ?2)
+    ORDER BY updated_at DESC, session_id DESC
+"""
+
+_ROWS: Final = (
+    f"SELECT seq, at, by_turn, cost, currency, {', '.join(COUNTS)} FROM usage"
+    " WHERE session = ? ORDER BY seq"
+)
+
+
+def usage(connection: sqlite3.Connection, cwd: str | None, since: int) -> list[SessionUsage]:
+    """What was reported since then in each session that was active since; the newest first."""
+    folder = None if cwd is None else resolved_folder(cwd)
+    return [
+        SessionUsage(
+            session_id,
+            agent,
+            session_cwd,
+            title,
+            updated_at,
+            tuple(
+                report
+                for report in _came(
+                    [*_kept(connection, number), *_unsettled(connection, number, settled)],
+                    _holders(session_id, agent, origins),
+                )
+                if report.at >= since
+            ),
+        )
+        for number, session_id, agent, session_cwd, title, updated_at, origins, settled in (
+            connection.execute(_SESSIONS, (since, folder)).fetchall()
+        )
+    ]
+
+
+def _kept(connection: sqlite3.Connection, session: int) -> Iterator[Report]:
+    """The rows of a session."""
+    for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (session,)):
+        tokens = Tokens(*counts) if any(count is not None for count in counts) else None
+        by_session = by_turn == _SESSION
+        yield Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=by_session)
+
+
+def _unsettled(connection: sqlite3.Connection, session: int, settled: int) -> list[Report]:
+    """What a turn reported that is not settled: it is over since just now, or was cut off."""
+    return reports(segments.tail(connection, session, settled, TAIL_BYTES))
+
+
+Holders = list[tuple[int | None, str]]
+"""Which agent held a session up to which entry; None: to its end."""
+
+
+def _came(found: Iterable[Report], held_by: Holders) -> Iterator[UsageReport]:
+    """Each report with what came to it, and the agent that it is of."""
+    before = _Before()
+    for report in found:
+        who = next(name for end, name in held_by if end is None or report.seq <= end)
+        tokens, cost = report.tokens, report.cost
+        if tokens is not None and report.so_far:
+            tokens = before.tokens_beyond(tokens)
+        elif tokens is not None and who in CUMULATIVE and not report.by_turn:
+            tokens = before.tokens_since(tokens)
+        if tokens is not None:
+            before.add(tokens)
+        if cost is not None:
+            cost = before.cost_since(who, cost, report.currency)
+        is_all = report.by_turn or report.so_far
+        yield UsageReport(who, report.at, tokens, cost, report.currency, by_turn=is_all)
+
+
+def _holders(session_id: str, agent: str, origins: str) -> Holders:
+    if origins == "[]":
+        return [(None, agent)]
+    before = msgspec.json.decode(origins, type=tuple[Origin, ...])
+    own = [(origin.seq, origin.agent) for origin in before if origin.session_id == session_id]
+    return [*own, (None, agent)]
+
+
+class _Before:
+    """What was reported of a session so far: the next of it has come to that.
+
+    A count that is lower than before has begun again, as when a program was started again.
+    """
+
+    def __init__(self) -> None:
+        self._tokens = Tokens()
+        self._sum: dict[str, int] = {}
+        self._costs: dict[tuple[str, str], float] = {}
+
+    def tokens_since(self, now: Tokens) -> Tokens:
+        before, self._tokens = self._tokens, now
+        return replace(
+            now,
+            **{
+                name: count - past if count >= past else count
+                for name in COUNTS
+                if (count := getattr(now, name)) is not None
+                and (past := getattr(before, name)) is not None
+            },
+        )
+
+    def add(self, tokens: Tokens) -> None:
+        """So much has come."""
+        for name in COUNTS:
+            self._sum[name] = self._sum.get(name, 0) + (getattr(tokens, name) or 0)
+
+    def tokens_beyond(self, now: Tokens) -> Tokens:
+        """What has come in all, without what was reported of it; none of which we see twice."""
+        return replace(
+            now,
+            **{
+                name: max(0, count - self._sum.get(name, 0))
+                for name in COUNTS
+                if (count := getattr(now, name)) is not None
+            },
+        )
+
+    def cost_since(self, agent: str, now: float, currency: str) -> float:
+        past = self._costs.get((agent, currency), 0.0)
+        self._costs[agent, currency] = now
+        return now - past if now >= past else now

@@ -1,0 +1,87 @@
+"""What the index has not got because it is not settled: the ends of the newest sessions.
+
+A turn that runs, one that rests for a client that may come back, and one whose process was killed
+are not settled. They are few and short; a search looks through them with an index made for it.
+
+The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from acphold.history.compaction import compact
+from acphold.history.entries import Entry
+from acphold.history.raw_update import storable
+from acphold.history.words import document
+from acphold.journal.hits import Held
+from acphold.journal.journal import Sought
+from acphold.journal.location import resolved_folder
+from acphold.journal.sqlite import segments
+from acphold.journal.sqlite.migrations import TOKENIZER
+from acphold.journal.sqlite.search_index import columns
+
+SESSIONS_AT_MOST: Final = 20
+"""The newest sessions of which the ends are looked at."""
+
+TAIL_BYTES: Final = 256 << 10
+"""How much of the end of one session is looked at: indexing it takes 50 ms."""
+
+_TAILED: Final = """
+    SELECT number, settled_through, session_id, agent, cwd, title FROM (
+        SELECT * FROM sessions WHERE prompted = 1 AND archived = 0 {filters}
+        ORDER BY updated_at DESC LIMIT :most
+    ) WHERE EXISTS (
+        SELECT 1 FROM segments
+        WHERE key BETWEEN (number << 32 | settled_through) + 1 AND (number << 32 | 4294967295)
+    )
+"""
+
+
+def matching(
+    connection: sqlite3.Connection, sought: Sought, query: str
+) -> list[tuple[Held, Entry]]:
+    """The entries that an FTS5 query fits, the newest first, as many as are sought."""
+    values = {
+        "most": SESSIONS_AT_MOST,
+        "agent": sought.agent,
+        "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
+    }
+    # Only those that are asked for: each of them has an index that the list of sessions uses.
+    filters = "".join(f" AND {n} = :{n}" for n in ("agent", "folder") if values[n] is not None)
+    rows = connection.execute(_TAILED.format(filters=filters), values).fetchall()
+    candidates = [
+        (Held(session_id, agent, cwd, title, archived=False), entry)
+        for number, settled, session_id, agent, cwd, title in rows
+        for segment in compact(segments.tail(connection, number, settled, TAIL_BYTES))
+        for entry in segment.entries()
+        if entry.at >= sought.since
+    ]
+    if not candidates:
+        return []
+    candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
+    return [candidates[place] for place in _fitting(candidates, query)][: sought.limit]
+
+
+def _fitting(candidates: list[tuple[Held, Entry]], query: str) -> list[int]:
+    """The places of the entries that the query fits."""
+    index = sqlite3.connect(":memory:")
+    try:
+        index.execute(
+            f"CREATE VIRTUAL TABLE words USING fts5 (messages, tools, diffs, {TOKENIZER})"
+        )
+        index.executemany(
+            "INSERT INTO words (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)",
+            (
+                (place, *columns(said))
+                for place, (_, entry) in enumerate(candidates)
+                if (said := document(entry))
+            ),
+        )
+        found = index.execute(
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid", (storable(query),)
+        )
+        return [place for (place,) in found]
+    finally:
+        index.close()

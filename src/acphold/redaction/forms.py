@@ -1,0 +1,204 @@
+"""Secrets that show what they are: the keys of vendors, private keys, webhooks, hashes.
+
+What vendors say of the forms of their keys are facts; the rules are ours.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from acphold.redaction.rules import (
+    HASH,
+    KEY,
+    PRIVATE_KEY,
+    TOKEN,
+    WEBHOOK,
+    Found,
+    Rule,
+    Rules,
+)
+
+_BEGINS: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
+"""Not inside of a word; but right behind `\\n` in JSON that is itself in JSON, or behind `%3D`."""
+
+_ENDS: Final = r"(?![A-Za-z0-9])"
+
+_APART: Final = r"(?:(?<![A-Za-z0-9+/])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
+"""Not inside of base64 either, such as that of a picture, where any few letters stand somewhere."""
+
+_KEYS: Final = {
+    # Letters and digits: `ghp_0123…`.
+    r"[A-Za-z0-9]{28,}": (
+        "AKCp CLOJARS_ EAAB EAAC EAAG EAAM EZAK EZTK IGQV LTAI4 LTAI5 PMAT- SUA api_org_ cmVmdGtu "
+        "cosmo_ csk- dp.audit. dp.ct. dp.pt. dp.sa. dp.scim. dp.st. duffel_live_ duffel_test_ e2b_ "
+        "gho_ ghp_ ghr_ ghs_ ghu_ gsk_ hf_ ico- lin_api_ lin_oauth_ nfb_ nfc_ nfo_ nfp_ nfu_ npm_ "
+        "ntn_ oy2 p8e- pha_ phr_ phs_ phx_ pnu_ pplx- r8_ rdme_ shpat_ shpca_ shppa_ shpss_ shpua_ "
+        "sk_prod_ vca_ vci_ vck_ vcp_ vcr_ xai-"
+    ),
+    r"[A-Za-z0-9]{10,}": (
+        "FLWSECK- FLWSECK_TEST- npg_ rk_live_ rk_test_ sk_live_ sk_test_ sm_aat_ sm_pat_ sm_sat_"
+    ),
+    # The same, and `-` and `_`.
+    r"[A-Za-z0-9_-]{20,}": (
+        "AIza AQVN BBDC- EAAA GOCSPX- GR1348941 HRKU- SWMKEY-1- SWMTKN-1- access-development- "
+        "access-production- access-sandbox- akab- bkua_ cfat_ cfk_ cfut_ dckr_oat_ dckr_pat_ "
+        "dnkey- figd_ figo_ figor_ fio-u- fo1_ github_pat_ glagent- glcbt- gldt- glffct- glft- "
+        "glimt- gloas- glptt- glrt- glrtr- glsoat- glwt- hvb. hvr. hvs. jina_ llx- lsv2_pt_ "
+        "lsv2_sk_ nvapi- pcsk_ sb_secret_ sgp_ shippo_live_ shippo_test_ sk-admin- sk-ant- sk-lf- "
+        "sk-or-v1- sk-proj- sk-svcacct- sntryu_ sq0atp- sq0csp- sqa_ sqp_ squ_ tfp_ tgp_v1_ tk-us- "
+        "tskey- tvly- whsec_ xkeysib-"
+    ),
+    r"[A-Za-z0-9_.-]{20,}": "glpat-",
+    # The same, and all that one base64 or another has.
+    r"[A-Za-z0-9+/=_.-]{24,}": (
+        "1//0 ABSK ATATT3 ATBB ATCTT3 ATSTT3 FwoGZXIvYXdzE IQoJb3JpZ2luX2 bedrock-api-key- "
+        "eyJrIjoi fm1a_ fm1r_ fm2_ glc_ glsa_ ops_eyJ pscale_oauth_ pscale_pw_ pscale_tkn_ "
+        "pypi-AgE sntrys_ ya29."
+    ),
+    r"[0-9A-Fa-f]{32,}(?:-[0-9]{1,2}(?![0-9]))?": (
+        "dapi doo_v1_ dop_v1_ dor_v1_ pul- rubygems_ sbp_ sbp_v0_"
+    ),
+    r"[A-Z0-9]{16}(?![A-Za-z0-9])": "ABIA ACCA AKIA ASIA",
+    r"[A-Z0-9]{17}(?![A-Za-z0-9])": "A3T",
+}
+"""Keys that begin with letters of their own: by how they go on, those beginnings."""
+
+_ENCODED: Final = "LS0tLS1CRUdJTi"
+"""`-----BEGIN ` in base64, of a private key or of a certificate."""
+
+_FORMS: Final = (
+    Rule(KEY, "sk-", _BEGINS + r"sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}"),
+    Rule(KEY, "T3BlbkFJ", r"[A-Za-z0-9_-]{18,}T3BlbkFJ[A-Za-z0-9_-]{18,}", back=100),
+    Rule(KEY, "xox", _BEGINS + r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}"),
+    Rule(KEY, "xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),
+    Rule(KEY, "SG.", _BEGINS + r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    Rule(KEY, "-us", r"(?<![A-Za-z0-9])[0-9a-f]{32}-us[0-9]{1,2}" + _ENDS, back=33),
+    Rule(KEY, "SK", _BEGINS + r"SK(?:[0-9a-f]{32}|[0-9A-F]{32})" + _ENDS),
+    Rule(KEY, "NRAL", r"(?<![A-Za-z0-9])[0-9a-z]{36}NRAL" + _ENDS, back=36),
+    Rule(KEY, "access_token$", r"access_token\$[a-z]+\$[a-z0-9]+\$[0-9a-f]{32}"),
+    Rule(KEY, "|", r"(?<=[0-9]{15})\|([A-Za-z0-9_-]{27})(?![A-Za-z0-9_-])"),
+    Rule(KEY, "AAAAAAAAAA", r"(?<![A-Za-z0-9])[A-Za-z0-9]{11}A{10}[A-Za-z0-9_=-]{40,}", back=11),
+    Rule(KEY, "00D", _BEGINS + r"00D[A-Za-z0-9]{12,15}![A-Za-z0-9._]{60,}"),
+    Rule(KEY, ":AA", r"(?<![0-9])[0-9]{8,12}:AA[A-Za-z0-9_-]{32,}", back=12),
+    Rule(KEY, "Q~", r"(?<![\w~.-])[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}", back=4),
+    Rule(KEY, ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,}", back=14),
+    Rule(KEY, "key-", r"(?<![A-Za-z0-9-])key-[0-9a-f]{32}" + _ENDS),
+    Rule(KEY, "pat", _BEGINS + r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    Rule(KEY, "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    Rule(KEY, "CCIP", r"CCIP(?:AT|RJ)_[A-Za-z0-9]{16,}_[0-9a-f]{40}"),
+    Rule(KEY, "NR", _BEGINS + r"NR(?:AK|II|JS|AA|SP|BR)-[A-Za-z0-9-]{19,}"),
+    Rule(KEY, "k.eyJ", r"[st]k\.eyJ[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{16,}", back=1),
+    Rule(KEY, "secret_", _BEGINS + r"secret_[A-Za-z0-9]{43}" + _ENDS),
+    Rule(KEY, "cio", _BEGINS + r"cio[A-Za-z0-9]{32}" + _ENDS),
+    Rule(KEY, "s.", r"(?<![A-Za-z0-9.])s\.(?=[A-Za-z]{0,23}[0-9])[A-Za-z0-9]{24}" + _ENDS),
+    Rule(KEY, "dt0", _BEGINS + r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    Rule(KEY, "A3-", _BEGINS + r"A3-[A-Z0-9]{6}(?:-[A-Z0-9]{5,11}){4,5}"),
+    Rule(KEY, "API-", _BEGINS + r"API-[A-Z0-9]{26}" + _ENDS),
+    Rule(KEY, "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", back=76),
+    Rule(KEY, "JQQJ99", r"[A-Za-z0-9]{20,}JQQJ99[A-Za-z0-9]{20,}", back=60),
+    Rule(KEY, "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", back=36),
+    Rule(KEY, "v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}"),
+    Rule(KEY, "sl.", _BEGINS + r"sl\.(?:u\.)?[A-Za-z0-9_-]{120,}"),
+    Rule(KEY, ":APA91b", r"[A-Za-z0-9_-]{8,}:APA91b[A-Za-z0-9_-]{100,}", back=30),
+    Rule(KEY, "A" * 21, r"A{21,}[A-Za-z0-9%]{60,}"),
+    Rule(KEY, "xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}"),
+    Rule(KEY, "secret-token:", r"secret-token:[A-Za-z0-9%._~+/=-]{8,}"),
+    Rule(TOKEN, "sha256~", r"sha256~[A-Za-z0-9_-]{43}"),
+    Rule(
+        TOKEN,
+        "eyJ",
+        _BEGINS + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,3}",
+    ),
+    *(
+        # A number in base64, a time, a digest.
+        Rule(
+            TOKEN,
+            letters,
+            rf"{letters}[A-Za-z0-9_-]{{20,26}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}}",
+        )
+        for letters in ("MD", "MT", "Mj", "Mz", "ND", "NT", "Nj", "Nz", "OD", "OT")
+    ),
+    Rule(WEBHOOK, "hooks.slack.com/", r"hooks\.slack\.com/[a-z]+/([A-Za-z0-9+/_-]{20,})"),
+    Rule(WEBHOOK, ".com/api/webhooks/", r"\.com/api/webhooks/([0-9]+/[A-Za-z0-9_-]{20,})"),
+    Rule(WEBHOOK, "webhook.office.com/", r"webhook\.office\.com/\w+/([A-Za-z0-9@/_-]{20,})"),
+    Rule(WEBHOOK, "hooks.zapier.com/", r"hooks\.zapier\.com/hooks/catch/([0-9]+/[A-Za-z0-9]+)"),
+    Rule(WEBHOOK, "/with/key/", r"/with/key/([A-Za-z0-9_-]{16,})"),
+    Rule(PRIVATE_KEY, "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-[A-Z0-9-]{50,}"),
+    Rule(PRIVATE_KEY, "AGE-PLUGIN-", r"AGE-PLUGIN-[A-Z0-9-]{20,}"),
+    Rule(
+        PRIVATE_KEY,
+        "-----BEGIN ",
+        # Up to its end, or if that was left out, as far as it looks like one.
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:(?!-----)[\s\S]){16,20000}+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        r"|(?:(?:\\+[nr]|\s)+[A-Za-z0-9+/=]{16,})+)",
+    ),
+    Rule(
+        PRIVATE_KEY,
+        "b3BlbnNzaC1rZXktdjE",
+        r"b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]*(?:(?:\\+[nr]|\s)+[A-Za-z0-9+/=]{40,})*",
+    ),
+    Rule(PRIVATE_KEY, "Private-Lines:", r"Private-Lines: *[0-9]+((?:\s+[A-Za-z0-9+/=]{16,})+)"),
+    Rule(PRIVATE_KEY, _ENCODED, _ENCODED + r"[A-Za-z0-9+/_-]{24,}={0,2}"),
+    Rule(HASH, "$2", r"\$2[abxy]?\$[0-9]{2}\$[./A-Za-z0-9]{53}"),
+    *(
+        Rule(HASH, f"${way}$", rf"\${way}\$[./A-Za-z0-9$=,]{{2,80}}\$[./A-Za-z0-9+=]{{20,}}")
+        for way in ("1", "5", "6", "7", "y", "gy", "sha1", "apr1")
+    ),
+    Rule(HASH, "$argon2", r"\$argon2[a-z]{1,2}(?:\$[A-Za-z0-9=,+/]+){3,4}"),
+    Rule(HASH, "pbkdf2", r"pbkdf2[_:]sha[0-9]+[$:][0-9]+\$[^\s$\"']+\$[A-Za-z0-9+/=]{16,}"),
+    Rule(HASH, "scrypt:", r"scrypt:[0-9]+:[0-9]+:[0-9]+\$[^\s$\"']+\$[0-9a-f]{32,}"),
+    Rule(HASH, "SHA", r"\{SS?HA(?:256|512)?\}[A-Za-z0-9+/]{20,}={0,2}", back=2),
+)
+
+
+LONGEST_KEY: Final = 8_000
+"""Characters of a private key in lines of base64."""
+
+_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_IN_KEYS: Final = frozenset(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/= \r\n\t\\"
+)
+_LINES: Final = re.compile(
+    r"(?:(?<![A-Za-z0-9+/=])|(?<=\\[nr]))(?:[A-Za-z0-9+/=]{16,}+(?:\\+[nr]|\s)++)++\Z"
+)
+
+
+@cache
+def _rules() -> Rules:
+    keys = (
+        Rule(KEY, prefix, ("" if prefix[-1] in "_-." else _APART) + re.escape(prefix) + rest)
+        for rest, prefixes in _KEYS.items()
+        for prefix in prefixes.split()
+    )
+    return Rules((*keys, *_FORMS))
+
+
+def by_form(text: str) -> Iterator[Found]:
+    """What shows by its form that it is a secret."""
+    for kind, start, end in _rules().find(text):
+        if text.startswith(_ENCODED, start) and not _is_private(text[start:end]):
+            continue
+        yield kind, start, end
+    yield from _without_head(text)
+
+
+def _without_head(text: str) -> Iterator[Found]:
+    """Private keys of which the beginning was left out."""
+    for end in _END.finditer(text):
+        start = end.start()
+        # No further back than there may be a key: what stands before the last one was looked at.
+        while start > max(0, end.start() - LONGEST_KEY) and text[start - 1] in _IN_KEYS:
+            start -= 1
+        if found := _LINES.search(text, start, end.start()):
+            yield PRIVATE_KEY, found.start(), end.end()
+
+
+def _is_private(encoded: str) -> bool:
+    """Whether base64 that begins like a key or a certificate is one of a private key."""
+    head = encoded[:36].translate({ord("-"): "+", ord("_"): "/"})
+    return b"PRIVATE" in b64decode(head)

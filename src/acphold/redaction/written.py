@@ -1,0 +1,128 @@
+"""Secrets known by where they stand: in URLs, in headers, behind options of certain programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from acphold.redaction.names import Look, look
+from acphold.redaction.rules import PASSWORD, SECRET, TOKEN, Found, Rule, Rules
+
+_OPTION: Final = r"(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s\"'`]+))"
+_BEHIND_USER: Final = r"(?:\"[^:\"\n]*:([^\"\n]+)\"|'[^:'\n]*:([^'\n]+)'|[^\s:\"']*:([^\s\"'`]+))"
+_ON: Final = r"\b(?:[^\n|;&]|\\\n){0,300}?\s"
+"""The rest of a command, which may go on in the next line."""
+
+_RULES: Final = (
+    # What a URL has before its host: a password, or a token in the place of the user.
+    Rule(PASSWORD, "://", r"://[^\s:/\"'`<>\\]{0,80}:([^\s/@\"'`<>\\]{1,200})@", least=Look.WORD),
+    Rule(TOKEN, "://", r"://([A-Za-z0-9_.~-]{20,200})(?::[\w-]*)?@", least=Look.RANDOM),
+    Rule(TOKEN, "sig=", r"(?<=[?&;-])sig=([A-Za-z0-9%+/=_-]{20,})"),
+    Rule(TOKEN, "ignature=", r"(?<=[sS])ignature=([A-Za-z0-9%+/=_-]{20,})"),
+    Rule(TOKEN, "key=", r"(?<=[?&;])key=([A-Za-z0-9%+/_-]{20,})", least=Look.MIXED),
+    Rule(
+        TOKEN,
+        "earer ",
+        r"(?<=[Bb])earer +(?=[A-Za-z._~+/-]{0,60}[0-9])([A-Za-z0-9._~+/-]{12,}=*)",
+        least=Look.MIXED,
+    ),
+    Rule(
+        TOKEN,
+        "uthorization",
+        r"uthorization\\*[\"']?\s*[:=,]\s*\\*[\"']?"
+        r"(?:[Bb]asic|[Tt]oken|[Aa]pi-?[Kk]ey|Bot|[Kk]ey|NTLM)[ =]+([^\s\"'`\\,;(){}<>$]{8,})",
+        least=Look.MIXED,
+    ),
+    Rule(
+        TOKEN,
+        "uthorization",
+        r"uthorization\\*[\"']?\s*[:=,]\s*\\*[\"']?[Bb]earer +([A-Za-z0-9._~+/-]{12,}=*)",
+        least=Look.WORD,
+    ),
+    Rule(
+        TOKEN,
+        "uthorization",
+        r"uthorization\\*[\"']?\s*[:=]\s*\\*[\"']?([^\s\"'`\\,;(){}<>$]{16,})",
+        least=Look.RANDOM,
+    ),
+    Rule(
+        PASSWORD,
+        "curl",
+        rf"curl{_ON}(?:-u\s*|--(?:proxy-)?user[ =]){_BEHIND_USER}",
+        least=Look.WORD,
+    ),
+    Rule(PASSWORD, "mysql", rf"mysql\w*{_ON}-p{_OPTION}", least=Look.MIXED),
+    Rule(PASSWORD, "mariadb", rf"mariadb\S*{_ON}-p{_OPTION}", least=Look.MIXED),
+    Rule(PASSWORD, "sshpass", rf"sshpass\s+-p\s*{_OPTION}", least=Look.WORD),
+    Rule(PASSWORD, "login", rf"login{_ON}-p\s*{_OPTION}", least=Look.WORD),
+    Rule(PASSWORD, "mongo", rf"mongo\w*{_ON}-p\s+{_OPTION}", least=Look.MIXED),
+    Rule(PASSWORD, "redis-cli", rf"redis-cli{_ON}-a\s+{_OPTION}", least=Look.MIXED),
+    Rule(PASSWORD, "ldap", rf"ldap\w+{_ON}-w\s+{_OPTION}", least=Look.MIXED),
+    Rule(PASSWORD, "zip ", rf"zip{_ON}-P\s*{_OPTION}", least=Look.MIXED),
+    Rule(PASSWORD, "pass:", r"(?<![\w-])pass:([^\s\"'`]+)", least=Look.MIXED),
+    Rule(
+        PASSWORD,
+        "echo ",
+        rf"echo\s+(?:-n\s+)?{_OPTION}\s*\|[^\n]{{0,200}}(?:--(?:password-)?stdin|sudo -S)",
+        least=Look.WORD,
+    ),
+    *(
+        Rule(
+            PASSWORD,
+            letters,
+            rf"{letters} (?i:(?:with \S+ )?(?:by|as) (?:password )?)(?=\S{{0,40}}[0-9]){_OPTION}",
+            least=Look.MIXED,
+        )
+        for letters in ("IDENTIFIED", "identified", "Identified")
+    ),
+    Rule(
+        PASSWORD,
+        "ConvertTo-SecureString",
+        r"ConvertTo-SecureString\s+(?:-\w+\s+)*\\*(?:\"([^\"\\\n]+)|'([^'\n]+)|([^\s\"'`]+))",
+        least=Look.MIXED,
+    ),
+    # A line of .pgpass, and of what goes by its form.
+    *(
+        Rule(PASSWORD, port, rf"{re.escape(port)}[\w.*-]+:[\w.*-]+:([^\s:\"']{{6,}})(?=\n|\Z)")
+        for port in (":5432:", ":5433:", ":6432:", ":*:")
+    ),
+    *(
+        Rule(
+            SECRET,
+            word,
+            word + r"(?: phrase| words)?\\*[\"']?\s*(?:is\s*)?[:=]\s*\\*[\"']?"
+            r"((?:[a-z]{3,8}[ \n]+){11,23}[a-z]{3,8})",
+        )
+        for word in ("eed", "nemonic", "phrase", "words")
+    ),
+)
+
+_COOKIES: Final = re.compile(r"(?<=[Cc])ookie\\*[\"']?\s*[:=]\s*([^\n\"']{1,8000})")
+_COOKIE: Final = re.compile(r"=([^;\s\"'\\]{16,})")
+_DIGEST: Final = re.compile(r"[0-9a-f-]{32,}")
+
+_MANIFEST: Final = re.compile(r"(?m)^kind:\s*[\"']?Secret\b")
+_DATA: Final = re.compile(r"(?m)^(?:stringD|d)ata:[ \t]*\n((?:[ \t]+\S.*\n?)+)")
+_DATUM: Final = re.compile(r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"']{4,})[\"']?[ \t]*$")
+
+
+@cache
+def _rules() -> Rules:
+    return Rules(_RULES)
+
+
+def by_place(text: str) -> Iterator[Found]:
+    """What is a secret because of where it stands."""
+    yield from _rules().find(text)
+    if "ookie" in text:
+        for cookies in _COOKIES.finditer(text):
+            for found in _COOKIE.finditer(text, *cookies.span(1)):
+                if look(found[1]) is Look.RANDOM or _DIGEST.fullmatch(found[1]):
+                    yield TOKEN, *found.span(1)
+    if "Secret" in text and _MANIFEST.search(text):
+        for data in _DATA.finditer(text):
+            for found in _DATUM.finditer(text, *data.span(1)):
+                if look(found[1]):
+                    yield SECRET, *found.span(1)

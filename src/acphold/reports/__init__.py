@@ -1,0 +1,1 @@
+"""What is computed from the history of a session for people: transcripts, patches."""

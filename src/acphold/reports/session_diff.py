@@ -1,0 +1,114 @@
+"""What a session, or one turn of it, changed in files: a patch for each, or why there is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+
+from msgspec import Struct
+
+from acphold.history.turn_spans import TurnSpan
+from acphold.journal.journal import Journal, SessionRow, history
+from acphold.journal.location import resolved_folder
+from acphold.reports.file_edits import Edit, FileText, around, behind, edits
+from acphold.reports.git_patch import part_patch, whole_patch
+
+
+class Gap(Enum):
+    """What a patch lacks, in words that follow the name of a file."""
+
+    UNKNOWN = "the journal has only parts of it, and the file as it is now does not show the rest"
+    OUTSIDE = "it is outside of the session's folder"
+    GIT = "it belongs to git itself, which patches nothing there"
+    UNFINISHED = "a change was begun and never reported as done; it is left out"
+    PLACE = "the journal has only these lines of it, and does not say where they stand"
+
+
+class FileDiff(Struct, frozen=True):
+    """A file that was changed: `path` relative to the session's folder, if it is inside.
+
+    `patch` is empty where there is none, and where the file is as it was. With Gap.PLACE there is a
+    patch all the same: git looks for the lines.
+    """
+
+    path: str
+    patch: str = ""
+    gap: Gap | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the patch lacks something that was done."""
+        return self.gap not in (None, Gap.PLACE)
+
+
+async def session_diff(
+    journal: Journal,
+    row: SessionRow,
+    spans: Sequence[TurnSpan],
+    turn: int | None,
+    on_disk: Callable[[str], FileText | None],
+) -> list[FileDiff]:
+    """The files that turn number `turn` changed, None for all turns, in the order of their edits.
+
+    `on_disk` tells of a path what is there now, None where that is of no use.
+    """
+    by_file: dict[str, list[Edit]] = {}
+    for edit in await edits(history(journal, row.session_id), spans):
+        by_file.setdefault(relative(edit.path, row.cwd), []).append(edit)
+    found: list[FileDiff] = []
+    for path, every in by_file.items():
+        wanted = [edit for edit in every if turn in (None, edit.turn)]
+        if not wanted:
+            continue
+        if gap := _unpatchable(path):
+            found.append(FileDiff(path, gap=gap))
+            continue
+        if not all(edit.is_over for edit in wanted):
+            found.append(FileDiff(path, gap=Gap.UNFINISHED))
+        done = [edit for edit in every if edit.is_over]
+        if any(edit in done for edit in wanted):
+            found.append(_file_diff(path, done, turn, partial(on_disk, path)))
+    return found
+
+
+def relative(path: str, folder: str) -> str:
+    """`path` as seen from `folder`, without links where that leads into it; else as it is."""
+    whole = os.path.normpath(os.path.join(folder, path))
+    for place, base in ((whole, folder), (resolved_folder(whole), resolved_folder(folder))):
+        found = os.path.relpath(place, os.path.normpath(base))
+        if found != ".." and not found.startswith("../"):
+            return found
+    return path
+
+
+def _unpatchable(path: str) -> Gap | None:
+    if path.startswith(("/", "../")) or path in (".", ".."):
+        return Gap.OUTSIDE
+    return Gap.GIT if ".git" in path.split("/") else None
+
+
+def _file_diff(
+    path: str, every: Sequence[Edit], turn: int | None, on_disk: Callable[[], FileText | None]
+) -> FileDiff:
+    places = [place for place, edit in enumerate(every) if turn in (None, edit.turn)]
+    first, last = places[0], places[-1]
+    known = around(every, first, last, on_disk)
+    if known is None:
+        return _lines_diff(path, every[first : last + 1])
+    return FileDiff(path, whole_patch(path, *known))
+
+
+def _lines_diff(path: str, wanted: Sequence[Edit]) -> FileDiff:
+    """A patch of the lines that the first edit shows, if the others are all within these."""
+    edit = wanted[0]
+    if not edit.old or edit.is_piece or edit.deletes:
+        return FileDiff(path, gap=Gap.UNKNOWN)
+    after = behind(wanted[1:], edit.new)
+    if not isinstance(after, str):
+        return FileDiff(path, gap=Gap.UNKNOWN)
+    patch = part_patch(path, edit.old, after, edit.line)
+    if patch is None:
+        return FileDiff(path, gap=Gap.UNKNOWN)
+    return FileDiff(path, patch, Gap.PLACE if edit.line is None else None)

@@ -1,0 +1,253 @@
+"""A session as a person reads it: scenes, made of journal entries one turn at a time.
+
+`show`, the exports and the screen print these scenes, each in its own form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+
+from msgspec import Struct
+
+from acphold.errors import InvalidParamsError
+from acphold.history.decisions import AskedQuestion, Came, asked_question, closed_question
+from acphold.history.entries import ANSWER, ECHO, QUESTION, TURN_END, Entry
+from acphold.history.fold import EMPTY, SessionState, fold
+from acphold.history.raw_update import encode_object, members, string, update_kind
+from acphold.history.speakers import is_our_notice
+from acphold.history.timeline import ContextCompaction, Message, ToolCall, TurnEnd
+from acphold.schema import Plan, ToolCallContent, decode
+from acphold.schema.tool_calls import ToolCallPatch
+
+
+class PlanStep(Struct, frozen=True):
+    """One thing the agent means to do; `status` as in the protocol."""
+
+    status: str
+    text: str
+
+
+class Planned(Struct, frozen=True):
+    """The plan as the turn left it."""
+
+    steps: tuple[PlanStep, ...]
+
+
+class Noticed(Struct, frozen=True):
+    """What the person was told, beside the conversation; by acphold, or by the agent."""
+
+    severity: str
+    title: str
+    description: str
+    is_ours: bool = False
+
+
+class ModeChanged(Struct, frozen=True):
+    """The session was put into another mode."""
+
+    mode: str
+
+
+class Decision(Struct, frozen=True):
+    """What people were asked, and what came of it; None while it waits.
+
+    `client` is the program that the person answered in, None where no person did.
+    """
+
+    question: str
+    came: Came | None = None
+    client: str | None = None
+
+
+class TurnOpen(Struct, frozen=True):
+    """The last turn has no end: it `runs`, or a crash cut it off; None where that is not known."""
+
+    runs: bool | None = None
+
+    @property
+    def words(self) -> str:
+        """How the turn stands."""
+        if self.runs is None:
+            return "has no end: it still runs, or a crash or a kill cut it off"
+        if self.runs:
+            return "still runs"
+        return "cut off by a crash or a kill, and nobody has opened the session since"
+
+
+Scene = (
+    Message
+    | ToolCall
+    | ContextCompaction
+    | TurnEnd
+    | Planned
+    | Noticed
+    | ModeChanged
+    | Decision
+    | TurnOpen
+)
+
+
+class ToldTurn(Struct, frozen=True):
+    """The scenes of a turn; its first entry has the number `seq` and the time `at` (ms)."""
+
+    seq: int
+    at: int
+    scenes: Sequence[Scene]
+
+
+async def turns(entries: AsyncIterable[Entry]) -> AsyncIterator[ToldTurn]:
+    """The turns of a whole session; only one of them is in memory at a time."""
+    async for turn in entries_by_turn(entries):
+        yield ToldTurn(turn[0].seq, turn[0].at, turn_scenes(turn))
+
+
+async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
+    """The scenes of a whole session; only one turn of it is in memory at a time."""
+    async for turn in entries_by_turn(entries):
+        for scene in turn_scenes(turn):
+            yield scene
+
+
+async def entries_by_turn(entries: AsyncIterable[Entry]) -> AsyncIterator[list[Entry]]:
+    """The entries of each turn, with what happened since the one before."""
+    turn: list[Entry] = []
+    async for entry in entries:
+        turn.append(entry)
+        if entry.kind == TURN_END:
+            yield turn
+            turn = []
+    if turn:
+        yield turn
+
+
+def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
+    """The scenes of the entries of one turn, and of what happened since the one before."""
+    telling = _Telling()
+    for entry in turn:
+        telling.add(entry)
+    return telling.scenes()
+
+
+def scene_at(turn: Sequence[Entry], seq: int) -> int:
+    """Which of the scenes of a turn the entry `seq` has a part in.
+
+    An entry that shows nothing, such as a list of commands, stands by the scene before it.
+    """
+    with_it = sum(entry.seq < seq for entry in turn) + 1
+    before, after = turn_scenes(turn[: with_it - 1]), turn_scenes(turn[:with_it])
+    told = [scene for scene in after if not isinstance(scene, TurnOpen)]
+    for place, scene in enumerate(told):
+        if place >= len(before) or before[place] != scene:
+            return place
+    return max(0, len(told) - 1)
+
+
+class _Telling:
+    """Puts what the fold keeps aside (plan, notices, modes, questions) where it happened."""
+
+    def __init__(self) -> None:
+        self._state: SessionState = EMPTY
+        self._pending: list[Entry] = []
+        self._beside: list[tuple[int, Scene]] = []
+        self._plan_place: int | None = None
+        self._questions: dict[str, tuple[int, AskedQuestion]] = {}
+        self._last = ""
+
+    def add(self, entry: Entry) -> None:
+        if entry.kind == ECHO:
+            return
+        self._last = entry.kind
+        self._pending.append(entry)
+        if entry.kind == QUESTION:
+            self._asked(asked_question(entry.raw))
+        elif entry.kind == ANSWER:
+            self._answered(entry.raw)
+        raw = entry.update
+        kind = update_kind(raw) if raw and _may_stand_beside(raw) else ""
+        if kind == "plan":
+            # Shown once, where it stood last: of a turn that is over no other one is kept.
+            self._plan_place = self._timeline_so_far()
+        elif kind == "notice":
+            self._beside.append((self._timeline_so_far(), _notice(raw)))
+        elif kind == "current_mode_update":
+            mode = string(members(raw).get("currentModeId")) or ""
+            self._beside.append((self._timeline_so_far(), ModeChanged(mode)))
+
+    def _asked(self, question: AskedQuestion) -> None:
+        self._questions[question.id] = len(self._beside), question
+        place = self._timeline_so_far()
+        self._beside.append((place, Decision(self._title(question))))
+
+    def _title(self, question: AskedQuestion) -> str:
+        """What is asked; the tool call may have got its title before."""
+        about = question.untitled_call
+        titles = [
+            item.title
+            for item in self._state.timeline
+            if about is not None and isinstance(item, ToolCall) and item.tool_call_id == about
+        ]
+        return next(filter(None, titles), question.title)
+
+    def _answered(self, raw: bytes) -> None:
+        closed = closed_question(raw)
+        if (asked := self._questions.get(closed.question)) is None:
+            return  # a question of an earlier turn
+        index, question = asked
+        place, asked_here = self._beside[index]
+        assert isinstance(asked_here, Decision)
+        scene = Decision(asked_here.question, closed.came(question), closed.client)
+        self._beside[index] = place, scene
+
+    def _timeline_so_far(self) -> int:
+        self._state = fold(self._pending, self._state)
+        self._pending = []
+        return len(self._state.timeline)
+
+    def scenes(self) -> list[Scene]:
+        end = self._timeline_so_far()
+        beside = [(place, 0, scene) for place, scene in self._beside]
+        if self._plan_place is not None:
+            beside.append((self._plan_place, 0, _plan(self._state.plan)))
+        if self._state.turns and self._last != TURN_END:
+            beside.append((end, 2, TurnOpen()))
+        timeline = [(place, 1, item) for place, item in enumerate(self._state.timeline)]
+        return [scene for *_, scene in sorted([*beside, *timeline], key=lambda told: told[:2])]
+
+
+def _may_stand_beside(raw: bytes) -> bool:
+    """False for most updates that are none of those, without decoding them."""
+    return b'"plan"' in raw or b'"notice"' in raw or b'"current_mode_update"' in raw
+
+
+def _plan(entries: bytes | None) -> Planned:
+    raw = b'{"entries":%b}' % (entries or b"[]")
+    try:
+        plan = decode(Plan, raw).value
+    except InvalidParamsError:
+        return Planned(())
+    return Planned(tuple(PlanStep(entry.status, entry.content) for entry in plan.entries))
+
+
+def _notice(raw: bytes) -> Noticed:
+    parts = members(raw)
+    severity, title, description = (
+        string(parts.get(name)) or "" for name in ("severity", "title", "description")
+    )
+    return Noticed(severity, title, description, is_our_notice(parts))
+
+
+def produced(call: ToolCall) -> Sequence[ToolCallContent]:
+    """What a tool call produced; nothing where that cannot be read."""
+    whole = encode_object({**call.fields, "toolCallId": b'""'})
+    try:
+        return decode(ToolCallPatch, whole).value.content or ()
+    except InvalidParamsError:
+        return ()
+
+
+def reason(end: TurnEnd) -> str:
+    """Why a turn ended, as far as its outcome does not say that already."""
+    if end.outcome == "failed":
+        return end.message or ""
+    usual = (None, "end_turn", "cancelled", "refusal")
+    return "" if end.stop_reason in usual else str(end.stop_reason).replace("_", " ").strip()

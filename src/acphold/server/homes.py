@@ -1,0 +1,181 @@
+"""The home of a session: the process in which it is live, as a client sees it that asks for
+something there.
+
+A `LocalHome` is this process. A `RemoteHome` is another one, its owner, to which a line leads. Each
+call of that has a bound: an owner that is stopped, or hangs, is found out (`Elsewhere`) and loses
+the session. Then the calls that can be made again end with OwnerLostError, for the session's next
+home; the others are refused with what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Protocol
+
+from acphold.hub import Client, Hub
+from acphold.hub.prompt_turn import Turn
+from acphold.hub.router import Asker
+from acphold.hub.turns import CANCELLED
+from acphold.rpc import Peer
+from acphold.rpc.request import Request
+from acphold.schema import AUTHENTICATE, CANCEL, LOGOUT
+from acphold.server.neighbours import tell_owner
+from acphold.server.owner_line import OwnerLine
+from acphold.server.sent_prompts import SentPrompt
+
+SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
+"""Methods after which an agent may let a person use its sessions, or no longer."""
+
+
+class SessionHome(Protocol):
+    """See the module. What is given a request answers it, now or later."""
+
+    def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
+        """Begin a turn, or queue it; one that is cancelled already is only answered."""
+
+    async def cancel(self, params: bytes) -> None:
+        """`session/cancel`."""
+
+    async def set_mode(self, request: Request) -> None: ...
+
+    async def set_config_option(self, request: Request) -> None: ...
+
+    async def close(self, request: Request) -> None: ...
+
+    async def delete(self, request: Request) -> None: ...
+
+    async def ask(self, request: Request) -> None:
+        """A method of an extension, or one newer than this release."""
+
+    async def tell(self, method: str, params: bytes) -> None:
+        """A notification of the same kind."""
+
+
+class LocalHome:
+    """This process. Without a session, what is asked is asked of the agent itself.
+
+    `shown` makes a result fit for the client.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        client: Client,
+        peer: Peer,
+        session_id: str | None,
+        shown: Callable[[bytes], bytes],
+    ) -> None:
+        self._hub = hub
+        self._client = client
+        self._peer = peer
+        self._session_id = session_id
+        self._shown = shown
+
+    def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
+        conversation = self._hub.held(self._session_id or "")
+        author = conversation.session.attachment_of(self._client)
+        turn = Turn(request.params, prompt, author, request.reply)
+
+        def give_up() -> None:
+            if not self._peer.is_lost:  # of a client that has gone the turn goes on
+                conversation.turns.give_up(turn)
+
+        request.on_cancel = give_up
+        conversation.prompt(turn, is_cancelled=is_cancelled)
+
+    async def cancel(self, params: bytes) -> None:
+        await self._hub.held(self._session_id or "").turns.cancel(self._client)
+
+    async def set_mode(self, request: Request) -> None:
+        conversation = self._hub.held(self._session_id or "")
+        author = conversation.session.attachment_of(self._client)
+        await conversation.set_mode(request.params, author, request.answer)
+
+    async def set_config_option(self, request: Request) -> None:
+        conversation = self._hub.held(self._session_id or "")
+        author = conversation.session.attachment_of(self._client)
+        await conversation.set_config_option(
+            request.params, author, lambda answer: request.answer(self._shown(answer))
+        )
+
+    async def close(self, request: Request) -> None:
+        await self._hub.close(self._session_id or "", self._client)
+        request.answer(b"{}")
+
+    async def delete(self, request: Request) -> None:
+        session_id = self._session_id or ""
+        whose = await self._hub.whereabouts.owner_if_kept(session_id)
+        await self._hub.delete(session_id, self._client)
+        await tell_owner(whose, session_id)  # and so whoever has it open there
+        request.answer(b"{}")
+
+    async def ask(self, request: Request) -> None:
+        def reply(result: bytes) -> None:
+            if request.method in SIGN_IN:
+                self._hub.sign_in_changed()
+                # Known to have an object as its result, `null` or not.
+                result = b"{}" if result == b"null" else result
+            request.answer(result)
+
+        asker = Asker(self._client, request.id)
+        await self._hub.relay.request(
+            request.method, request.params, self._session_id, asker, reply
+        )
+
+    async def tell(self, method: str, params: bytes) -> None:
+        await self._hub.relay.tell(method, params, self._session_id, self._client)
+
+
+class RemoteHome:
+    """Another process. `again` is what becomes of a prompt when that process has gone before it
+    answered."""
+
+    def __init__(
+        self,
+        line: OwnerLine,
+        peer: Peer,
+        session_id: str,
+        again: Callable[[SentPrompt], Coroutine[None, None, None]],
+    ) -> None:
+        self._line = line
+        self._peer = peer
+        self._session_id = session_id
+        self._again = again
+
+    def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
+        if is_cancelled:
+            request.answer(CANCELLED)
+            return
+        told = self._line.opened[self._session_id].told
+        sent = SentPrompt(
+            self._line, self._peer, request, self._session_id, prompt, told, self._again
+        )
+        sent.send()
+
+    async def cancel(self, params: bytes) -> None:
+        self._line.peer.tell(CANCEL.name, params)
+
+    async def set_mode(self, request: Request) -> None:
+        await self._line.forward(request, may_ask_anew=_always)
+
+    async def set_config_option(self, request: Request) -> None:
+        await self._line.forward(request, may_ask_anew=_always)
+
+    async def close(self, request: Request) -> None:
+        await self._line.forward(request, self._left, may_ask_anew=_always)
+
+    async def delete(self, request: Request) -> None:
+        await self._line.forward(request, self._left, may_ask_anew=_always)
+
+    def _left(self) -> None:
+        self._line.opened.pop(self._session_id, None)
+
+    async def ask(self, request: Request) -> None:
+        await self._line.forward(request)
+
+    async def tell(self, method: str, params: bytes) -> None:
+        self._line.peer.tell(method, params)
+
+
+def _always() -> bool:
+    return True

@@ -1,0 +1,387 @@
+"""Agents that break a rule of connections: of lines, of requests, of the introduction."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from acphold.conformance.exemplar import Exemplar, RefusedError
+from acphold.conformance.record import Json
+from acphold.errors import (
+    AUTH_REQUIRED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+)
+from tests.conformance.faults.register import Faults
+
+FAULTS = Faults()
+
+# -- introduction -----------------------------------------------------------------------------
+
+
+@FAULTS.breaks("initialize.answer")
+class _NoVersion(Exemplar):
+    async def initialize(self, params: Json) -> Json:
+        return {"agentCapabilities": {}}
+
+
+@FAULTS.breaks("initialize.same-version")
+class _OtherVersion(Exemplar):
+    def version(self, asked: int) -> int:
+        return 2
+
+
+@FAULTS.breaks("initialize.other-version")
+class _EchoesVersion(Exemplar):
+    def version(self, asked: int) -> int:
+        return asked
+
+
+@FAULTS.breaks("initialize.other-version:refused")
+class _RefusesVersion(Exemplar):
+    def version(self, asked: int) -> int:
+        if asked != 1:
+            raise RefusedError(INVALID_PARAMS, "unknown version")
+        return 1
+
+
+@FAULTS.breaks("initialize.few-members")
+class _WantsCapabilities(Exemplar):
+    async def initialize(self, params: Json) -> Json:
+        if "clientCapabilities" not in params:
+            raise RefusedError(INVALID_PARAMS, "clientCapabilities is missing")
+        return await super().initialize(params)
+
+
+@FAULTS.breaks("initialize.new-members")
+class _StrictAboutMembers(Exemplar):
+    async def initialize(self, params: Json) -> Json:
+        if params.keys() - {"protocolVersion", "clientCapabilities", "clientInfo"}:
+            raise RefusedError(INVALID_PARAMS, "unknown members")
+        return await super().initialize(params)
+
+
+@FAULTS.breaks("initialize.again")
+class _OneClientName(Exemplar):
+    """Takes one client of a name for the same one, which is connected."""
+
+    async def initialize(self, params: Json) -> Json:
+        self.memory.numbers += 1
+        if self.memory.numbers == 5 and "title" in (params.get("clientInfo") or {}):
+            raise RefusedError(INTERNAL_ERROR, "you are connected")
+        return await super().initialize(params)
+
+
+@FAULTS.breaks("initialize.info")
+class _Nameless(Exemplar):
+    def info(self) -> Json:
+        return {"name": "exemplar", "version": ""}
+
+
+# -- signing in -------------------------------------------------------------------------------
+
+
+@FAULTS.breaks("auth.unique-ids")
+class _OneIdTwice(Exemplar):
+    def auth_methods(self) -> list[Json]:
+        return [{"id": "key", "name": "Use a key"}, {"id": "key", "name": "Use another"}]
+
+
+@FAULTS.breaks("auth.terminal-offered")
+class _TerminalForAll(Exemplar):
+    def auth_methods(self) -> list[Json]:
+        return [{"id": "login", "name": "Log in", "type": "terminal", "args": []}]
+
+
+@FAULTS.breaks("auth.methods-for-sign-in")
+class _NoWayIn(Exemplar):
+    sign_in_wanted = True
+
+    def auth_methods(self) -> list[Json]:
+        return []
+
+
+@FAULTS.breaks("auth.unknown-method")
+class _AnyMethodDoes(Exemplar):
+    async def authenticate(self, params: Json) -> Json:
+        return {}
+
+
+@FAULTS.breaks("auth.signed-in")
+class _NeverSignedIn(Exemplar):
+    def signed_in(self) -> None:
+        raise RefusedError(AUTH_REQUIRED, "sign in first")
+
+
+@FAULTS.breaks("auth.logout")
+class _CannotLogOut(Exemplar):
+    async def logout(self, params: Json) -> Json:
+        raise RefusedError(METHOD_NOT_FOUND, "no method logout")
+
+
+# -- lines ------------------------------------------------------------------------------------
+
+
+@FAULTS.breaks("stdio.utf-8")
+class _Latin1(Exemplar):
+    def write(self, line: bytes) -> None:
+        super().write(line.replace("ü".encode(), b"\xfc"))
+
+    def info(self) -> Json:
+        return {**super().info(), "title": "Müsterbild"}
+
+
+@FAULTS.breaks("stdio.only-messages")
+class _Prints(Exemplar):
+    async def new_session(self, params: Json) -> Json:
+        self.write(b"making a session ...")
+        return await super().new_session(params)
+
+
+@FAULTS.breaks("stdio.only-messages:several-lines")
+class _PrettyPrints(Exemplar):
+    async def new_session(self, params: Json) -> Json:
+        note = {"jsonrpc": "2.0", "method": "_note", "params": {}}
+        self.write(msgspec.json.format(msgspec.json.encode(note), indent=2))
+        return await super().new_session(params)
+
+
+@FAULTS.breaks("stdio.pieces")
+class _OneMessageARead(Exemplar):
+    async def take(self, raw: bytes) -> None:
+        if b"check-piece-1" in raw or b"check-piece-2" in raw:
+            return
+        await super().take(raw)
+
+
+@FAULTS.breaks("stdio.line-separators")
+class _SplitsLines(Exemplar):
+    async def take(self, raw: bytes) -> None:
+        for line in raw.decode().splitlines():
+            if line[:1] == "{" and line[-1:] == "}":
+                await super().take(line.encode())
+
+
+@FAULTS.breaks("stdio.long-lines")
+class _ShortLines(Exemplar):
+    async def take(self, raw: bytes) -> None:
+        if len(raw) < 65536:
+            await super().take(raw)
+
+
+@FAULTS.breaks("stdio.ends-with-stdin")
+class _Stays(Exemplar):
+    async def serve(self) -> None:
+        await super().serve()
+        await asyncio.sleep(3600)
+
+
+# -- JSON-RPC ---------------------------------------------------------------------------------
+
+
+@FAULTS.breaks("json-rpc.version")
+class _NoJsonRpc(Exemplar):
+    def tell(self, method: str, params: Json) -> None:
+        self.write(msgspec.json.encode({"method": method, "params": params}))
+
+
+@FAULTS.breaks("json-rpc.result-or-error")
+class _ResultAndError(Exemplar):
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        error = {"code": code, "message": message}
+        self.send({"id": request["id"], "result": None, "error": error})
+
+
+@FAULTS.breaks("json-rpc.result-or-error:code")
+class _CodeIsText(Exemplar):
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        if request["method"] == "session/prompt":
+            self.send({"id": request["id"], "error": {"code": str(code), "message": message}})
+        else:
+            super().refuse(request, code, message)
+
+
+@FAULTS.breaks("json-rpc.same-id")
+class _IdBecomesText(Exemplar):
+    def reply(self, request: Json, result: object) -> None:
+        if request["method"] == "session/prompt":
+            self.send({"id": str(request["id"]), "result": result})
+        else:
+            super().reply(request, result)
+
+
+@FAULTS.breaks("json-rpc.one-answer")
+class _AnswersTwice(Exemplar):
+    def reply(self, request: Json, result: object) -> None:
+        super().reply(request, result)
+        if request["method"] == "session/new":
+            super().reply(request, result)
+
+
+@FAULTS.breaks("json-rpc.error-message")
+class _ErrorOfManyLines(Exemplar):
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        super().refuse(request, code, f"Traceback:\n  line 1\n{message}")
+
+
+@FAULTS.breaks("json-rpc.error-codes")
+class _ReservedCode(Exemplar):
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        known = request["method"] in ("session/prompt", "session/load")
+        super().refuse(request, -32150 if known else code, message)
+
+
+@FAULTS.breaks("json-rpc.string-id")
+class _NumbersOnly(Exemplar):
+    async def answer(self, request: Json) -> None:
+        if request["id"] != "check-7f3a":
+            await super().answer(request)
+
+
+@FAULTS.breaks("json-rpc.zero-id")
+class _ZeroIsNone(Exemplar):
+    async def answer(self, request: Json) -> None:
+        if request["id"]:
+            await super().answer(request)
+
+
+@FAULTS.breaks("json-rpc.large-id")
+class _ShortIds(Exemplar):
+    async def answer(self, request: Json) -> None:
+        if isinstance(request["id"], str) or request["id"] < 2**31:
+            await super().answer(request)
+
+
+@FAULTS.breaks("json-rpc.unknown-method")
+class _KnowsEverything(Exemplar):
+    async def result(self, method: str, request: Json) -> object:
+        if method == "check/no_such_method":
+            return None
+        return await super().result(method, request)
+
+
+@FAULTS.breaks("json-rpc.invalid-params")
+class _TakesAnything(Exemplar):
+    def fits(self, method: str, params: Json) -> None:
+        if method == "session/new":
+            params.setdefault("cwd", "/")
+            params["mcpServers"] = []
+
+
+@FAULTS.breaks("json-rpc.invalid-params-code")
+class _InternalError(Exemplar):
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        broken = request["method"] == "session/new" and code == INVALID_PARAMS
+        super().refuse(request, INTERNAL_ERROR if broken else code, message)
+
+
+@FAULTS.breaks("json-rpc.no-answer-to-notifications")
+class _AnswersNotifications(Exemplar):
+    def hear(self, message: Json) -> None:
+        super().hear(message)
+        if message["method"].startswith("check/"):
+            error = {"code": METHOD_NOT_FOUND, "message": "no such notification"}
+            self.send({"id": None, "error": error})
+
+
+@FAULTS.breaks("json-rpc.after-errors")
+class _SulksAfterErrors(Exemplar):
+    made = refused = False
+
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        known = request["method"] != "check/no_such_method"
+        self.refused = self.refused or not (known or self.made)
+        super().refuse(request, code, message)
+
+    async def new_session(self, params: Json) -> Json:
+        if self.refused:
+            raise RefusedError(INTERNAL_ERROR, "something went wrong before")
+        self.made = True
+        return await super().new_session(params)
+
+
+@FAULTS.breaks("json-rpc.many-at-once")
+class _FewAtOnce(Exemplar):
+    working = 0
+
+    async def answer(self, request: Json) -> None:
+        number = (request.get("params") or {}).get("number", 0)
+        if number < 40:
+            await super().answer(request)
+
+
+@FAULTS.breaks("json-rpc.parse-error")
+class _EndsAtGarbage(Exemplar):
+    async def take(self, raw: bytes) -> None:
+        if not raw.endswith(b"}") and raw[:1] == b"{":
+            await asyncio.sleep(3600)
+        await super().take(raw)
+
+
+@FAULTS.breaks("json-rpc.parse-error-reply")
+class _NoIdForGarbage(Exemplar):
+    def send(self, message: Json) -> None:
+        error = message.get("error")
+        if message.get("id", 0) is None and error and error["code"] == -32700:
+            message = {"error": error}
+        super().send(message)
+
+
+@FAULTS.breaks("json-rpc.invalid-request")
+class _EndsAtNoRequest(Exemplar):
+    async def take(self, raw: bytes) -> None:
+        if raw == b'{"foo": "bar"}':
+            await asyncio.sleep(3600)
+        await super().take(raw)
+
+
+@FAULTS.breaks("json-rpc.invalid-request-reply")
+class _OtherCodeForNoRequest(Exemplar):
+    def send(self, message: Json) -> None:
+        error = message.get("error")
+        if message.get("id", 0) is None and error and error["code"] == -32600:
+            message = {**message, "error": {**error, "code": -32603}}
+        super().send(message)
+
+
+@FAULTS.breaks("json-rpc.array")
+class _EndsAtArray(Exemplar):
+    async def take(self, raw: bytes) -> None:
+        if raw[:1] == b"[":
+            await asyncio.sleep(3600)
+        await super().take(raw)
+
+
+# -- pressure ---------------------------------------------------------------------------------
+
+
+@FAULTS.breaks("pressure.unread-answers")
+class _ForgetsTheWaiting(Exemplar):
+    """Has room for some hundred answers."""
+
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        if self._transport.buffered < 4096:
+            super().refuse(request, code, message)
+
+
+@FAULTS.breaks("pressure.notifications")
+class _CountsNotifications(Exemplar):
+    heard = 0
+
+    def hear(self, message: Json) -> None:
+        self.heard += 1
+        super().hear(message)
+
+    async def answer(self, request: Json) -> None:
+        if self.heard < 1000:
+            await super().answer(request)
+
+
+@FAULTS.breaks("stdio.stays")
+class _EndsAfterASwitch(Exemplar):
+    async def answer(self, request: Json) -> None:
+        await super().answer(request)
+        if isinstance((request.get("params") or {}).get("value"), bool):
+            await self._transport.aclose()

@@ -1,0 +1,465 @@
+"""Agents that break a rule of sessions: how they are made, listed, opened again, and end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acphold.conformance.exemplar import Exemplar, RefusedError
+from acphold.conformance.exemplar_turns import Kept, Memory, Script, Turn
+from acphold.conformance.record import Json
+from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
+from acphold.rpc.transport import Transport
+from tests.conformance.faults.register import Faults
+
+FAULTS = Faults()
+
+
+@FAULTS.breaks("new.answer")
+class _NumberForId(Exemplar):
+    async def new_session(self, params: Json) -> Json:
+        return {**await super().new_session(params), "sessionId": 17}
+
+    async def tell_commands(self, session_id: str) -> None:
+        return None
+
+
+@FAULTS.breaks("new.unique-ids")
+class _OneId(Exemplar):
+    def new_id(self) -> str:
+        return "session-1" if super().new_id() == "session-2" else f"session-{self.memory.numbers}"
+
+
+@FAULTS.breaks("new.unique-over-restarts")
+class _CountsAnew(Exemplar):
+    def new_id(self) -> str:
+        return "session-1" if super().new_id() == "session-3" else f"session-{self.memory.numbers}"
+
+
+@FAULTS.breaks("new.two-at-once")
+class _OneAtATime(Exemplar):
+    making = 0
+
+    async def answer(self, request: Json) -> None:
+        is_new = request["method"] == "session/new"
+        self.making += is_new
+        await asyncio.sleep(0.001)
+        try:
+            if is_new and self.making > 1:
+                self.refuse(request, -32603, "busy")
+            else:
+                await super().answer(request)
+        finally:
+            self.making -= is_new
+
+
+@FAULTS.breaks("new.new-members")
+class _StrictAboutMembers(Exemplar):
+    async def new_session(self, params: Json) -> Json:
+        if "weather" in params:
+            raise RefusedError(INVALID_PARAMS, "unknown member")
+        return await super().new_session(params)
+
+
+@FAULTS.breaks("new.directories")
+class _NoDirectories(Exemplar):
+    async def new_session(self, params: Json) -> Json:
+        if params.get("additionalDirectories"):
+            raise RefusedError(INVALID_PARAMS, "one folder is enough")
+        return await super().new_session(params)
+
+
+@FAULTS.breaks("new.odd-folder")
+class _PlainFolders(Exemplar):
+    async def new_session(self, params: Json) -> Json:
+        if not params["cwd"].isascii():
+            raise RefusedError(INVALID_PARAMS, "no such folder")
+        return await super().new_session(params)
+
+
+@FAULTS.breaks("session.known-id")
+class _OtherId(Exemplar):
+    def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
+        if update["sessionUpdate"] == "usage_update":
+            session_id = f"own-{session_id}"
+        super().update(session_id, update, remembered=remembered)
+
+
+@FAULTS.breaks("session.unknown-id")
+class _AnySession(Exemplar):
+    async def prompt(self, request: Json, params: Json) -> Json:
+        if params["sessionId"] not in self.memory.sessions:
+            return {"stopReason": "end_turn"}
+        return await super().prompt(request, params)
+
+
+# -- list -------------------------------------------------------------------------------------
+
+
+class _Lister(Exemplar):
+    """Changes what is listed of a session."""
+
+    def listed(self, session_id: str, kept: Kept) -> Json:
+        return {**super().listed(session_id, kept), **self.changes(kept)}
+
+    def changes(self, kept: Kept) -> Json:
+        return {}
+
+
+@FAULTS.breaks("list.answer")
+class _NullForEmpty(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        return {"sessions": None} if not params else await super().list_sessions(params)
+
+
+@FAULTS.breaks("list.known-session")
+class _ListsTheOthers(Exemplar):
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        is_first = kept is self.memory.sessions.get("session-1")
+        return super().fits_filter(kept, cwd) and not is_first
+
+
+@FAULTS.breaks("list.after-restart")
+class _ListsItsOwn(Exemplar):
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.before = {**memory.sessions}
+
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        is_old = any(it is kept for it in self.before.values())
+        is_lost = is_old and "/work" in kept.cwd
+        return super().fits_filter(kept, cwd) and not is_lost
+
+
+@FAULTS.breaks("list.filter")
+class _ListsTheRest(Exemplar):
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        return cwd is None or "nobody" not in cwd
+
+
+@FAULTS.breaks("list.no-match")
+class _ListsAnything(Exemplar):
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        return super().fits_filter(kept, cwd) or "nobody" in (cwd or "")
+
+
+@FAULTS.breaks("list.pages")
+class _OverlappingPages(Exemplar):
+    def first_of(self, cursor: str | None) -> int:
+        return max(0, super().first_of(cursor) - 1)
+
+
+@FAULTS.breaks("list.bad-cursor")
+class _AnyCursor(Exemplar):
+    def first_of(self, cursor: str | None) -> int:
+        return 0 if cursor == "check-no-such-cursor" else super().first_of(cursor)
+
+
+@FAULTS.breaks("list.only-lists")
+class _TellsWhatItLists(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        found = await super().list_sessions(params)
+        for listed in found["sessions"]:
+            if listed["sessionId"] not in self.memory.sessions or "work" not in listed["cwd"]:
+                continue
+            self.update(listed["sessionId"], self.commands(), remembered=False)
+        return found
+
+
+@FAULTS.breaks("list.absolute-folders")
+class _RelativeFolders(_Lister):
+    def changes(self, kept: Kept) -> Json:
+        return {"additionalDirectories": ["more"]} if kept.directories else {}
+
+
+@FAULTS.breaks("list.times")
+class _SecondsSince1970(_Lister):
+    def changes(self, kept: Kept) -> Json:
+        return {"updatedAt": "1763654400"}
+
+
+@FAULTS.breaks("list.titles")
+class _OtherTitles(_Lister):
+    def changes(self, kept: Kept) -> Json:
+        return {"title": "Untitled"}
+
+
+# -- load and resume --------------------------------------------------------------------------
+
+
+@FAULTS.breaks("load.after-restart")
+class _LoadsItsOwn(Exemplar):
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.before = {*memory.sessions}
+
+    async def load_session(self, params: Json) -> Json:
+        if params["sessionId"] in self.before:
+            raise RefusedError(INTERNAL_ERROR, "it was lost")
+        return await super().load_session(params)
+
+
+class _Replayer(Exemplar):
+    """Leaves something out of a replay, or changes it."""
+
+    def replayed(self, kept: Kept) -> list[Json]:
+        return [update for update in kept.history if self.keeps(update)]
+
+    def keeps(self, update: Json) -> bool:
+        return True
+
+
+@FAULTS.breaks("load.user-messages")
+class _WithoutTheFirstPrompt(_Replayer):
+    def keeps(self, update: Json) -> bool:
+        is_prompt = update["sessionUpdate"] == "user_message_chunk"
+        return not is_prompt or "code word" not in update["content"].get("text", "")
+
+
+@FAULTS.breaks("load.agent-messages")
+class _TextIsCut(_Replayer):
+    def replayed(self, kept: Kept) -> list[Json]:
+        return [self._cut(update) for update in kept.history]
+
+    def _cut(self, update: Json) -> Json:
+        if update.get("content") != {"type": "text", "text": "That is all."}:
+            return update
+        return {**update, "content": {"type": "text", "text": "That …"}}
+
+
+@FAULTS.breaks("load.thoughts")
+class _WithoutThoughts(_Replayer):
+    def keeps(self, update: Json) -> bool:
+        return bool(update["sessionUpdate"] != "agent_thought_chunk")
+
+
+@FAULTS.breaks("load.tool-calls")
+class _NeverEnded(_Replayer):
+    def replayed(self, kept: Kept) -> list[Json]:
+        names = {"status"}
+        return [{key: it[key] for key in it.keys() - names} for it in kept.history]
+
+
+@FAULTS.breaks("load.tool-details")
+class _WithoutResults(_Replayer):
+    def replayed(self, kept: Kept) -> list[Json]:
+        calls = ("tool_call", "tool_call_update")
+        return [
+            {key: it[key] for key in it.keys() - {"content"}}
+            if it["sessionUpdate"] in calls
+            else it
+            for it in kept.history
+        ]
+
+
+@FAULTS.breaks("load.tool-calls:gone")
+class _WithoutTools(_Replayer):
+    def keeps(self, update: Json) -> bool:
+        return not update["sessionUpdate"].startswith("tool_call")
+
+
+@FAULTS.breaks("load.plan")
+class _WithoutPlan(_Replayer):
+    def keeps(self, update: Json) -> bool:
+        return bool(update["sessionUpdate"] != "plan")
+
+
+@FAULTS.breaks("load.order")
+class _OneSideAfterTheOther(_Replayer):
+    def replayed(self, kept: Kept) -> list[Json]:
+        return sorted(kept.history, key=lambda it: it["sessionUpdate"] != "user_message_chunk")
+
+
+@FAULTS.breaks("load.replay-first")
+class _AnswersTooSoon(Exemplar):
+    async def load_session(self, params: Json) -> Json:
+        session_id = params["sessionId"]
+        history = self.replayed(self.kept(session_id))
+        for update in history:
+            self.update(session_id, update, remembered=False)
+        self.start(self._later(session_id, history[-1:]))
+        return self.settings(session_id)
+
+    async def _later(self, session_id: str, history: list[Json]) -> None:
+        await asyncio.sleep(0)
+        for update in history:
+            content = update.get("content")
+            again = {"sessionUpdate": "agent_thought_chunk", "content": content}
+            self.update(session_id, again, remembered=False)
+
+
+@FAULTS.breaks("load.again")
+class _RemembersReplays(Exemplar):
+    async def load_session(self, params: Json) -> Json:
+        kept = self.kept(params["sessionId"])
+        loaded = await super().load_session(params)
+        kept.history += [it for it in kept.history if it["sessionUpdate"] != "plan"]
+        return loaded
+
+
+@FAULTS.breaks("load.goes-on")
+class _ReadOnly(Exemplar):
+    loaded = ""
+
+    async def load_session(self, params: Json) -> Json:
+        self.loaded = params["sessionId"]
+        return await super().load_session(params)
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        if params["sessionId"] == self.loaded and len(params["prompt"][0]["text"]) < 60:
+            raise RefusedError(INTERNAL_ERROR, "this session is over")
+        return await super().prompt(request, params)
+
+
+@FAULTS.breaks("load.remembers")
+class _Forgetful(Exemplar):
+    """Knows nothing of what was said before a load."""
+
+    loaded = ""
+
+    async def load_session(self, params: Json) -> Json:
+        self.loaded = params["sessionId"]
+        return await super().load_session(params)
+
+    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+        made = super().script(turn, blocks)
+        if turn.session_id == self.loaded:
+            made.recalled = lambda: ""  # type: ignore[method-assign]
+        return made
+
+
+@FAULTS.breaks("load.unknown-id")
+class _LoadsAnything(Exemplar):
+    async def load_session(self, params: Json) -> Json:
+        if params["sessionId"] not in self.memory.sessions:
+            return {}
+        return await super().load_session(params)
+
+
+@FAULTS.breaks("load.after-kill")
+class _WritesAtTheEnd(Exemplar):
+    async def load_session(self, params: Json) -> Json:
+        history = self.kept(params["sessionId"]).history
+        counted = [it for it in history if "Count from" in str(it.get("content"))]
+        if counted:
+            del history[: history.index(counted[0])]
+        return await super().load_session(params)
+
+
+@FAULTS.breaks("load.after-kill-in-turn")
+class _WritesTurnByTurn(Exemplar):
+    async def load_session(self, params: Json) -> Json:
+        history = self.kept(params["sessionId"]).history
+        counted = [it for it in history if "Count from" in str(it.get("content"))]
+        if counted:
+            del history[history.index(counted[0]) :]
+        return await super().load_session(params)
+
+
+@FAULTS.breaks("resume.after-restart")
+class _WantsServers(Exemplar):
+    async def resume_session(self, params: Json) -> Json:
+        if "mcpServers" not in params:
+            raise RefusedError(INVALID_PARAMS, "mcpServers is missing")
+        return await super().resume_session(params)
+
+
+@FAULTS.breaks("resume.no-history")
+class _ReplaysOnResume(Exemplar):
+    async def resume_session(self, params: Json) -> Json:
+        return await self.load_session(params)
+
+
+@FAULTS.breaks("resume.goes-on")
+class _ResumesNothing(Exemplar):
+    resumed = ""
+
+    async def resume_session(self, params: Json) -> Json:
+        self.resumed = params["sessionId"]
+        return await super().resume_session(params)
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        if params["sessionId"] == self.resumed:
+            raise RefusedError(INTERNAL_ERROR, "this session is over")
+        return await super().prompt(request, params)
+
+
+@FAULTS.breaks("resume.unknown-id")
+class _ResumesAnything(Exemplar):
+    async def resume_session(self, params: Json) -> Json:
+        if params["sessionId"] not in self.memory.sessions:
+            return {}
+        return await super().resume_session(params)
+
+
+# -- close and delete -------------------------------------------------------------------------
+
+
+@FAULTS.breaks("close.answer")
+class _CannotCloseIdle(Exemplar):
+    async def close_session(self, params: Json) -> Json:
+        history = self.kept(params["sessionId"]).history
+        if not history:
+            raise RefusedError(INTERNAL_ERROR, "nothing to close")
+        return await super().close_session(params)
+
+
+@FAULTS.breaks("close.cancels")
+class _ClosesAndGoesOn(Exemplar):
+    async def close_session(self, params: Json) -> Json:
+        self.kept(params["sessionId"])
+        return {}
+
+
+@FAULTS.breaks("close.load-again")
+class _ClosesForGood(Exemplar):
+    closed = ""
+
+    async def close_session(self, params: Json) -> Json:
+        self.closed = params["sessionId"]
+        return await super().close_session(params)
+
+    async def load_session(self, params: Json) -> Json:
+        if params["sessionId"] == self.closed:
+            raise RefusedError(INTERNAL_ERROR, "it is closed")
+        return await super().load_session(params)
+
+
+@FAULTS.breaks("delete.answer")
+class _AnswersWithAWord(Exemplar):
+    async def answer(self, request: Json) -> None:
+        known = (request.get("params") or {}).get("sessionId") in self.memory.sessions
+        if request["method"] == "session/delete" and known:
+            await super().delete_session(request["params"])
+            self.reply(request, "deleted")
+        else:
+            await super().answer(request)
+
+
+@FAULTS.breaks("delete.gone")
+class _KeepsTheDeleted(Exemplar):
+    async def delete_session(self, params: Json) -> Json:
+        return {}
+
+
+@FAULTS.breaks("delete.no-other")
+class _DeletesAll(Exemplar):
+    async def delete_session(self, params: Json) -> Json:
+        if params["sessionId"] in self.memory.sessions:
+            self.memory.sessions.clear()
+        return {}
+
+
+@FAULTS.breaks("delete.twice")
+class _OnceOnly(Exemplar):
+    async def delete_session(self, params: Json) -> Json:
+        if params["sessionId"] != "check-no-such-session":
+            self.kept(params["sessionId"])
+        return await super().delete_session(params)
+
+
+@FAULTS.breaks("delete.unknown-id")
+class _KnownOnly(Exemplar):
+    async def delete_session(self, params: Json) -> Json:
+        if params["sessionId"] == "check-no-such-session":
+            self.kept(params["sessionId"])
+        return await super().delete_session(params)

@@ -1,0 +1,266 @@
+"""Agents that break a rule of turns: prompts, their answers, what is told meanwhile, cancelling."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acphold.conformance.exemplar import Exemplar, RefusedError
+from acphold.conformance.exemplar_turns import Script, Turn
+from acphold.conformance.record import Json
+from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
+from tests.conformance.faults.register import Faults
+
+FAULTS = Faults()
+
+
+@FAULTS.breaks("prompt.answer")
+class _NoReason(Exemplar):
+    def end_of(self, turn: Turn) -> Json:
+        return {**super().end_of(turn), "stopReason": "done"}
+
+
+@FAULTS.breaks("prompt.answer:cancelled")
+class _CancelledFirst(Exemplar):
+    prompts = 0
+
+    def end_of(self, turn: Turn) -> Json:
+        self.prompts += 1
+        return {"stopReason": "cancelled"} if self.prompts == 1 else super().end_of(turn)
+
+
+@FAULTS.breaks("prompt.next")
+class _OneTurnOnly(Exemplar):
+    refused = False
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        history = self.kept(params["sessionId"]).history
+        said = [it for it in history if it["sessionUpdate"] == "user_message_chunk"]
+        if len(said) == 1 and not self.refused:
+            self.refused = True
+            raise RefusedError(INTERNAL_ERROR, "this session is over")
+        return await super().prompt(request, params)
+
+
+class _Chooser(Exemplar):
+    """Refuses prompts with a block of this kind."""
+
+    refused = ""
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        if any(block["type"] == self.refused for block in params["prompt"]):
+            raise RefusedError(INVALID_PARAMS, f"no {self.refused} here")
+        return await super().prompt(request, params)
+
+
+@FAULTS.breaks("prompt.resource-link")
+class _NoLinks(_Chooser):
+    refused = "resource_link"
+
+
+@FAULTS.breaks("prompt.image")
+class _NoImages(_Chooser):
+    refused = "image"
+
+
+@FAULTS.breaks("prompt.audio")
+class _NoSounds(_Chooser):
+    refused = "audio"
+
+
+@FAULTS.breaks("prompt.embedded")
+class _NoFiles(_Chooser):
+    refused = "resource"
+
+
+@FAULTS.breaks("prompt.text-blocks")
+class _OneText(Exemplar):
+    async def prompt(self, request: Json, params: Json) -> Json:
+        if len([block for block in params["prompt"] if block["type"] == "text"]) > 1:
+            raise RefusedError(INVALID_PARAMS, "one text at a time")
+        return await super().prompt(request, params)
+
+
+@FAULTS.breaks("prompt.meta")
+class _NoMeta(Exemplar):
+    async def prompt(self, request: Json, params: Json) -> Json:
+        if "_meta" in params:
+            raise RefusedError(INVALID_PARAMS, "unknown member _meta")
+        return await super().prompt(request, params)
+
+
+@FAULTS.breaks("prompt.two-sessions")
+class _OneSessionAtATime(Exemplar):
+    prompts = 0
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        self.prompts += 1
+        await asyncio.sleep(0.001)
+        try:
+            if self.prompts > 1:
+                raise RefusedError(INTERNAL_ERROR, "a turn runs in another session")
+            return await super().prompt(request, params)
+        finally:
+            self.prompts -= 1
+
+
+@FAULTS.breaks("prompt.alive-meanwhile")
+class _DeafInTurns(Exemplar):
+    async def answer(self, request: Json) -> None:
+        if self.turns and request["method"] == "check/no_such_method":
+            return
+        await super().answer(request)
+
+
+@FAULTS.scripted("prompt.updates-first")
+class _SpeaksLate(Script):
+    async def greet(self) -> None:
+        await super().greet()
+        agent = self.agent
+        assert isinstance(agent, Exemplar)
+
+        async def later() -> None:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            self.say("One more thing.")
+
+        agent.start(later())
+
+
+@FAULTS.scripted("prompt.message-ids")
+class _OneIdForAll(Script):
+    def think(self, text: str) -> None:
+        thought = {"sessionUpdate": "agent_thought_chunk", **self.chunk(text)}
+        self.agent.update(self.session_id, thought)
+
+    def chunk(self, text: str) -> Json:
+        return {"messageId": "m1", "content": {"type": "text", "text": text}}
+
+
+@FAULTS.breaks("prompt.own-session")
+class _MixesSessions(Exemplar):
+    def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
+        is_thought = update["sessionUpdate"] == "agent_thought_chunk"
+        if is_thought and session_id == "session-1" and "session-4" in self.memory.sessions:
+            session_id = "session-4"
+        super().update(session_id, update, remembered=remembered)
+
+
+@FAULTS.scripted("prompt.usage")
+class _PaysInSigns(Script):
+    def usage(self) -> Json:
+        return {**super().usage(), "cost": {"amount": 1, "currency": "€"}}
+
+
+# -- cancelling -------------------------------------------------------------------------------
+
+
+@FAULTS.breaks("cancel.stop-reason")
+class _EndsAsEver(Exemplar):
+    def end_of(self, turn: Turn) -> Json:
+        return {"stopReason": "end_turn"}
+
+
+@FAULTS.breaks("cancel.stop-reason:error")
+class _CancelIsAnError(Exemplar):
+    cancelled = ""
+
+    def cancel(self, session_id: str) -> None:
+        self.cancelled = session_id
+        super().cancel(session_id)
+
+    def cancel_request(self, request_id: object) -> None:
+        super().cancel_request(request_id)
+        self.cancelled = ""
+
+    def end_of(self, turn: Turn) -> Json:
+        if turn.cancelled and self.cancelled:
+            raise RefusedError(INTERNAL_ERROR, "AbortError: the operation was aborted")
+        return super().end_of(turn)
+
+
+@FAULTS.breaks("cancel.updates-first")
+class _GoesOnSpeaking(Exemplar):
+    def end_of(self, turn: Turn) -> Json:
+        if turn.cancelled:
+            self.start(self._later(turn.session_id))
+        return super().end_of(turn)
+
+    async def _later(self, session_id: str) -> None:
+        await asyncio.sleep(0.05)
+        content = {"type": "text", "text": "I was not ready."}
+        self.update(session_id, {"sessionUpdate": "agent_message_chunk", "content": content})
+
+
+@FAULTS.breaks("cancel.soon")
+class _Slow(Exemplar):
+    async def prompt(self, request: Json, params: Json) -> Json:
+        ended = await super().prompt(request, params)
+        if ended["stopReason"] == "cancelled":
+            await asyncio.sleep(6)
+        return ended
+
+
+@FAULTS.breaks("cancel.next-prompt")
+class _StaysCancelled(Exemplar):
+    was_cancelled = False
+
+    def end_of(self, turn: Turn) -> Json:
+        found = super().end_of(turn)
+        if self.was_cancelled and not turn.cancelled:
+            found = {"stopReason": "cancelled"}
+        self.was_cancelled = turn.cancelled
+        return found
+
+
+@FAULTS.breaks("cancel.idle")
+class _KeepsTheCancel(Exemplar):
+    kept_cancel = ""
+
+    def cancel(self, session_id: str) -> None:
+        if session_id not in self.turns:
+            self.kept_cancel = session_id
+        super().cancel(session_id)
+
+    def end_of(self, turn: Turn) -> Json:
+        if self.kept_cancel == turn.session_id:
+            self.kept_cancel = ""
+            return {"stopReason": "cancelled"}
+        return super().end_of(turn)
+
+
+@FAULTS.breaks("cancel.other-session")
+class _CancelsAll(Exemplar):
+    def cancel(self, session_id: str) -> None:
+        for turn in self.turns.values():
+            super().cancel(turn.session_id)
+
+
+@FAULTS.breaks("cancel-request.answered")
+class _StrangeCode(Exemplar):
+    def cancel_request(self, request_id: object) -> None:
+        for turn in self.turns.values():
+            if turn.request["id"] == request_id:
+                self.odd = turn
+                self.cancel(turn.session_id)
+
+    odd: Turn | None = None
+
+    def end_of(self, turn: Turn) -> Json:
+        if self.odd is turn:
+            raise RefusedError(INTERNAL_ERROR, "aborted")
+        return super().end_of(turn)
+
+
+@FAULTS.breaks("cancel-request.unknown")
+class _AnswersCancelRequests(Exemplar):
+    def cancel_request(self, request_id: object) -> None:
+        if request_id not in [turn.request["id"] for turn in self.turns.values()]:
+            self.send({"id": None, "error": {"code": -32602, "message": "no such request"}})
+        super().cancel_request(request_id)
+
+
+@FAULTS.scripted("pressure.slow-client")
+class _DropsForTheSlow(Script):
+    def say(self, text: str) -> None:
+        if text != "17\n":
+            super().say(text)

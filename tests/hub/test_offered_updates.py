@@ -1,0 +1,143 @@
+"""Updates that a client has to offer to show: no other client is ever told them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.agents import Updates
+from acphold.hub.annotations import notice
+from acphold.hub.attachment import LAG
+from acphold.schema.update_kinds import UPDATE_KINDS
+from tests.hub.shared import Onlooker, said, shared
+from tests.hub.test_positions import POSITIONS, after, settle
+
+DEADLINE = 60
+
+OFFERS_ALL: dict[str, Any] = {"session": {"notices": {}, "compaction": {}}, "plan": {}}
+
+NEEDING = {name for name, kind in UPDATE_KINDS.items() if kind.needs}
+
+
+def needing_updates() -> list[bytes]:
+    """One of each kind that has to be offered, and a text that comes behind them."""
+    updates = [
+        {"sessionUpdate": name, "compactionId": "c", "title": "t", "plan": {}, "planId": "p"}
+        for name in sorted(NEEDING)
+    ]
+    return [json.dumps(update).encode() for update in updates] + [said("behind")]
+
+
+def kinds(client: Onlooker) -> set[str]:
+    return {update["sessionUpdate"] for update in client.updates()}
+
+
+async def both_told(shows: Onlooker, plain: Onlooker) -> None:
+    """Both have all there is, and only the one that shows them has those that need an offer."""
+    await shows.until_text("behind")
+    await plain.until_text("behind")
+    assert kinds(plain) & NEEDING == set()
+    assert kinds(shows) >= NEEDING
+
+
+@pytest.mark.parametrize("how", ["alone", "in one read", "behind a text", "with more beside"])
+async def test_live_they_reach_only_clients_that_show_them(journal: Path, how: str) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        shows, session = await house.opened(**OFFERS_ALL)
+        plain = await house.loaded(session)
+        raws = needing_updates()
+        if how == "behind a text":
+            raws = [said("first"), *raws]
+        if how == "with more beside":
+            params = [b'{"sessionId":"s0","update":%b,"_meta":{"a":1}}' % raw for raw in raws]
+            await house.agent.listener.hear(Updates(session, "params", params))
+        else:
+            size = 1 if how == "alone" else len(raws)
+            for start in range(0, len(raws), size):
+                piece = raws[start : start + size]
+                await house.agent.listener.hear(Updates(session, "update", piece))
+        await both_told(shows, plain)
+
+
+async def test_a_client_that_goes_on_or_lags_is_told_none_of_them_either(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        shows, session = await house.opened(**OFFERS_ALL)
+        plain = await house.loaded(session, **POSITIONS)
+        await house.agent.say(session, "known")
+        await plain.until_text("known")
+        lagging = await house.loaded(session)
+        lagging.reads.clear()
+        await house.agent.say(session, "x" * (LAG + 1))
+        await house.agent.listener.hear(Updates(session, "update", needing_updates()))
+        await both_told(shows, plain)
+        lagging.reads.set()
+        await both_told(shows, lagging)
+        back = await house.client(**POSITIONS)
+        await back.call(
+            "session/resume", {"sessionId": session, "cwd": "/", "mcpServers": [], **after(1)}
+        )
+        await both_told(shows, back)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+async def test_a_replay_has_them_only_for_clients_that_show_them(
+    journal: Path, *, settled: bool
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        first, session = await house.opened(**OFFERS_ALL)
+        await house.begun(first, session, "go")
+        await house.agent.listener.hear(Updates(session, "update", needing_updates()))
+        await house.agent.end(session)
+        await first.until_text("behind")
+        if settled:
+            await settle(house, session)
+        plain = await house.loaded(session)
+        shows = await house.loaded(session, **OFFERS_ALL)
+        assert kinds(plain) & NEEDING == set()
+        # A notice is for who was there, also where it can be shown.
+        assert kinds(shows) & NEEDING == NEEDING - {"notice"}
+
+
+async def test_a_notice_of_ours_is_words_for_who_shows_none_wherever_it_stands_in_a_read(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        shows, session = await house.opened(**OFFERS_ALL)
+        plain = await house.loaded(session)
+        for number in range(20):
+            raws = [said(f"{number} "), notice("Look", f"{number}"), said("behind")]
+            await house.hub.held(session).session.publish("update", raws)
+        await shows.until(lambda: shows.text().count("behind") == 20)
+        await plain.until(lambda: plain.text().count("behind") == 20)
+        assert kinds(plain) == {"agent_message_chunk"}
+        assert [f"[acphold] Look. {n}\n" in plain.text() for n in range(20)] == [True] * 20
+        assert "[acphold]" not in shows.text()
+
+
+async def test_positions_of_who_shows_none_have_no_hole_that_cannot_be_gone_on_behind(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        _, session = await house.opened(**OFFERS_ALL)
+        plain = await house.loaded(session, **POSITIONS)
+        await house.agent.listener.hear(Updates(session, "update", needing_updates()))
+        await plain.until_text("behind")
+        [update] = [m["params"] for m in plain.messages if m.get("method") == "session/update"]
+        assert update["_meta"]["acphold/seq"] == house.hub.held(session).session.last_seq
+
+
+async def test_a_client_that_offers_nothing_takes_nothing_from_the_others(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        plain, session = await house.opened()  # the one that the agent is introduced to
+        notices = await house.loaded(session, session={"notices": {}})
+        compaction = await house.loaded(session, session={"compaction": {}})
+        await house.agent.listener.hear(Updates(session, "update", needing_updates()))
+        for client in (plain, notices, compaction):
+            await client.until_text("behind")
+        assert kinds(plain) & NEEDING == set()
+        assert kinds(notices) & NEEDING == {"notice"}
+        assert kinds(compaction) & NEEDING == {"compaction_update", "compaction_summary_chunk"}

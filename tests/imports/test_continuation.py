@@ -1,0 +1,227 @@
+"""What continues a session of the journal, and what only has its id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from acphold.history import Message
+from acphold.imports import Home, Intake, Outcome, Reader, Selection, Source, reader
+from acphold.imports.continuation import Known, Turn
+from acphold.journal import ListFilter, NewSession, SqliteJournal
+from tests.imports.claude_home import SESSION, Transcript
+from tests.imports.told import write_lines
+
+OWN = reader("acphold")
+CLAUDE = reader("claude")
+
+
+def known(*prompts: str, missing: tuple[str, ...] = ()) -> Known:
+    return Known(turns=[Turn(words, "", words in missing) for words in prompts])
+
+
+def told(*prompts: str) -> list[Turn]:
+    return [Turn(words, "") for words in prompts]
+
+
+# -- by prompts, of what the user's own agent keeps -------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "place"),
+    [
+        (known("a"), told("a", "b"), 1),
+        (known("a", "go on", "go on"), told("a", "go on", "go on", "go on"), 3),
+        (known("look at this"), told("look at this\nplease", "b"), 1),
+        (known("b"), told("a", "b", "c"), 2),
+        (known("a", "b"), told("x", "a", "b", "c"), 3),
+        (known("a", "b", "c"), told("a", "b"), 3),
+        (known("a", "lost", missing=("lost",)), told("a", "c"), 1),
+        (known("a", "steered", "b", missing=("steered",)), told("a", "b", "c"), 2),
+    ],
+)
+def test_what_is_behind_the_last_prompt_of_both_is_new(
+    ours: Known, theirs: list[Turn], place: int
+) -> None:
+    assert ours.place_behind(theirs) == place
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (known("y"), told("a", "b", "c")),
+        (known("a", "y"), told("z", "why not", "b")),
+        (known("a", "go on"), told("other", "go on", "b")),
+        (known("a", "b"), told()),
+        (known("a", "answered"), told("a", "c")),
+        (known("one", "two"), told("one", "three")),
+    ],
+)
+def test_a_resemblance_that_says_nothing_is_none(ours: Known, theirs: list[Turn]) -> None:
+    assert ours.place_behind(theirs) is None
+
+
+# -- by whole turns, of what lies in a folder that somebody named --------------------------------
+
+
+def entry(kind: str, update: object) -> dict[str, object]:
+    return {"seq": 0, "kind": kind, "at": "2026-01-02T03:04:05Z", "update": update}
+
+
+def turn(prompt: str, answer: str) -> list[dict[str, object]]:
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": answer}}
+    return [
+        entry("prompt", {"prompt": [{"type": "text", "text": prompt}]}),
+        entry("update", chunk),
+        entry("turn_end", {"stopReason": "end_turn"}),
+    ]
+
+
+def lines(folder: Path, *turns: tuple[str, str], session: str = "mine", **head: object) -> Path:
+    """A file of our own lines, as anybody can write one."""
+    about = {"sessionId": session, "agent": "my agent", "cwd": "/", **head}
+    entries = [line for said in turns for line in turn(*said)]
+    return write_lines(folder / "x.jsonl", {"session": about}, *entries)
+
+
+@pytest.fixture
+async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
+    """A journal with a session of one turn that was held here."""
+    found = SqliteJournal.open(journal)
+    lease = await found.create(NewSession("mine", "my agent", "/"))
+    for line in turn("Where is the needle?", "In the haystack."):
+        update = line["update"]
+        assert isinstance(update, dict)
+        raw = json.dumps(update.get("prompt", update)).encode()
+        await found.append(lease, str(line["kind"]), [raw])
+    await found.link(lease, "my agent", "agents-own")
+    await found.release(lease)
+    yield found
+    await found.aclose()
+
+
+async def take(journal: SqliteJournal, folder: Path, reading: Reader = OWN) -> Outcome:
+    """Import the one conversation of a folder that somebody named."""
+    (source,) = given(folder, reading)
+    return (await Intake(journal).take(source, reading)).outcome
+
+
+def given(folder: Path, reading: Reader) -> list[Source]:
+    return [replace(source, given=True) for source in reading.find(Home(folder))]
+
+
+async def said(journal: SqliteJournal, session_id: str = "mine") -> list[str]:
+    state = await journal.state(session_id)
+    return [item.text for item in state.timeline if isinstance(item, Message)]
+
+
+async def others(journal: SqliteJournal) -> list[str]:
+    return [row.session_id for row in await journal.page(ListFilter()) if row.session_id != "mine"]
+
+
+MINE = ("Where is the needle?", "In the haystack.")
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [("e", "Yes."), ("Run this.", "Done.")],
+        [("Where is the needle?", "Yes."), ("Run this.", "Done.")],
+        [("e", "Yes."), MINE, ("Run this.", "Done.")],
+        [("Where is the", "In the haystack."), ("Run this.", "Done.")],
+    ],
+)
+@pytest.mark.parametrize("name", ["mine", "agents-own"])
+async def test_a_file_that_only_claims_to_be_a_session_of_ours_is_one_of_its_own(
+    opened: SqliteJournal, tmp_path: Path, turns: list[tuple[str, str]], name: str
+) -> None:
+    before = await opened.session("mine")
+    lines(tmp_path, *turns, session=name, agentSessionId="agents-own", title="Friendly")
+    assert await take(opened, tmp_path) == "apart"
+    assert await said(opened) == list(MINE)
+    assert await opened.session("mine") == before
+    (other,) = await others(opened)
+    assert await said(opened, other) == [words for pair in turns for words in pair]
+    assert (await opened.session(other)).title == "Friendly (imported)"
+    assert await take(opened, tmp_path) == "same"
+
+
+async def test_what_came_to_such_a_file_comes_to_its_own_session(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    lines(tmp_path, ("e", "Yes."))
+    await take(opened, tmp_path)
+    lines(tmp_path, ("e", "Yes."), ("More.", "Fine."))
+    assert await take(opened, tmp_path) == "grown"
+    (other,) = await others(opened)
+    assert await said(opened, other) == ["e", "Yes.", "More.", "Fine."]
+    assert await said(opened) == list(MINE)
+
+
+async def test_deleted_here_it_stays_deleted(opened: SqliteJournal, tmp_path: Path) -> None:
+    lines(tmp_path, ("e", "Yes."))
+    await take(opened, tmp_path)
+    (other,) = await others(opened)
+    await opened.delete(other)
+    assert await take(opened, tmp_path) == "deleted"
+    assert await said(opened) == list(MINE)
+
+
+async def test_a_file_with_the_same_turns_continues_the_session(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    await opened.set_archived("mine", True)
+    lines(tmp_path, MINE, ("And the thread?", "In the eye."), archived=True, title="Theirs")
+    assert await take(opened, tmp_path) == "grown"
+    assert await said(opened) == [*MINE, "And the thread?", "In the eye."]
+    assert not (await opened.session("mine")).archived
+    assert await others(opened) == []
+
+
+async def test_a_file_with_fewer_turns_has_nothing_new(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    lines(tmp_path, MINE, ("And the thread?", "In the eye."))
+    await take(opened, tmp_path)
+    lines(tmp_path, MINE)
+    assert await take(opened, tmp_path) == "same"
+    assert await others(opened) == []
+
+
+async def test_a_session_without_words_is_not_filled_by_a_file_that_claims_it(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    lease = await opened.create(NewSession("empty", "my agent", "/"))
+    await opened.link(lease, "my agent", "empty")
+    await opened.release(lease)
+    lines(tmp_path, ("e", "Yes."), session="empty")
+    assert await take(opened, tmp_path) == "apart"
+    assert await said(opened, "empty") == []
+
+
+async def test_a_session_that_is_listed_and_unread_is_not_filled_from_another_folder(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    mine, theirs = Transcript("Where is the needle?"), Transcript("Run this.")
+    mine.write(tmp_path / "home")
+    theirs.write(tmp_path / "given")
+    (own,) = CLAUDE.find(Home(tmp_path / "home"))
+    await Intake(opened).list_first([own])
+    assert await take(opened, tmp_path / "given", CLAUDE) == "apart"
+    assert (await opened.session(SESSION)).is_unread
+    assert (await Intake(opened).take(own, CLAUDE)).outcome == "new"
+    assert await said(opened, SESSION) == ["Where is the needle?"]
+
+
+async def test_without_secrets_the_same_turns_are_still_the_same(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    lines(tmp_path, MINE, ("Use ghp_" + "a1B2" * 9, "Fine."))
+    (source,) = given(tmp_path, OWN)
+    taken = await Intake(opened, Selection(redact=True)).take(source, OWN)
+    assert taken.outcome == "grown"
+    assert "ghp_" not in "".join(await said(opened))

@@ -1,0 +1,195 @@
+"""Connections to one journal take turns: what is live comes in between what takes its time."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from acphold.errors import NewerJournalError
+from acphold.journal import Lease, SqliteJournal
+from acphold.journal.sqlite import background
+from acphold.journal.sqlite.connection import PIECE_SECONDS, Connection, connect, writing
+from acphold.journal.sqlite.migrations import VERSION
+from tests.journal.conversations import append, begun, turn
+
+DEADLINE = 60.0
+PIECES = 100
+
+
+async def test_who_is_live_comes_in_between_the_pieces_of_what_gives_way(
+    journal: SqliteJournal, path: Path
+) -> None:
+    lease = await begun(journal)
+    done: list[int] = []
+    begins = threading.Event()
+
+    def work() -> None:
+        connection = connect(str(path), DEADLINE, gives_way=True)
+        for number in range(PIECES):
+            with writing(connection):
+                begins.set()
+                time.sleep(PIECE_SECONDS)  # what a piece of work takes
+            done.append(number)
+        connection.close()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert begins.wait(DEADLINE)
+    came_in: list[int] = []
+    while len(came_in) < 10:
+        await journal.append(lease, "update", [b"{}"])
+        came_in.append(len(done))
+    worker.join(DEADLINE)
+    assert not worker.is_alive()
+    assert came_in[-1] < PIECES / 2
+
+
+async def test_the_lock_of_this_process_is_free_while_another_program_is_waited_for(
+    path: Path,
+) -> None:
+    await SqliteJournal.open(path).aclose()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    connection = connect(str(path), DEADLINE, gives_way=True)
+    waits = threading.Thread(target=connection.begin)
+    waits.start()
+    taken = connection.alone.acquire(timeout=DEADLINE)
+    other.execute("COMMIT")
+    if taken:
+        connection.alone.release()
+    waits.join(DEADLINE)
+    assert taken
+    assert connection.in_transaction
+    connection.end()
+    connection.close()
+    other.close()
+
+
+async def test_a_question_is_asked_again_until_it_can_be_answered(path: Path) -> None:
+    await SqliteJournal.open(path).aclose()
+    connection = connect(str(path), DEADLINE)
+    connection.execute("PRAGMA busy_timeout = 0")
+    other = sqlite3.connect(path, isolation_level=None)
+    tried = 0
+
+    def question(connection: Connection) -> int:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            other.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN IMMEDIATE")  # which is refused
+        other.execute("COMMIT")
+        return tried
+
+    assert connection.look(question) == 2
+    connection.close()
+    other.close()
+
+
+# -- the log --------------------------------------------------------------------------------------
+
+
+def log_bytes(path: Path) -> int:
+    return path.with_name(f"{path.name}-wal").stat().st_size
+
+
+async def test_nobody_waits_while_somebody_reads_on_in_a_long_log(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "LOG_PAGES_AT_MOST", 100)
+    monkeypatch.setattr(background, "CHECKPOINT_BYTES", 100_000)
+    # As patient as a test can be: whoever waits for the reader hangs.
+    journal = SqliteJournal.open(path, busy_seconds=3600)
+    lease = await begun(journal)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM segments").fetchone()
+    for _ in range(30):
+        await journal.append(lease, "update", [b"x" * 100_000])
+        await journal.settle(lease, 0)  # behind a checkpoint, which is behind the append
+    assert log_bytes(path) > 2_500_000
+    reader.execute("COMMIT")
+    reader.close()
+    await journal.aclose()
+
+
+async def test_a_long_log_begins_anew_in_the_middle_of_a_flood(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "LOG_PAGES_AT_MOST", 250)
+    monkeypatch.setattr(background, "CHECKPOINT_BYTES", 200_000)
+    journal = SqliteJournal.open(path)
+    lease = await begun(journal)
+    rested = 0
+    for _ in range(5000):
+        rested += journal._background.rests
+        await journal.append(lease, "update", [b"x" * 10_000])
+    assert rested
+    assert log_bytes(path) < 25_000_000
+    await journal.aclose()
+
+
+# -- a newer release ------------------------------------------------------------------------------
+
+
+def brought_to_the_next_version(path: Path) -> None:
+    """As a later release does it while this one runs."""
+    newer = sqlite3.connect(path, isolation_level=None)
+    newer.execute("BEGIN IMMEDIATE")
+    newer.execute("ALTER TABLE summaries RENAME COLUMN summary TO packed_summary")
+    newer.execute("UPDATE leases SET epoch = 0")
+    newer.execute(f"PRAGMA user_version = {VERSION + 1}")
+    newer.execute("COMMIT")
+    newer.close()
+
+
+Ask = Callable[[SqliteJournal, Lease], Awaitable[object]]
+
+QUESTIONS: dict[str, Ask] = {
+    "append": lambda journal, lease: journal.append(lease, "update", [b"{}"]),
+    "read": lambda journal, _: journal.read("s1", 0),
+    "row": lambda journal, _: journal.session("s1"),
+    "what it looks for is no more": lambda journal, _: journal.summary("s1"),
+    "verify": lambda journal, lease: journal.verify(lease),
+    "write": lambda journal, _: journal.set_title("s1", "T"),
+    "create": lambda journal, _: begun(journal, "s2"),
+    "in the background": lambda journal, _: journal.state("s1"),
+    "in pieces": lambda journal, _: journal.delete("s1"),
+}
+
+
+@pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
+async def test_who_was_there_before_a_newer_release_is_told_to_start_again_and_writes_nothing(
+    journal: SqliteJournal, path: Path, ask: Ask
+) -> None:
+    lease = await begun(journal)
+    await journal.settle(lease, await append(journal, lease, turn("Hi")))
+    brought_to_the_next_version(path)
+    database = sqlite3.connect(path)
+    before = [*database.iterdump()]
+    with pytest.raises(NewerJournalError, match=r"start it again: the agent in your editor"):
+        await ask(journal, lease)
+    assert [*database.iterdump()] == before
+    database.close()
+
+
+async def test_who_waited_for_a_migration_writes_nothing_in_the_old_way(path: Path) -> None:
+    journal = SqliteJournal.open(path, busy_seconds=DEADLINE)
+    lease = await begun(journal)
+    newer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    newer.execute("BEGIN IMMEDIATE")
+    newer.execute("UPDATE leases SET epoch = 0")
+    newer.execute(f"PRAGMA user_version = {VERSION + 1}")
+    ends = threading.Timer(0.2, lambda: newer.execute("COMMIT"))
+    ends.start()
+    with pytest.raises(NewerJournalError):
+        await journal.append(lease, "update", [b"{}"])
+    ends.join()
+    assert newer.execute("SELECT * FROM segments").fetchall() == []
+    newer.close()
+    await journal.aclose()

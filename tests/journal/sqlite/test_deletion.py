@@ -1,0 +1,251 @@
+"""Deleting: a session is gone from lists at once, and from the file piece by piece; and pruning,
+the deletion of what is old, and of nothing that anybody uses."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal
+from acphold.journal.sqlite import connection, deletion, search_index
+from acphold.journal.sqlite.connection import Connection, connect
+from acphold.journal.sqlite.search_index import Indexed, unindex
+from tests.journal.conversations import append, begun, chunk, encode, turn
+
+
+async def test_a_deleted_session_is_gone_with_all_its_words(
+    journal: SqliteJournal, path: Path
+) -> None:
+    lease, other = await begun(journal), await begun(journal, "s2")
+    said = [chunk("agent_message", "uniquely said"), chunk("agent_thought", "thought")]
+    last = await append(journal, lease, turn("Hi", *said))
+    await journal.settle(lease, last)
+    kept = await append(journal, other, turn("Hi", chunk("agent_message", "kept")))
+    await journal.settle(other, kept)
+    assert await journal.delete("s1") is True
+    assert await journal.delete("s1") is False
+    assert [hit.session_id for hit in await journal.search("Hi")] == ["s2"]
+    tables = ("segments", "documents", "sessions", "leases", "deleted")
+    database = sqlite3.connect(path)
+    rows = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+    database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words_1, row)")
+    terms = {term for (term,) in database.execute("SELECT term FROM terms")}
+    database.close()
+    assert [len(rows[name]) for name in tables] == [3, 2, 1, 1, 0]
+    assert terms == {"hi", "kept"}
+
+
+async def test_a_deletion_that_a_crash_cut_short_is_finished_later(
+    journal: SqliteJournal, path: Path
+) -> None:
+    lease = await begun(journal)
+    await journal.settle(lease, await append(journal, lease, turn("Hi")))
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("DELETE FROM sessions")
+    database.execute("DELETE FROM leases")
+    database.execute("INSERT INTO deleted VALUES (?)", (lease.number,))
+    again = await begun(journal)
+    assert await journal.read("s1", 0) == []
+    assert await journal.search("Hi") == []
+    await journal.settle(again, 0)
+    assert database.execute("SELECT * FROM segments").fetchall() == []
+    database.close()
+
+
+async def talked(journal: SqliteJournal, name: str) -> None:
+    """A session in which much was said: its name is in every word."""
+    lease = await journal.create(NewSession(name, "a", "/w"))
+    for number in range(20):
+        text = b'{"type":"text","text":"zebrafish%b %d"}' % (name.encode(), number)
+        await journal.append(lease, "prompt", [b"[%b]" % text])
+        chunk = b'{"sessionUpdate":"agent_message_chunk","content":%b}' % text
+        for _ in range(5):
+            await journal.append(lease, "update", [chunk])
+        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+        if number % 2:
+            await journal.settle(lease, lease.next_seq - 1)
+
+
+def left(path: Path) -> bytes:
+    """All bytes of the journal, its log and its index."""
+    files = sorted(file for file in path.parent.iterdir() if file.is_file())
+    return b"".join(file.read_bytes() for file in files)
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+@pytest.mark.parametrize("ended", [False, True])
+async def test_the_words_of_a_deleted_session_are_nowhere_in_the_files(
+    journal: SqliteJournal, path: Path, by_another: bool, ended: bool
+) -> None:
+    await talked(journal, "kept")
+    await talked(journal, "gone")
+    other = SqliteJournal.open(path) if by_another else journal
+    assert b"fishgone" in left(path)
+    assert await other.delete("gone")
+    if ended:
+        await other.aclose()
+        await journal.aclose()
+        assert not path.with_name("journal.db-wal").exists()
+    assert b"zebrafishkept" in left(path)
+    assert b"fishgone" not in left(path)
+    await other.aclose()
+
+
+async def test_a_log_that_somebody_reads_is_emptied_of_what_was_deleted_as_soon_as_it_can_be(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "EMPTYING_TRIES", 2)
+    await talked(journal, "kept")
+    await talked(journal, "gone")
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM segments").fetchone()
+    assert await journal.delete("gone")
+    assert b"fishgone" in left(path)
+    reader.execute("COMMIT")
+    reader.close()
+    lease = await journal.acquire("kept")
+    await journal.settle(lease, lease.next_seq - 1)
+    assert b"fishgone" not in left(path)
+
+
+async def test_who_reads_on_keeps_a_deletion_from_ending_for_a_second_at_most(
+    journal: SqliteJournal, path: Path
+) -> None:
+    await talked(journal, "gone")
+    lease = await begun(journal)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM segments").fetchone()
+    began = time.process_time()
+    deleting = asyncio.create_task(journal.delete("gone"))
+    longest = 0.0
+    while not deleting.done():
+        before = time.process_time()
+        await journal.append(lease, "update", [b"{}"])
+        longest = max(longest, time.process_time() - before)
+        await asyncio.sleep(0)
+    assert await deleting
+    assert time.process_time() - began < 10
+    assert longest < 3
+    reader.close()
+
+
+async def remember(journal: SqliteJournal, session_id: str, at: int, *, held: bool = False) -> None:
+    lease = await journal.create(NewSession(session_id, "a", "/", created_at=at))
+    await journal.append(lease, "update", [encode(chunk("agent_message", f"word{session_id}"))])
+    await journal.settle(lease, lease.next_seq - 1)
+    await journal.link(lease, "a", f"agents-{session_id}")
+    await journal.touch(lease, RowChange(prompted=True, updated_at=at))
+    if not held:
+        await journal.release(lease)
+
+
+async def ids(journal: SqliteJournal) -> list[str]:
+    return [row.session_id for row in await journal.page(ListFilter())]
+
+
+async def test_what_is_pruned_is_gone_like_what_is_deleted(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    for number in range(5):
+        await remember(journal, f"s{number}", 1000 + number)
+    assert await journal.prune(["s0", "s1", "s2", "no such"], 5000) == ["s0", "s1", "s2"]
+    assert await ids(journal) == ["s4", "s3"]
+    assert await journal.is_forgotten("a", "agents-s1")
+    assert await journal.search("words1") == []
+    assert len(await journal.search("words3")) == 1
+    await journal.aclose()
+    assert b"words1" not in await asyncio.to_thread(path.read_bytes)
+
+
+async def test_what_went_on_meanwhile_stays(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    await remember(journal, "old", 1000)
+    await remember(journal, "new", 3000)
+    assert await journal.prune(["old", "new"], 2000) == ["old"]
+    assert await ids(journal) == ["new"]
+    await journal.aclose()
+
+
+async def test_what_somebody_holds_stays(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    await remember(journal, "held", 1000, held=True)
+    assert await journal.prune(["held"], 2000) == []
+    assert await ids(journal) == ["held"]
+    await journal.aclose()
+
+
+async def test_a_session_is_swept_in_pieces_between_which_others_write(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talked(journal, "gone")
+    await talked(journal, "kept")
+    lease = await journal.acquire("kept")
+    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(deletion, "PART_BYTES", 1)
+    database = connect(str(path), 60.0, gives_way=True)
+    assert deletion.delete(database, "gone")
+    pieces = 0
+    for _ in deletion.sweep(database):
+        await journal.append(lease, "update", [b"{}"])
+        pieces += 1
+    assert pieces > 40
+    assert b"fishgone" not in left(path)
+    assert database.execute("SELECT * FROM deleted").fetchall() == []
+    database.close()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5, 9, 1000])
+async def test_volumes_of_the_index_of_which_all_is_deleted_go_as_a_whole_also_after_a_crash(
+    path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 45)
+    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
+    journal = SqliteJournal.open(path)
+    names = [f"s{number:02}" for number in range(12)]
+    for number, name in enumerate(names):
+        await remember(journal, name, 1000 + number)
+    database = connect(str(path), 60.0, gives_way=True)
+    volumes = {*database.execute("SELECT number FROM volumes")}
+    assert len(volumes) == 2
+    for _ in deletion.prune(database, names[:-1], 5000, lambda _: False, []):
+        pass
+    one_by_one: set[int] = set()
+
+    def taken_out(db: Connection, session: int, found: Iterable[Indexed]) -> None:
+        one_by_one.add(session)
+        unindex(db, session, found)
+
+    monkeypatch.setattr(search_index, "unindex", taken_out)
+    for _ in islice(deletion.sweep(database), steps):
+        pass
+    for _ in deletion.sweep(database):
+        pass
+    assert one_by_one <= {8, 9, 10, 11}
+    assert len(volumes - {*database.execute("SELECT number FROM volumes")}) == 1
+    assert [hit.session_id for hit in await journal.search("word*")] == ["s11"]
+    assert not [name for name in names[:-1] if f"word{name}".encode() in left(path)]
+    database.close()
+    await journal.aclose()
+
+
+async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{number}" for number in range(5)]
+    for name in names:
+        await remember(journal, name, 1000)
+    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
+    database = connect(str(path), 60.0, gives_way=True)
+    gone: list[str] = []
+    for number, _ in enumerate(deletion.prune(database, names, 2000, lambda _: False, gone), 1):
+        assert gone == names[:number]
+        assert sorted(await ids(journal)) == names[number:]
+    assert gone == names
+    database.close()

@@ -1,0 +1,157 @@
+"""A journal of an earlier release: brought up to this one, and still of use to that one."""
+
+from __future__ import annotations
+
+import sqlite3
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from acphold.journal import ListFilter, SqliteJournal
+from acphold.journal.sqlite.migrations import MIGRATIONS, SEQ_BITS, VERSION
+from acphold.journal.sqlite.segments import CODES
+from acphold.journal.sqlite.store import appending
+from tests.journal.earlier_release import made_by
+
+STEPS = (
+    "42764edcb1f6a652",
+    "e04f604398c9f9ea",
+    "e93a6866110a176b",
+    "4c17cdfd7248628a",
+    "16fe35ec2a5fd5d3",
+    "7e3e6a8aa688e2bb",
+    "c92c7db55b5873b2",
+    "630f614eadac37a1",
+    "61a1c0f0115fc748",
+)
+"""What each step does, as the beginning of its SHA-256: there are files that have been through it.
+A new step is one more line here; no line ever changes."""
+
+LISTS_OF_THE_FIRST_RELEASE = {
+    "listed": "",
+    "listed_agent": " AND agent = 'a'",
+    "listed_folder": " AND folder = '/w'",
+    "listed_both": " AND agent = 'a' AND folder = '/w'",
+}
+"""The index that each list named, and its conditions."""
+
+PUT = (
+    "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
+    " created_at, updated_at) VALUES (?, 'a', '/w', '/w', '[]', 'T', 1, 2)"
+)
+
+
+def test_no_step_that_files_have_been_through_is_edited() -> None:
+    digests = [sha256("\n".join(step).encode()).hexdigest()[:16] for step in MIGRATIONS]
+    assert digests == [*STEPS]
+
+
+@pytest.fixture
+def first(path: Path) -> Path:
+    """A journal of the first release, with one session."""
+    database = made_by(1, path)
+    database.execute(PUT, ("s1",))
+    database.commit()
+    database.close()
+    return path
+
+
+async def test_its_sessions_are_listed_and_have_no_archive_no_given_title_and_no_origin(
+    first: Path,
+) -> None:
+    journal = SqliteJournal.open(first)
+    [row] = await journal.page(ListFilter(include_unprompted=True))
+    assert (row.session_id, row.title, row.archived, row.renamed, row.origins) == (
+        *("s1", "T", False, False),
+        (),
+    )
+    await journal.aclose()
+    database = sqlite3.connect(first)
+    assert database.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    database.close()
+
+
+@pytest.mark.parametrize("index", LISTS_OF_THE_FIRST_RELEASE)
+async def test_a_process_of_the_first_release_goes_on_listing_and_writing(
+    first: Path, index: str
+) -> None:
+    older = sqlite3.connect(first)
+    journal = SqliteJournal.open(first)
+    await journal.aclose()
+    older.execute(PUT, ("s2",))
+    rows = older.execute(
+        f"SELECT session_id FROM sessions INDEXED BY {index} WHERE prompted = 0"
+        f"{LISTS_OF_THE_FIRST_RELEASE[index]} ORDER BY updated_at DESC, session_id DESC"
+    ).fetchall()
+    assert rows == [("s2",), ("s1",)]
+    older.rollback()
+    older.close()
+
+
+HELD = (
+    ("prompt", b'[{"type":"text","text":"an apple"}]'),
+    ("update", b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"pear"}}'),
+    (
+        "update",
+        b'{"sessionUpdate":"usage_update","used":5,"size":9,"cost":{"amount":2,"currency":"EUR"}}',
+    ),
+    ("turn_end", b'{"stopReason":"end_turn"}'),
+)
+"""What was said in each session of a journal of an earlier release."""
+
+
+def kept_by(release: int, path: Path) -> None:
+    """A journal of a release, with one session that was settled and one that was not."""
+    database = made_by(release, path)
+    for number, settled in ((1, len(HELD)), (2, 0)):
+        database.execute(PUT, (f"s{number}",))
+        database.execute(
+            "UPDATE sessions SET prompted = 1, settled_through = ?1, message_count = ?2"
+            " WHERE number = ?3",
+            (settled, 2 if settled else 0, number),
+        )
+        for seq, (kind, raw) in enumerate(HELD, 1):
+            row = (number << SEQ_BITS | seq, seq, seq, CODES[kind], raw)
+            database.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
+    if release < 3:  # the index of then
+        database.execute("INSERT INTO documents VALUES (1, ?)", (1 << SEQ_BITS | 1,))
+        database.execute("INSERT INTO words (rowid, text) VALUES (1, 'an apple')")
+    database.commit()
+    database.close()
+
+
+@pytest.mark.parametrize("release", range(1, VERSION + 1))
+async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_with(
+    path: Path, release: int
+) -> None:
+    kept_by(release, path)
+    journal = SqliteJournal.open(path)
+    for session_id in ("s1", "s2"):
+        lease = await journal.acquire(session_id)
+        await journal.append(lease, "prompt", [b'[{"type":"text","text":"a plum"}]'])
+        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+        await journal.settle(lease, lease.next_seq - 1)
+        await journal.release(lease)
+    rows = {row.session_id: row for row in await journal.page(ListFilter())}
+    assert {it: row.message_count for it, row in rows.items()} == {"s1": 3, "s2": 3}
+    await journal.catch_up(60)
+    for words in ("apple", "pear", "plum"):
+        found = await journal.search(words)
+        assert {hit.session_id for hit in found} == {"s1", "s2"}
+    assert [report.cost for it in await journal.usage() for report in it.reports] == [2, 2]
+    assert await journal.pack(60) == 0
+    for session_id in ("s1", "s2"):
+        assert len((await journal.state(session_id)).timeline) == 5
+    assert await journal.damage() == []
+    await journal.aclose()
+
+
+async def test_who_has_a_lease_by_an_older_release_writes_nothing_more(path: Path) -> None:
+    kept_by(VERSION - 1, path)
+    older = sqlite3.connect(path, isolation_level=None)
+    older.execute("INSERT INTO leases VALUES (1, 'older', 5, 0)")
+    values = (1 << SEQ_BITS | 99, 99, 1, 0, b"{}", 1, 5)
+    await SqliteJournal.open(path).aclose()
+    assert older.execute(appending(1), values).rowcount == 0
+    older.close()

@@ -1,0 +1,227 @@
+"""Who owns a session: told by what lives, and not by a name, a path or a clock."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from acphold.errors import HeldElsewhereError, JournalUnavailableError, LeaseLostError
+from acphold.journal import At, Free, Here, Journal, NewSession, Silent, SqliteJournal
+from tests.owners import die, killed, owning
+
+ODD = "../../etc/passwd"
+
+
+@pytest.fixture
+async def session(journal: SqliteJournal) -> str:
+    """One that nobody owns."""
+    await journal.release(await journal.create(NewSession("s1", "a", "/w")))
+    return "s1"
+
+
+def owner_files(path: Path) -> set[str]:
+    """The files of owners; none when their folder has gone with the last of them."""
+    return {file.name for file in path.parent.glob(f"{path.name}-owners/*")}
+
+
+def make_file(path: Path) -> None:
+    path.write_text("not a folder")
+
+
+async def owner_of(journal: Journal, session: str) -> At | Silent:
+    whose = await journal.owner(session)
+    assert isinstance(whose, At | Silent)
+    return whose
+
+
+async def test_a_session_is_its_owners_and_free_again_when_that_lets_go(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = SqliteJournal.open(path)
+    before = await journal.owner(session)
+    assert isinstance(before, Free)
+    lease = await journal.acquire(session, before.epoch)
+    assert await journal.owner(session) == Here(lease.epoch)
+    there = await owner_of(other, session)
+    assert (there.epoch, there.owner.pid, there.yields) == (lease.epoch, os.getpid(), False)
+    await journal.release(lease)
+    assert await other.owner(session) == Free(lease.epoch)
+    await other.aclose()
+
+
+async def test_two_owners_of_one_process_are_two(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = SqliteJournal.open(path)
+    await journal.acquire(session)
+    await other.create(NewSession("s2", "a", "/w"))
+    one, two = await owner_of(other, session), await owner_of(journal, "s2")
+    assert one.owner.id != two.owner.id
+    assert one.owner.pid == two.owner.pid
+    await other.aclose()
+
+
+async def test_what_a_process_owned_is_free_once_it_is_killed_and_no_sooner(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    async with owning(path, session, "unix:/a.sock") as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        there = await owner_of(journal, session)
+        assert (there.owner.pid, there.owner.addresses) == (process.pid, ("unix:/a.sock",))
+        process.kill()
+        await process.wait()
+        assert await journal.owner(session) == Free(there.epoch)
+
+
+async def test_it_is_free_at_once_too_when_a_process_ends_in_order(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    async with owning(path, session) as process:
+        there = await owner_of(journal, session)
+        await process.communicate(b"\n")
+    assert await journal.owner(session) == Free(there.epoch)
+
+
+async def test_of_two_that_take_what_is_free_one_gets_it(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = SqliteJournal.open(path)
+    seen = (await journal.owner(session)).epoch
+    await other.acquire(session, seen)
+    with pytest.raises(HeldElsewhereError):
+        await journal.acquire(session, seen)
+    await other.aclose()
+
+
+@pytest.mark.parametrize("column", ["host", "pid"])
+async def test_an_owner_lives_wherever_it_says_that_it_is(
+    journal: SqliteJournal, path: Path, session: str, column: str
+) -> None:
+    async with owning(path, session):
+        with closing(sqlite3.connect(path)) as file, file:  # another container, say
+            file.execute(f"UPDATE owners SET {column} = 4194304")
+        assert isinstance(await journal.owner(session), At)
+
+
+async def test_who_has_told_nothing_for_long_is_silent_and_lives(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = SqliteJournal.open(path)
+    lease = await other.acquire(session)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE owners SET renewed_at = renewed_at - 60000")
+    whose = await journal.owner(session)
+    assert isinstance(whose, Silent)
+    assert whose.seconds >= 60
+    await other.renew([lease])
+    assert isinstance(await journal.owner(session), At)
+    with closing(sqlite3.connect(path)) as file, file:  # of a machine that was started anew since
+        file.execute("UPDATE owners SET renewed_at = renewed_at + 86400000")
+    assert isinstance(await journal.owner(session), At)
+    await other.aclose()
+
+
+async def test_the_day_that_a_clock_says_counts_for_nothing(
+    journal: SqliteJournal, path: Path, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = SqliteJournal.open(path)
+    await other.acquire(session)
+    monkeypatch.setattr("time.time_ns", lambda: 4_000_000_000_000_000_000)
+    assert isinstance(await journal.owner(session), At)
+    await other.aclose()
+
+
+async def test_an_owner_whose_file_is_removed_makes_it_anew_and_keeps_its_sessions(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = SqliteJournal.open(path)
+    lease = await other.acquire(session)
+    shutil.rmtree(f"{path}-owners")
+    assert await other.renew([lease]) == []
+    assert isinstance(await journal.owner(session), At)
+    assert len(owner_files(path)) == 1
+    await other.aclose()
+
+
+async def test_who_was_taken_for_dead_finds_what_it_has_lost(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = SqliteJournal.open(path)
+    lease = await other.acquire(session)
+    shutil.rmtree(f"{path}-owners")
+    seen = await journal.owner(session)
+    assert isinstance(seen, Free)
+    await journal.acquire(session, seen.epoch)
+    [lost] = await other.renew([lease])
+    assert (lost.session_id, lost.deleted) == (session, False)
+    with pytest.raises(LeaseLostError):
+        await other.append(lease, "update", [b"1"])
+    await other.aclose()
+
+
+async def test_an_owner_tells_where_it_is_reached_also_when_that_changes(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = SqliteJournal.open(path)
+    await other.serve_at(["unix:/one"])
+    await other.acquire(session)
+    assert (await owner_of(journal, session)).owner.addresses == ("unix:/one",)
+    await other.serve_at(["unix:/two", "wss://far"])
+    assert (await owner_of(journal, session)).owner.addresses == ("unix:/two", "wss://far")
+    await other.aclose()
+
+
+async def test_what_is_only_worked_on_may_be_taken_and_what_a_retired_owner_has(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = SqliteJournal.open(path)
+    await other.acquire(session, yields=True)
+    assert (await owner_of(journal, session)).yields
+    lease = await other.acquire(session)
+    assert not (await owner_of(journal, session)).yields
+    await other.retire()
+    assert (await owner_of(journal, session)).yields
+    assert await other.append(lease, "update", [b"1"])  # until somebody does take it
+    await other.aclose()
+
+
+async def test_what_the_dead_have_left_is_swept_by_the_next_owner(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    await journal.aclose()
+    await killed(path, session)
+    await killed(path, session)
+    assert len(owner_files(path)) == 1  # the second one has removed the file of the first
+    await journal.acquire(session)
+    with closing(sqlite3.connect(path)) as file:
+        assert {id_ for (id_,) in file.execute("SELECT id FROM owners")} == owner_files(path)
+    await journal.aclose()
+    assert owner_files(path) == set()
+
+
+async def test_an_owner_of_which_the_journal_has_a_strange_id_lives_not(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = SqliteJournal.open(path)
+    await other.acquire(session)
+    die(other)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(f"UPDATE owners SET id = '{ODD}' WHERE id = (SELECT owner FROM leases)")
+        file.execute(f"UPDATE leases SET owner = '{ODD}'")
+    assert isinstance(await journal.owner(session), Free)
+    await other.aclose()
+
+
+async def test_a_folder_in_which_nothing_can_be_locked_is_told_with_what_to_do(
+    journal: SqliteJournal, path: Path
+) -> None:
+    make_file(Path(f"{path}-owners"))
+    with pytest.raises(JournalUnavailableError, match=r"cannot lock .*journal\.db-owners"):
+        await journal.create(NewSession("s1", "a", "/w"))
+    assert await journal.linked("a", []) == set()

@@ -1,0 +1,268 @@
+"""Old turns take less room and say the same, and of a deleted one nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+
+from acphold.errors import NotAJournalError
+from acphold.history import PastEntry, Segment
+from acphold.journal import Lease, NewSession, RowChange, SqliteJournal, history
+from acphold.journal.sqlite import packed_rows, repair
+from acphold.journal.sqlite.packed_rows import OLD_MS, WORTH_PACKING, packed, plain
+from tests.journal.conversations import CONVERSATIONS, chunk, encode
+from tests.journal.earlier_release import taken_back
+
+Pieces = list[tuple[str, list[bytes]]]
+
+NOW = time.time_ns() // 1_000_000
+LONG = " ".join(f"word{number % 50} " for number in range(400))
+FRAME = b"\x28\xb5\x2f\xfd"
+TURN: Pieces = [
+    ("prompt", [b'[{"type":"text","text":"Where is the needle?"}]']),
+    ("update", [encode(chunk("agent_message", LONG))]),
+    ("turn_end", [b'{"stopReason":"end_turn"}']),
+]
+
+
+async def held(journal: SqliteJournal, pieces: Pieces, session_id: str = "s1") -> Lease:
+    """A session that was held now and is settled; somebody still owns it."""
+    lease = await journal.create(NewSession(session_id, "a", "/"))
+    for kind, raws in pieces:
+        await journal.append(lease, kind, raws)
+    await journal.touch(lease, RowChange(prompted=True))
+    await journal.settle(lease, lease.next_seq - 1)
+    return lease
+
+
+def years_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, what was said so far is old."""
+    monkeypatch.setattr("acphold.journal.sqlite.store.now_ms", lambda: NOW + 3 * OLD_MS)
+
+
+async def segments(journal: SqliteJournal, session_id: str = "s1") -> list[Segment]:
+    return [segment async for segment in history(journal, session_id)]
+
+
+def rows(path: Path) -> list[bytes]:
+    """What stands in the rows of the file."""
+    with closing(sqlite3.connect(path)) as file:
+        return [raw for (raw,) in file.execute("SELECT raw FROM segments ORDER BY key")]
+
+
+def contents(path: Path) -> bytes:
+    """All bytes of the journal's files."""
+    files = [path, path.with_name(f"{path.name}-wal")]
+    return b"".join([file.read_bytes() for file in files if file.exists()])
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"x" * (WORTH_PACKING - 1), FRAME + b"x" * 500])
+def test_what_is_short_or_packed_stays_as_it_is(raw: bytes) -> None:
+    assert packed(raw) == raw
+
+
+def test_what_does_not_get_smaller_stays_as_it_is() -> None:
+    raw = bytes(range(256))
+    assert packed(raw) == plain(raw) == raw
+
+
+def test_a_packed_row_says_the_same_and_takes_less_room() -> None:
+    raw = encode(chunk("agent_message", LONG))
+    assert plain(packed(raw)) == raw
+    assert len(packed(raw)) * 4 < len(raw)
+
+
+async def test_what_is_new_stays_as_it_is(journal: SqliteJournal, path: Path) -> None:
+    await held(journal, TURN)
+    assert await journal.pack(0) == 0
+    assert not [raw for raw in rows(path) if raw.startswith(FRAME)]
+
+
+async def test_what_is_old_is_packed_and_read_as_before(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await held(journal, TURN)
+    before = await segments(journal), await journal.state("s1"), await journal.session("s1")
+    years_later(monkeypatch)
+    assert await journal.pack(9) == 0
+    assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
+    assert await segments(journal) == before[0]
+    assert (await journal.state("s1"), await journal.session("s1")) == before[1:]
+    assert [hit.seq for hit in await journal.search("word7")] == [2]
+
+
+@given(CONVERSATIONS, CONVERSATIONS)
+@settings(max_examples=15)
+def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
+    async def scenario(path: Path) -> None:
+        journal = SqliteJournal.open(path)
+        lease = await held(journal, [*one, *TURN])
+        for kind, raws in two:
+            await journal.append(lease, kind, raws)
+        before = await segments(journal), await journal.state("s1"), await journal.summary("s1")
+        while await journal.attend(lambda db: packed_rows.pack_piece(db, 1)):
+            pass
+        after = await segments(journal), await journal.state("s1"), await journal.summary("s1")
+        assert after == before
+        assert await journal.damage() == []
+        # What is settled behind it may make rows void that are packed.
+        await journal.settle(lease, lease.next_seq - 1)
+        assert await journal.state("s1") == before[1]
+        # The count knows a message again by its id only where it is not long ago.
+        await journal.attend(repair.repair)
+        assert await journal.attend(repair.repair) == repair.Repaired((), 0)
+        assert await journal.state("s1") == before[1]
+        await journal.delete("s1")
+        assert rows(path) == []
+        await journal.aclose()
+
+    with TemporaryDirectory() as folder:
+        asyncio.run(scenario(Path(folder, "journal.db")))
+
+
+async def test_the_plain_words_are_gone_from_the_file_once_they_are_packed(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await held(journal, TURN)
+    years_later(monkeypatch)
+    await journal.pack(9)
+    await journal.aclose()
+    assert b"word7  word8" not in contents(path)
+
+
+async def test_nothing_is_left_of_a_packed_turn_that_is_deleted(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await held(journal, TURN)
+    years_later(monkeypatch)
+    await journal.pack(9)
+    frame = next(raw for raw in rows(path) if raw.startswith(FRAME))
+    assert frame[:64] in contents(path)
+    await journal.delete("s1")
+    found = contents(path)
+    assert frame[:64] not in found
+    assert frame[-64:] not in found
+    assert b"needle" not in found
+    assert await journal.search("word7") == []
+
+
+async def test_an_import_of_old_turns_is_packed_at_once(journal: SqliteJournal, path: Path) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/"))
+    past = [PastEntry(kind, 1000, raw) for kind, raws in TURN for raw in raws]
+    await journal.take_in(lease, past)
+    assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
+    await journal.take_in(lease, [PastEntry(e.kind, NOW, e.raw) for e in past])
+    assert [raw.startswith(FRAME) for raw in rows(path)].count(True) == 1
+    assert len((await journal.state("s1")).timeline) == 6
+
+
+async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await held(journal, TURN)
+    years_later(monkeypatch)
+    monkeypatch.setattr("acphold.journal.sqlite.upkeep.now_ms", lambda: NOW + 3 * OLD_MS)
+    monkeypatch.setattr("acphold.journal.sqlite.store.now_ms", lambda: NOW + 3 * OLD_MS)
+    for kind, raws in TURN:
+        await journal.append(lease, kind, raws)
+    await journal.touch(lease, RowChange(updated_at=NOW + 3 * OLD_MS))
+    await journal.settle(lease, lease.next_seq - 1)
+    assert [raw.startswith(FRAME) for raw in rows(path)] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+
+
+async def test_two_processes_pack_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_rows, "PIECE_BYTES", 3000)
+    one, two = SqliteJournal.open(path), SqliteJournal.open(path)
+    for number in range(6):
+        await held(one, TURN * 3, f"s{number}")
+    before = [await one.state(f"s{number}") for number in range(6)]
+    years_later(monkeypatch)
+    await asyncio.gather(one.pack(20), two.pack(20))
+    assert await one.pack(20) == 0
+    assert [await two.state(f"s{number}") for number in range(6)] == before
+    assert sum(raw.startswith(FRAME) for raw in rows(path)) == 18
+    for journal in (one, two):
+        assert await journal.damage() == []
+        await journal.aclose()
+
+
+async def test_a_row_that_was_made_void_meanwhile_is_not_packed_over(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = [{"name": f"name-{number}", "description": LONG[:20]} for number in range(40)]
+    told = encode({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+    lease = await held(journal, [("update", [told]), *TURN])
+
+    def void_first(raw: bytes) -> bytes:
+        if raw == told:
+            with closing(sqlite3.connect(path, isolation_level=None)) as file:
+                file.execute("UPDATE segments SET raw = x'' WHERE raw = ?", (told,))
+        return packed(raw)
+
+    monkeypatch.setattr(packed_rows, "packed", void_first)
+    await journal.attend(lambda db: packed_rows.pack_piece(db, lease.number))
+    assert rows(path)[0] == b""
+
+
+async def test_a_damaged_row_is_told_by_the_doctor_and_not_read_as_something_else(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await held(journal, TURN)
+    years_later(monkeypatch)
+    await journal.pack(9)
+    frame = next(raw for raw in rows(path) if raw.startswith(FRAME))
+    wrong = frame[:-10] + bytes([frame[-10] ^ 1]) + frame[-9:]
+    bomb = (
+        zstandard.ZstdCompressor()
+        .compress(b"x" * 1000)
+        .replace((1000 - 256).to_bytes(2, "little"), b"\xff\xff", 1)
+    )
+    for raw in (wrong, frame[:20], FRAME, bomb):
+        with closing(sqlite3.connect(path, isolation_level=None)) as file:
+            file.execute("UPDATE segments SET raw = ? WHERE key & 4294967295 = 2", (raw,))
+        (sentence,) = await journal.damage()
+        assert "a packed row cannot be read" in sentence
+        with pytest.raises(NotAJournalError, match="damaged"):
+            await journal.read("s1", 0)
+        with pytest.raises(NotAJournalError, match="damaged"):
+            await journal.state("s1")
+
+
+def test_a_row_that_claims_to_be_endless_is_refused() -> None:
+    # A frame header with a content size of eight bytes; RFC 8878, 3.1.1.1.
+    claims = FRAME + bytes([0b1110_0000]) + (1 << 62).to_bytes(8, "little") + b"\x01\x00\x00"
+    with pytest.raises(sqlite3.DatabaseError, match="claims"):
+        plain(claims)
+    unknown = zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 1000)
+    with pytest.raises(sqlite3.DatabaseError, match="claims"):
+        plain(unknown)
+
+
+async def test_a_journal_of_an_earlier_release_is_packed_after_its_migration(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await held(journal, TURN)
+    before = await journal.state("s1")
+    await journal.aclose()
+    taken_back(path, 4)
+    years_later(monkeypatch)
+    again = SqliteJournal.open(path)
+    assert await again.pack(9) == 0
+    assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
+    assert await again.state("s1") == before
+    await again.aclose()

@@ -1,0 +1,100 @@
+"""Counts, summaries and the search index, made anew from what was said."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from acphold.journal import NewSession, RowChange, SqliteJournal
+from acphold.journal.sqlite import repair, sizes
+from tests.journal.conversations import chunk, encode
+
+
+async def filled(path: Path, *session_ids: str) -> SqliteJournal:
+    journal = SqliteJournal.open(path)
+    for session_id in session_ids:
+        lease = await journal.create(NewSession(session_id, "a", "/", title=session_id))
+        await journal.append(lease, "prompt", [b'[{"type":"text","text":"Where is it?"}]'])
+        said = [encode(chunk("agent_message", f"needle{session_id} ")) for _ in range(3)]
+        await journal.append(lease, "update", said)
+        await journal.append(lease, "update", [b'{"sessionUpdate":"usage_update","used":1}'])
+        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+        await journal.touch(lease, RowChange(prompted=True))
+        await journal.settle(lease, lease.next_seq - 1)
+        await journal.release(lease)
+    return journal
+
+
+def spoil(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        for statement in statements:
+            file.execute(statement)
+
+
+async def repaired(journal: SqliteJournal) -> repair.Repaired:
+    done = await journal.attend(repair.repair)
+    while await journal.catch_up(1.0):
+        pass
+    return done
+
+
+async def test_what_is_right_stays_as_it_is(path: Path) -> None:
+    journal = await filled(path, "s1", "s2")
+    before = [await journal.session(name) for name in ("s1", "s2")]
+    assert await repaired(journal) == repair.Repaired((), 0)
+    assert [await journal.session(name) for name in ("s1", "s2")] == before
+    assert len(await journal.search("needles1")) == 1
+    await journal.aclose()
+
+
+async def test_a_wrong_count_and_a_lost_summary_are_made_anew(path: Path) -> None:
+    journal = await filled(path, "s1", "s2")
+    summary = await journal.summary("s1")
+    spoil(path, "UPDATE sessions SET message_count = 99", "DELETE FROM summaries")
+    assert await repaired(journal) == repair.Repaired(("s1", "s2"), 0)
+    assert (await journal.session("s1")).message_count == 2
+    assert await journal.summary("s1") == summary
+    assert await repaired(journal) == repair.Repaired((), 0)
+    await journal.aclose()
+
+
+async def test_a_lost_index_is_made_anew(path: Path) -> None:
+    journal = await filled(path, "s1", "s2")
+    spoil(path, "INSERT INTO words_1 (words_1) VALUES ('delete-all')", "DELETE FROM documents")
+    assert await journal.search("needles2") == []
+    await repaired(journal)
+    assert [hit.session_id for hit in await journal.search("needles2")] == ["s2"]
+    await journal.aclose()
+
+
+async def test_what_is_of_no_session_is_removed(path: Path) -> None:
+    journal = await filled(path, "s1", "s2")
+    spoil(path, "DELETE FROM sessions WHERE session_id = 's2'")
+    assert await repaired(journal) == repair.Repaired((), 1)
+    await journal.aclose()
+    assert b"needles2" not in await asyncio.to_thread(path.read_bytes)
+
+
+async def test_a_turn_that_runs_is_left_alone(path: Path) -> None:
+    journal = await filled(path, "s1")
+    lease = await journal.acquire("s1")
+    await journal.append(lease, "prompt", [b'[{"type":"text","text":"More?"}]'])
+    assert await repaired(journal) == repair.Repaired((), 0)
+    assert (await journal.summary("s1")).turn == "running"
+    await journal.settle(lease, lease.next_seq - 1)
+    assert (await journal.session("s1")).message_count == 3
+    await journal.aclose()
+
+
+async def test_sizes_name_the_largest_sessions(path: Path) -> None:
+    journal = await filled(path, "s1")
+    lease = await journal.create(NewSession("big", "a", "/", title="Large"))
+    await journal.append(lease, "update", [encode(chunk("agent_message", "x" * 100_000))])
+    found = await journal.attend(lambda db: sizes.sizes(db, 1))
+    ((largest),) = found.largest
+    assert (largest.session_id, largest.title) == ("big", "Large")
+    assert largest.size > 100_000
+    assert found.conversations is None or found.conversations > 100_000
+    await journal.aclose()

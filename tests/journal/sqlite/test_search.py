@@ -1,0 +1,638 @@
+"""Search: all that was said and done, found by its words, newest first."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acphold.history import PastEntry
+from acphold.history.compaction import compact
+from acphold.history.entries import Entry
+from acphold.history.words import TEXT_CHARACTERS, Document, camel_parts, document
+from acphold.journal import NewSession, RowChange, Sought, SqliteJournal
+from acphold.journal.hits import Term
+from acphold.journal.sqlite import connection, search_index, segments, session_rows
+from acphold.journal.sqlite import store as sqlite
+from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.migrations import MIGRATIONS
+from acphold.journal.sqlite.search import search, terms
+from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
+from tests.journal.earlier_release import taken_back
+
+
+async def said(
+    journal: SqliteJournal, session_id: str, *values: object, agent: str = "a", cwd: str = "/w"
+) -> None:
+    """A settled session in which these updates came, after a prompt if one is a list."""
+    lease = await journal.create(NewSession(session_id, agent, cwd))
+    for value in values:
+        kind = "prompt" if isinstance(value, list) else "update"
+        await journal.append(lease, kind, [encode(value)])
+    await journal.settle(lease, lease.next_seq - 1)
+
+
+async def found(journal: SqliteJournal, words: str) -> list[tuple[str, int]]:
+    """Where the words are."""
+    return [(hit.session_id, hit.seq) for hit in await journal.search(words)]
+
+
+async def test_messages_thoughts_and_tools_are_found(journal: SqliteJournal) -> None:
+    tool = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "t",
+        "title": "Run the suite",
+        "rawInput": {"command": ["pytest", "-q"], "cwd": "/srv"},
+        "content": [
+            {"type": "content", "content": {"type": "text", "text": "3 passed"}},
+            {"type": "diff", "path": "/main.py", "newText": "def added(): ...", "oldText": "gone"},
+        ],
+        "rawOutput": {"stdout": {"lines": ["all green"]}},
+    }
+    prompt = [
+        {"type": "text", "text": "Please look"},
+        {"type": "resource", "resource": {"uri": "file:///notes.md", "text": "embedded words"}},
+        {"type": "image", "data": "AAAABBBB", "mimeType": "image/png"},
+    ]
+    await said(
+        journal,
+        "s1",
+        prompt,
+        chunk("agent_thought", "pondering"),
+        chunk("agent_message", "Done"),
+        tool,
+    )
+    where = {"look": 1, "embedded": 1, "notes.md": 1, "pondering": 2, "done": 3}
+    where |= {"suite": 4, "pytest": 4, "passed": 4, "main.py": 4, "added": 4, "gone": 4, "green": 4}
+    for word, seq in where.items():
+        assert await found(journal, word) == [("s1", seq)], word
+    assert await found(journal, "AAAABBBB") == []
+    assert await found(journal, "stdout") == []
+
+
+async def test_the_newest_are_found_first_whatever_session_they_are_in(
+    journal: SqliteJournal,
+) -> None:
+    old = await journal.create(NewSession("old", "a", "/w"))
+    await said(journal, "new", chunk("agent_message", "flaky test"))
+    await journal.append(old, "update", [encode(chunk("agent_message", "flaky again"))])
+    await journal.settle(old, 1)
+    assert await found(journal, "flaky") == [("old", 1), ("new", 1)]
+    hits = await journal.search(Sought("flaky", limit=1))
+    assert [hit.session_id for hit in hits] == ["old"]
+
+
+async def test_what_is_newer_than_many_sessions_of_one_moment_is_found_first(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = 1_700_000_000_000
+    for number in range(70):  # as when an import takes the times of copied files
+        monkeypatch.setattr(sqlite, "now_ms", lambda: at)
+        texts = [chunk("agent_message", "flaky test"), chunk("agent_thought", "hm")]
+        await said(journal, f"old {number}", *texts)
+    monkeypatch.setattr(sqlite, "now_ms", lambda: at + 60_000)
+    await said(journal, "new", chunk("agent_message", "flaky again"))
+    hits = await journal.search(Sought("flaky", limit=100))
+    assert hits[0].session_id == "new"
+    assert len(hits) == 71
+
+
+async def test_all_words_must_be_there_in_any_order(journal: SqliteJournal) -> None:
+    await said(journal, "s1", chunk("agent_message", "The Quick brown fox"))
+    await said(journal, "s2", chunk("agent_message", "The quick dog"))
+    assert await found(journal, "fox QUICK") == [("s1", 1)]
+    assert await found(journal, "the quick") == [("s2", 1), ("s1", 1)]
+    assert await found(journal, "bro") == []
+    assert await found(journal, "bro*") == [("s1", 1)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "   ", '"', "*", "--", "AND", "NOT x", "a OR", "(", "^", "text:", "né*", "a\0b", "\ud83d"],
+)
+async def test_no_words_are_taken_for_operators(journal: SqliteJournal, words: str) -> None:
+    await said(journal, "s1", chunk("agent_message", "nothing of that"))
+    assert await journal.search(words) == []
+
+
+async def test_punctuation_between_words_does_not_hide_them(journal: SqliteJournal) -> None:
+    await said(journal, "s1", chunk("agent_message", "see foo.bar(baz) -- twice"))
+    for words in ("foo.bar", "foo.bar(baz)", "-- twice", '"baz"', "bar*"):
+        assert await found(journal, words) == [("s1", 1)], words
+
+
+async def test_search_can_keep_to_an_agent_and_a_folder(journal: SqliteJournal) -> None:
+    await said(journal, "s1", chunk("agent_message", "word"), agent="a", cwd="/x")
+    await said(journal, "s2", chunk("agent_message", "word"), agent="b", cwd="/x")
+    await said(journal, "s3", chunk("agent_message", "word"), agent="b", cwd="/y")
+    for sought, sessions in (
+        (Sought("word", agent="b"), ["s3", "s2"]),
+        (Sought("word", cwd="/x"), ["s2", "s1"]),
+        (Sought("word", agent="b", cwd="/x/."), ["s2"]),
+        (Sought("word", agent="c"), []),
+    ):
+        assert [hit.session_id for hit in await journal.search(sought)] == sessions
+
+
+async def test_an_excerpt_is_one_line_around_the_word(journal: SqliteJournal) -> None:
+    text = "before " * 50 + "\nthe\tNeedle here\n" + "after " * 50
+    await said(journal, "s1", chunk("agent_message", text))
+    (hit,) = await journal.search("needle")
+    assert hit.excerpt.startswith("…")
+    assert hit.excerpt.endswith("…")
+    assert "before the Needle here after" in hit.excerpt
+    assert (hit.kind, len(hit.excerpt) < 200) == ("update", True)
+
+
+async def test_a_hit_names_the_entry_even_when_it_shares_its_segment(
+    journal: SqliteJournal,
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    raws = [encode(chunk("agent_message", f"word{n}", messageId=f"m{n}")) for n in range(5)]
+    await journal.append(lease, "update", raws)
+    await journal.settle(lease, 5)
+    (hit,) = await journal.search("word3")
+    assert (hit.seq, hit.excerpt) == (4, "word3")
+
+
+def test_only_the_beginning_of_a_huge_entry_is_searched() -> None:
+    raw = encode(chunk("agent_message", "x " * TEXT_CHARACTERS))
+    assert len(document(Entry(1, "update", 0, raw)).messages) == TEXT_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        ("echo", encode(chunk("user_message", "again"))),
+        ("turn_end", b'{"error":{"code":1,"message":"text"}}'),
+        ("settings", b'{"modes":null}'),
+        ("update", b'{"sessionUpdate":"plan","entries":[{"content":"step"}]}'),
+        ("update", b"\xff"),
+        ("params", b"[]"),
+    ],
+)
+def test_what_nobody_said_is_not_searched(kind: str, raw: bytes) -> None:
+    assert document(Entry(1, kind, 0, raw)) == Document()
+
+
+# -- words in code, and in languages without spaces -----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("see max_retry_count here", "max_retry_count"),
+        ("see max_retry_count here", "retry"),
+        ("see max_retry_count here", "max_retry*"),
+        ("call getUserName(id)", "getUserName"),
+        ("call getUserName(id)", "getusername"),
+        ("call getUserName(id)", "UserName"),
+        ("call getUserName(id)", "user"),
+        ("call getUserName(id)", "getUser*"),
+        ("call get_user_name(id)", "getUserName"),
+        ("an HTTPServer", "server"),
+        ("import a.b.c_d", "a.b.c_d"),
+        ("open src/acphold/journal/words.py", "journal/words.py"),
+        ("open src/acphold/journal/words.py", "words.py"),
+        ("C++ and std::vector<int>", "std::vector"),
+        ("naïve café", "naive cafe"),
+        ("\x1b[1;32mPASSED\x1b[0m", "passed"),
+        ("\x1b]0;a title\x07prompt", "prompt"),
+        ("今日は良い天気です", "天気"),
+        ("今日は良い天気です", "天*"),
+        ("请修复这个测试", "修复 测试"),
+        ("테스트를 고쳐 주세요", "테스트"),
+        ("テストを直す", "テスト"),
+        ("use Python入門 now", "Python入門"),
+    ],
+)
+async def test_names_in_code_and_text_without_spaces_are_found(
+    journal: SqliteJournal, text: str, words: str
+) -> None:
+    await said(journal, "s1", chunk("agent_message", text))
+    (hit,) = await journal.search(words)
+    assert hit.marks, hit.excerpt
+
+
+@pytest.mark.parametrize("words", ["user_max", "気天", "复修", "eruser", "names"])
+async def test_what_is_not_in_a_row_is_no_such_name(journal: SqliteJournal, words: str) -> None:
+    text = "max_retry getUserName 今日は良い天気です 请修复这个测试"
+    await said(journal, "s1", chunk("agent_message", text))
+    assert await journal.search(words) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("getUserName", "get User Name"),
+        ("HTTPServer", "HTTP Server"),
+        ("x.fooBar(bazQux) fooBar", "x foo Bar baz Qux foo Bar"),
+        ("utf8Decode", "utf8 Decode"),
+        ("The End, OK: lower snake_case ABC", ""),
+    ],
+)
+def test_words_in_camel_case_have_parts(word: str, parts: str) -> None:
+    assert camel_parts(word) == parts
+
+
+def test_what_a_tool_printed_is_indexed_once() -> None:
+    printed = "a long line of output " * 10
+    told = {
+        "sessionUpdate": "tool_call",
+        "title": "Run",
+        "rawInput": {"command": "Run"},
+        "content": [{"type": "content", "content": {"type": "text", "text": f"```\n{printed}```"}}],
+        "rawOutput": {"stdout": printed, "stderr": ""},
+    }
+    said = document(Entry(1, "update", 0, encode(told))).tools
+    assert said == f"Run\nRun\n```\n{printed}```"
+
+
+# -- queries --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("a  b", [Term("a"), Term("b")]),
+        ('"a b" c', [Term("a b"), Term("c")]),
+        ('"a b"* c*', [Term("a b", is_prefix=True), Term("c", is_prefix=True)]),
+        ('"a b', [Term('"a'), Term("b")]),
+        ("* ** - a", [Term("a")]),
+        ("x " * 100, [Term("x")] * 64),
+    ],
+)
+def test_words_phrases_and_beginnings_are_told_apart(words: str, expected: list[Term]) -> None:
+    assert terms(words) == expected
+
+
+async def test_a_phrase_is_words_in_a_row(journal: SqliteJournal) -> None:
+    await said(journal, "s1", chunk("agent_message", "the flaky test was retried"))
+    await said(journal, "s2", chunk("agent_message", "a test that is flaky"))
+    assert await found(journal, "flaky test") == [("s2", 1), ("s1", 1)]
+    assert await found(journal, '"flaky test"') == [("s1", 1)]
+    assert await found(journal, '"flaky te"*') == [("s1", 1)]
+    assert await found(journal, '"flaky tes"') == []
+
+
+@given(words=st.text(max_size=30))
+def test_no_words_are_an_error(words: str) -> None:
+    journal = sqlite3.connect(":memory:")
+    for step in MIGRATIONS:
+        for statement in step:
+            journal.execute(statement)
+    assert search(journal, Sought(words)) == []
+    assert search(journal, Sought(words, part="diffs", rank=True)) == []
+    journal.close()
+
+
+async def test_a_search_can_keep_to_messages_tools_or_diffs(journal: SqliteJournal) -> None:
+    tool = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "t",
+        "title": "word",
+        "content": [{"type": "diff", "path": "/a", "newText": "a changed word"}],
+    }
+    other = {"sessionUpdate": "tool_call", "toolCallId": "u", "rawOutput": "word"}
+    await said(journal, "s1", [{"type": "text", "text": "word"}])
+    await said(journal, "s2", chunk("agent_thought", "word"), tool, other)
+    where = {
+        "messages": [("s2", 1, "thought"), ("s1", 1, "user")],
+        "tools": [("s2", 3, "tool"), ("s2", 2, "tool")],
+        "diffs": [("s2", 2, "diff")],
+    }
+    for part, expected in where.items():
+        hits = await journal.search(Sought("word", part=part))  # type: ignore[arg-type]
+        assert [(hit.session_id, hit.seq, hit.speaker) for hit in hits] == expected
+    (changed,) = await journal.search("changed")
+    assert (changed.speaker, changed.tool, changed.excerpt) == ("diff", "word", "/a a changed word")
+
+
+async def test_the_best_come_first_by_rank(journal: SqliteJournal) -> None:
+    await said(journal, "best", chunk("agent_message", "flaky flaky"))
+    await said(journal, "long", chunk("agent_message", "flaky " + "and more words " * 20))
+    assert [hit.session_id for hit in await journal.search("flaky")] == ["long", "best"]
+    ranked = await journal.search(Sought("flaky", rank=True))
+    assert [hit.session_id for hit in ranked] == ["best", "long"]
+    assert len(await journal.search(Sought("flaky", rank=True, limit=1))) == 1
+
+
+async def told(journal: SqliteJournal, session_id: str, *times: int) -> None:
+    """A session that was imported: an entry at each of these times (ms)."""
+    lease = await journal.create(NewSession(session_id, "a", "/w"))
+    raws = [encode(chunk("agent_message", f"word{n}", messageId=str(n))) for n in range(len(times))]
+    past = [PastEntry("update", at, raw) for at, raw in zip(times, raws, strict=True)]
+    await journal.take_in(lease, past)
+
+
+async def test_what_is_indexed_later_stands_where_it_was_said(journal: SqliteJournal) -> None:
+    await told(journal, "new", 9_000, 19_000)
+    await journal.catch_up(9)
+    await told(journal, "old", 1_000, 15_000)
+    await journal.catch_up(9)
+    places = [("new", 2), ("old", 2), ("new", 1), ("old", 1)]
+    assert await found(journal, "word*") == places
+    hits = await journal.search(Sought("word*", since=10_000))
+    assert [(hit.session_id, hit.at) for hit in hits] == [("new", 19_000), ("old", 15_000)]
+
+
+async def test_entries_of_one_moment_stay_in_their_order(journal: SqliteJournal) -> None:
+    for session in ("a", "b", "c"):
+        await told(journal, session, *[5_000] * 40, 1_000)
+        await journal.catch_up(9)
+    hits = await journal.search(Sought("word*", limit=1000))
+    assert len(hits) == 123
+    for session in ("a", "b", "c"):
+        seqs = [hit.seq for hit in hits if hit.session_id == session]
+        assert seqs == [*range(41, 0, -1)]
+
+
+# -- what lags behind -----------------------------------------------------------------------
+
+
+async def test_the_newest_sessions_are_caught_up_with_first(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "SESSIONS_AT_ONCE", 1)
+    for number in range(4):
+        new = NewSession(f"s{number}", "a", "/w", created_at=1000 * (number % 3))
+        lease = await journal.create(new)
+        await journal.take_in(lease, [PastEntry("prompt", 1, b'[{"type":"text","text":"word"}]')])
+    assert await journal.lagging() == 4
+    assert await journal.catch_up(0) == 3
+    assert [hit.session_id for hit in await journal.search("word")] == ["s2"]
+    assert await journal.catch_up(9, since=1000) == 2
+    assert await journal.catch_up(9, since=1000) == 2
+    assert {hit.session_id for hit in await journal.search("word")} == {"s1", "s2"}
+    assert await journal.catch_up(9) == 0
+    assert len(await journal.search("word")) == 4
+
+
+async def test_each_turn_that_settles_catches_up_with_a_piece(journal: SqliteJournal) -> None:
+    await told(journal, "imported", 1)
+    await said(journal, "live", chunk("agent_message", "now"))
+    assert await journal.lagging() == 0
+    assert await found(journal, "word0") == [("imported", 1)]
+
+
+async def test_an_index_that_was_emptied_is_made_anew(journal: SqliteJournal, path: Path) -> None:
+    await said(journal, "s1", chunk("agent_message", "word"), chunk("agent_thought", "word"))
+    await forget_index(path)
+    assert await found(journal, "word") == []
+    assert await journal.lagging() == 1
+    assert await journal.catch_up(9) == 0
+    assert await found(journal, "word") == [("s1", 2), ("s1", 1)]
+
+
+async def test_what_is_in_several_volumes_is_found_newest_or_best_first(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 1)
+    for name, times in (("s1", (3000, 9000)), ("s2", (4000, 8000)), ("s3", (2000, 5000, 7000))):
+        await told(journal, name, *times)
+        await journal.catch_up(9)
+    volumes = await journal.attend(
+        lambda db: db.execute("SELECT number, untidy FROM volumes").fetchall()
+    )
+    assert volumes == [(1, 0), (2, 0), (3, 0)]
+    hits = await journal.search("word*")
+    assert [hit.at for hit in hits] == [9000, 8000, 7000, 5000, 4000, 3000, 2000]
+    assert [hit.at for hit in await journal.search(Sought("word*", limit=2))] == [9000, 8000]
+    assert [hit.at for hit in await journal.search(Sought("word*", since=6000))] == [
+        *(9000, 8000, 7000)
+    ]
+    assert await found(journal, "word2") == [("s3", 3)]
+
+
+async def test_ranks_of_documents_in_several_volumes_can_be_compared(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {f"s{number}": "flaky " + "filler " * number for number in (1, 40, 3, 20, 2)}
+    for name, text in texts.items():
+        monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 1 << 20 if name != "s3" else 1)
+        await said(journal, name, *[chunk("agent_message", word) for word in ("other", "text")])
+        await said(journal, f"{name}-more", chunk("agent_message", text))
+    ranked = await journal.search(Sought("flaky", rank=True))
+    assert [hit.session_id for hit in ranked] == [
+        *(f"s{number}-more" for number in (1, 2, 3, 20, 40))
+    ]
+
+
+async def test_a_deletion_rewrites_the_volumes_that_it_is_in_and_no_other(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 50)
+    monkeypatch.setattr(search_index, "CHARACTERS_AT_ONCE", 1)
+    for number in range(40):
+        await told(journal, f"s{number}", number * 1000)
+    await journal.catch_up(9)
+    database = sqlite3.connect(path)
+
+    def parts() -> dict[int, list[tuple[int, bytes]]]:
+        return {
+            number: database.execute(f"SELECT id, block FROM words_{number}_data").fetchall()
+            for (number,) in database.execute("SELECT number FROM volumes").fetchall()
+        }
+
+    before = parts()
+    assert len(before) > 3
+    await journal.delete("s5")
+    after = parts()
+    assert len([number for number in before if after[number] != before[number]]) == 1
+    database.close()
+
+
+async def test_a_volume_of_which_nothing_is_left_is_dropped(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "VOLUME_CHARACTERS", 1)
+    for number in range(3):
+        await told(journal, f"s{number}", number * 1000)
+        await journal.catch_up(9)
+    await journal.delete("s1")
+    tables = await journal.attend(
+        lambda db: db.execute(
+            "SELECT name FROM sqlite_schema WHERE name GLOB 'words_[0-9]'"
+        ).fetchall()
+    )
+    assert tables == [("words_1",), ("words_3",)]
+    assert len(await journal.search("word*")) == 2
+
+
+async def test_small_sessions_are_indexed_many_at_once(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(200):
+        await told(journal, f"s{number}", number * 1000)
+    monkeypatch.setattr(connection, "PIECE_SECONDS", 60.0)
+    database = connect(str(path), 60.0)
+    steps = run(search_index.index(database))
+    assert steps < 20
+    assert search_index.lagging(database) == 0
+    database.close()
+
+
+async def test_two_processes_that_catch_up_put_nothing_in_twice(
+    journal: SqliteJournal, path: Path
+) -> None:
+    other = SqliteJournal.open(path)
+    await told(journal, "s1", *range(1000, 1_000_000, 1000))
+    await asyncio.gather(journal.catch_up(9), other.catch_up(9))
+    assert len(await journal.search(Sought("word*", limit=5000))) == 999
+    await other.aclose()
+
+
+async def test_what_is_half_indexed_can_be_deleted(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "PIECE_BYTES", 1)
+    await told(journal, "s1", 1000, 2000, 3000)
+    await journal.catch_up(0)
+    assert await journal.lagging() == 1
+    assert await journal.delete("s1")
+    assert (await journal.lagging(), await found(journal, "word*")) == (0, [])
+    assert await journal.damage() == []
+
+
+async def test_a_journal_with_an_index_of_earlier_releases_is_searched_after_its_migration(
+    journal: SqliteJournal, path: Path
+) -> None:
+    await said(journal, "s1", chunk("agent_message", "word"))
+    await journal.aclose()
+    taken_back(path, 2)
+    again = SqliteJournal.open(path)
+    assert await again.lagging() == 1
+    assert await again.catch_up(9) == 0
+    assert await found(again, "word") == [("s1", 1)]
+    await again.aclose()
+
+
+def run(pieces: Iterator[None]) -> int:
+    """Do all of some work; how many pieces it had."""
+    return sum(1 for _ in pieces)
+
+
+async def forget_index(path: Path) -> None:
+    database = connect(str(path), 60.0)
+    run(search_index.forget(database))
+    database.close()
+
+
+@given(pieces=CONVERSATIONS, characters=st.sampled_from([1, 100, 1 << 20]))
+def test_of_what_is_taken_out_no_word_is_left(
+    pieces: list[tuple[str, list[bytes]]], characters: int
+) -> None:
+    database = connect(":memory:", 1.0)
+    for step in MIGRATIONS:
+        for statement in step:
+            database.execute(statement)
+    session = session_rows.create(database, NewSession("s", "a", "/w"))
+    found = compact(segments_of(pieces))
+    segments.insert(database, session, found)
+    last = found[-1].last_seq if found else 0
+    database.execute("UPDATE sessions SET settled_through = ?", (last,))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(search_index, "VOLUME_CHARACTERS", characters)
+        patched.setattr(search_index, "PART_BYTES", 1)
+        run(search_index.index(database, session))
+    for said in search_index.documents(found):
+        for word in said.texts[0].split()[:3]:
+            assert not terms(word) or search(database, Sought(word, limit=1))
+    search_index.unindex(database, session, search_index.documents(found))
+    run(search_index.tidy(database))
+    volumes = database.execute("SELECT number, documents, untidy FROM volumes").fetchall()
+    assert [(count, untidy) for _, count, untidy in volumes] in ([], [(0, 0)])
+    for number, _, _ in volumes:
+        database.execute(f"CREATE VIRTUAL TABLE terms USING fts5vocab (words_{number}, row)")
+        assert database.execute("SELECT term FROM terms").fetchall() == []
+    assert database.execute("SELECT * FROM documents").fetchall() == []
+    database.close()
+
+
+# -- what is not settled --------------------------------------------------------------------
+
+
+async def running(
+    journal: SqliteJournal, session_id: str, *values: object, cwd: str = "/w"
+) -> None:
+    """A session whose last turn is not settled, as if its process had been killed."""
+    lease = await journal.create(NewSession(session_id, "a", cwd))
+    for value in values:
+        kind = "prompt" if isinstance(value, list) else "update"
+        await journal.append(lease, kind, [encode(value)], RowChange(prompted=True))
+
+
+def text(words: str) -> list[object]:
+    return [{"type": "text", "text": words}]
+
+
+async def test_what_is_not_settled_is_found_too_as_it_will_be_settled(
+    journal: SqliteJournal,
+) -> None:
+    await said(journal, "old", chunk("agent_message", "a flaky test"))
+    chunks = [chunk("agent_message", piece) for piece in ("the fla", "ky test", " again")]
+    await running(journal, "new", text("look at getFlakyTest"), *chunks)
+    assert await found(journal, '"flaky test"') == [("new", 4), ("new", 1), ("old", 1)]
+    (hit,) = await journal.search("again")
+    assert (hit.session_id, hit.speaker, hit.excerpt) == ("new", "agent", "the flaky test again")
+    ranked = await journal.search(Sought("flaky", rank=True, limit=2))
+    assert [hit.session_id for hit in ranked] == ["new", "new"]
+    hits = await journal.search(Sought("flaky", unsettled=False))
+    assert [hit.session_id for hit in hits] == ["old"]
+
+
+async def test_what_is_not_settled_obeys_the_filters(journal: SqliteJournal) -> None:
+    await running(journal, "s1", text("word"), cwd="/x")
+    await running(journal, "s2", text("other"), chunk("agent_message", "word"), cwd="/y")
+    for sought, places in (
+        (Sought("word", cwd="/x"), [("s1", 1)]),
+        (Sought("word", agent="b"), []),
+        (Sought("word", part="diffs"), []),
+        (Sought("word", since=1 << 50), []),
+        (Sought("word", limit=1), [("s2", 2)]),
+    ):
+        hits = await journal.search(sought)
+        assert [(hit.session_id, hit.seq) for hit in hits] == places
+
+
+async def test_of_a_long_turn_the_end_is_looked_through(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.journal.sqlite.unsettled.TAIL_BYTES", 1)
+    words = [chunk("agent_message", f"word{n}", messageId=str(n)) for n in range(40)]
+    await running(journal, "s1", *words)
+    assert await found(journal, "word39") == [("s1", 40)]
+    assert await found(journal, "word0") == []
+
+
+# -- what a hit shows -----------------------------------------------------------------------
+
+
+async def test_a_hit_tells_whose_words_they_are_and_where(journal: SqliteJournal) -> None:
+    new = NewSession("s1", "claude", "/home/me/project", title="A title")
+    lease = await journal.create(new)
+    await journal.append(lease, "prompt", [b'[{"type":"text","text":"A word, or Two words"}]'])
+    await journal.settle(lease, 1)
+    (hit,) = await journal.search("WORD two")
+    assert (hit.agent, hit.cwd, hit.title) == ("claude", "/home/me/project", "A title")
+    assert (hit.speaker, hit.tool, hit.kind) == ("user", None, "prompt")
+    assert [hit.excerpt[start:end] for start, end in hit.marks] == ["word", "Two"]
+
+
+async def test_an_excerpt_has_as_many_of_the_words_as_can_be(journal: SqliteJournal) -> None:
+    text = f"one {'x ' * 200} other {'y ' * 200} one more and the other {'z ' * 200}"
+    await said(journal, "s1", chunk("agent_message", text))
+    (hit,) = await journal.search("other one")
+    assert "one more and the other" in hit.excerpt
+    assert [hit.excerpt[start:end] for start, end in hit.marks] == ["one", "other"]
+
+
+async def test_whole_words_are_marked_before_parts_of_others(journal: SqliteJournal) -> None:
+    await said(journal, "s1", chunk("agent_message", "other the there"))
+    (hit,) = await journal.search("the")
+    assert hit.marks == ((6, 9),)

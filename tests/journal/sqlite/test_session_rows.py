@@ -1,0 +1,47 @@
+"""Links: which ids the agents know our sessions by, and which are to be forgotten."""
+
+from __future__ import annotations
+
+from acphold.journal import NewSession, SqliteJournal
+
+
+async def test_the_newest_link_is_the_one_to_use(journal: SqliteJournal) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/"))
+    assert await journal.downstream("s1") is None
+    await journal.link(lease, "a", "d1")
+    await journal.link(lease, "a", "d2")
+    assert await journal.downstream("s1") == "d2"
+    await journal.link(lease, "a", "d1")
+    assert await journal.downstream("s1") == "d1"
+    assert await journal.session_of("a", "d2") == "s1"
+    assert await journal.session_of("b", "d2") is None
+    assert await journal.downstream("nobody") is None
+
+
+async def test_linked_tells_ours_from_the_agents_own(journal: SqliteJournal) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/"))
+    await journal.link(lease, "a", "d1")
+    await journal.forget("a", "gone")
+    asked = ["d1", "gone", *(f"other {n}" for n in range(2000))]
+    assert await journal.linked("a", asked) == {"d1", "gone"}
+    assert await journal.linked("b", asked) == set()
+    assert await journal.linked("a", []) == set()
+
+
+async def test_deleting_a_session_leaves_tombstones_for_its_links(journal: SqliteJournal) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/"))
+    await journal.link(lease, "a", "d1")
+    assert not await journal.is_forgotten("a", "d1")
+    assert await journal.delete("s1")
+    assert await journal.is_forgotten("a", "d1")
+    assert await journal.session_of("a", "d1") is None
+    assert await journal.linked("a", ["d1"]) == {"d1"}
+
+
+async def test_an_id_that_was_never_ours_can_be_forgotten(journal: SqliteJournal) -> None:
+    await journal.forget("a", "theirs")
+    assert await journal.is_forgotten("a", "theirs")
+    assert not await journal.is_forgotten("b", "theirs")
+    lease = await journal.create(NewSession("theirs", "a", "/"))
+    await journal.link(lease, "a", "theirs")
+    assert not await journal.is_forgotten("a", "theirs")

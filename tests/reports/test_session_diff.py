@@ -1,0 +1,250 @@
+"""What a session changed in files: each in one patch, or the reason why there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from acphold.history.turn_spans import turn_spans
+from acphold.journal import NewSession, SqliteJournal, history
+from acphold.reports.file_edits import ABSENT, Edit, FileText, around
+from acphold.reports.session_diff import FileDiff, Gap, session_diff
+
+CWD = "/w"
+PROMPT = ("prompt", {"prompt": "x"})
+END = ("turn_end", {"stopReason": "end_turn"})
+
+
+def call(
+    name: str, *diffs: dict[str, Any], status: str = "completed", **fields: Any
+) -> tuple[str, Any]:
+    update = {"toolCallId": name, "status": status, "content": list(diffs), **fields}
+    return "update", {"sessionUpdate": "tool_call", **update}
+
+
+def edit(old: str | None, new: str, path: str = "/w/a.txt") -> dict[str, Any]:
+    return {"type": "diff", "path": path, "oldText": old, "newText": new}
+
+
+async def changed(
+    journal: SqliteJournal,
+    *entries: tuple[str, Any],
+    disk: FileText | None = None,
+    turn: int | None = None,
+) -> list[FileDiff]:
+    """The files that a session with these entries changed, when all on disk are so."""
+    lease = await journal.create(NewSession("s1", "a", CWD))
+    for kind, value in entries:
+        raw = b"[]" if kind == "prompt" else json.dumps(value).encode()
+        await journal.append(lease, kind, [raw])
+    row = await journal.session("s1")
+    spans = await turn_spans(history(journal, "s1"))
+    return await session_diff(journal, row, spans, turn, lambda path: disk)
+
+
+def body(diff: FileDiff) -> str:
+    """A patch without its header."""
+    return diff.patch.partition("\n@@")[2].partition("@@\n")[2]
+
+
+async def test_the_edits_of_a_file_are_one_patch(journal: SqliteJournal) -> None:
+    [found] = await changed(
+        journal,
+        PROMPT,
+        call("1", edit(None, "one\ntwo\n")),
+        call("2", edit("one\ntwo\n", "one\n2\n")),
+        END,
+        PROMPT,
+        call("3", edit("2", "second"), rawInput={"old_string": "2", "new_string": "second"}),
+        END,
+    )
+    assert found.gap is None
+    assert "new file mode" in found.patch
+    assert body(found) == "+one\n+second\n"
+
+
+async def test_a_turn_has_what_it_changed_and_no_more(journal: SqliteJournal) -> None:
+    entries = (
+        PROMPT,
+        call("1", edit(None, "one\ntwo\n"), edit(None, "other\n", "/w/b.txt")),
+        END,
+        PROMPT,
+        call("1", edit("two", "2"), rawInput={"old": "two"}),  # an id that begins anew
+        END,
+    )
+    [found] = await changed(journal, *entries, turn=2)
+    assert body(found) == " one\n-two\n+2\n"
+    assert found.path == "a.txt"
+
+
+async def test_what_was_changed_and_changed_back_is_no_change(journal: SqliteJournal) -> None:
+    found = await changed(
+        journal,
+        PROMPT,
+        call("1", edit("a", "b"), rawInput={"o": "a"}),
+        call("2", edit("b", "a"), rawInput={"o": "b"}),
+        END,
+        disk="x a y\n",
+    )
+    assert found == [FileDiff("a.txt")]
+
+
+@pytest.mark.parametrize("disk", ["1\nwas\n3\n", "1\nis now\n3\n"])
+async def test_what_the_journal_lacks_of_a_file_is_taken_from_the_disk(
+    journal: SqliteJournal, disk: str
+) -> None:
+    [found] = await changed(
+        journal, PROMPT, call("1", edit("was", "is now"), rawInput={"old_string": "was"}), disk=disk
+    )
+    assert found.gap is None
+    assert body(found) == " 1\n-was\n+is now\n 3\n"
+
+
+@pytest.mark.parametrize("disk", [None, ABSENT, "neither\n", "is now\nis now\n"])
+async def test_of_a_piece_that_is_nowhere_or_in_two_places_there_is_no_patch(
+    journal: SqliteJournal, disk: FileText | None
+) -> None:
+    [found] = await changed(
+        journal, PROMPT, call("1", edit("was", "is now"), rawInput={"old_string": "was"}), disk=disk
+    )
+    assert found == FileDiff("a.txt", gap=Gap.UNKNOWN)
+    assert found.is_missing
+
+
+async def test_lines_that_are_shown_are_a_patch_by_themselves(journal: SqliteJournal) -> None:
+    [found] = await changed(
+        journal,
+        PROMPT,
+        call("1", edit("1\n2\n3\n", "1\ntwo\n3\n")),
+        call("2", edit("two", "II"), rawInput={"old": "two"}),
+    )
+    assert (found.gap, found.is_missing) == (Gap.PLACE, False)
+    assert body(found) == " 1\n-2\n+II\n 3\n"
+
+
+async def test_lines_that_are_told_by_their_number_are_put_there(journal: SqliteJournal) -> None:
+    [found] = await changed(
+        journal,
+        PROMPT,
+        call("1", edit("1\n2\n3", "1\ntwo\n3"), locations=[{"path": "/w/a.txt", "line": 40}]),
+    )
+    assert found.gap is None
+    assert "@@ -40,3 +40,3 @@" in found.patch
+
+
+async def test_two_places_of_a_file_without_the_rest_of_it_are_no_patch(
+    journal: SqliteJournal,
+) -> None:
+    [found] = await changed(
+        journal, PROMPT, call("1", edit("1\n2\n3\n", "1\ntwo\n3\n"), edit("8\n9\n", "8\nnine\n"))
+    )
+    assert found.gap is Gap.UNKNOWN
+
+
+async def test_a_file_that_was_deleted_is_deleted_in_the_patch(journal: SqliteJournal) -> None:
+    [found] = await changed(
+        journal, PROMPT, call("1", edit("gone\n", ""), kind="delete"), disk=ABSENT
+    )
+    assert "deleted file mode" in found.patch
+    assert body(found) == "-gone\n"
+
+
+async def test_what_failed_is_left_out_and_what_never_ended_is_said(
+    journal: SqliteJournal,
+) -> None:
+    found = await changed(
+        journal,
+        PROMPT,
+        call("1", edit(None, "one\n"), status="failed"),
+        call("2", edit(None, "two\n", "/w/b.txt"), status="in_progress"),
+        call("3", edit(None, "three\n", "/w/c.txt")),
+        call("4", edit("three\n", "four\n", "/w/c.txt"), status="pending"),
+    )
+    assert [(diff.path, diff.gap) for diff in found] == [
+        ("b.txt", Gap.UNFINISHED),
+        ("c.txt", Gap.UNFINISHED),
+        ("c.txt", None),
+    ]
+    assert body(found[2]) == "+three\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "shown", "gap"),
+    [
+        ("/etc/passwd", "/etc/passwd", Gap.OUTSIDE),
+        ("../x", "../x", Gap.OUTSIDE),
+        ("/w/../w/sub/./x", "sub/x", None),
+        ("sub/x", "sub/x", None),
+        ("/w/.git/hooks/post-commit", ".git/hooks/post-commit", Gap.GIT),
+        ("/w", ".", Gap.OUTSIDE),
+        ("/ww/x", "/ww/x", Gap.OUTSIDE),
+    ],
+)
+async def test_a_patch_reaches_no_further_than_the_folder_of_the_session(
+    journal: SqliteJournal, told: str, shown: str, gap: Gap | None
+) -> None:
+    [found] = await changed(journal, PROMPT, call("1", edit(None, "x\n", told)))
+    assert (found.path, found.gap) == (shown, gap)
+
+
+async def test_updates_of_a_call_count_where_it_began(journal: SqliteJournal) -> None:
+    update = {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": "1",
+        "status": "completed",
+        "content": [edit(None, "late\n")],
+    }
+    first = ("update", {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "Write"})
+    whole = ("params", {"sessionId": "x", "update": update, "_meta": {}})
+    [found] = await changed(journal, PROMPT, first, END, PROMPT, whole, END, turn=1)
+    assert body(found) == "+late\n"
+
+
+async def test_nonsense_changes_nothing(journal: SqliteJournal) -> None:
+    nonsense = call("1", {"type": "diff"}, {"type": "diff", "path": 1, "newText": "x"})
+    assert await changed(journal, PROMPT, nonsense, call("", edit(None, "x"))) == []
+
+
+# -- a file before and behind its edits ------------------------------------------------------------
+
+
+def steps(*texts: tuple[str | None, str], **how: Any) -> Sequence[Edit]:
+    return [Edit(1, "a", old, new, **how) for old, new in texts]
+
+
+@pytest.mark.parametrize(
+    ("edits", "disk", "known"),
+    [
+        (steps((None, "a\n"), ("a\n", "b\n")), None, (ABSENT, "b\n")),
+        (steps((None, "a\n"), ("x\n", "b\n")), "y\n", None),
+        (steps(("x\n", "y\n"), (None, "a\n")), "a\n", None),
+        (steps(("", "a\n")), ABSENT, (ABSENT, "a\n")),
+        (steps(("b\n", "c\n")), "a\nc\n", ("a\nb\n", "a\nc\n")),
+        (steps(("b", "c")), "a\nbc\n", None),  # whole lines, and these are none
+        (steps(("b", "c"), is_piece=True), "a\ncd\n", ("a\nbd\n", "a\ncd\n")),
+        (steps(("b", "c"), is_piece=True), "a\nbcd\n", ("a\nbcd\n", "a\nccd\n")),
+        (steps(("a", "ab"), is_piece=True), "abc", ("ac", "abc")),
+        (steps(("b", ""), is_piece=True), "a\n", None),
+        (steps(("b", ""), is_piece=True), "ab\n", ("ab\n", "a\n")),
+        (steps(("b", "c"), is_piece=True, is_everywhere=True), "bab", ("bab", "cac")),
+        (steps(("b", "c"), is_piece=True, is_everywhere=True), "cac", None),
+        (steps(("b\n", "c\n"), ("c\n", "d\n")), "a\nd\n", ("a\nb\n", "a\nd\n")),
+        (steps(("b", "c"), ("d", "e"), is_piece=True), "c d", ("b d", "c e")),  # between the two
+        (steps(("b\n", ""), deletes=True), ABSENT, ("b\n", ABSENT)),
+        (steps(("", ""), deletes=True), ABSENT, None),
+    ],
+)
+def test_a_file_is_known_as_far_as_its_edits_and_the_disk_tell(
+    edits: Sequence[Edit], disk: FileText | None, known: tuple[FileText, FileText] | None
+) -> None:
+    assert around(edits, 0, len(edits) - 1, lambda: disk) == known
+
+
+def test_behind_an_edit_that_does_not_fit_nothing_of_the_file_before_it_counts() -> None:
+    edits = steps((None, "a\n"), ("not there", "x"), ("b", "c"), is_piece=True)
+    assert around(edits, 0, 0, lambda: "c\n") == (ABSENT, "a\n")
+    assert around(edits, 2, 2, lambda: "c\n") == ("b\n", "c\n")
+    assert around(edits, 1, 2, lambda: "c\n") is None

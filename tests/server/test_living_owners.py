@@ -1,0 +1,158 @@
+"""An owner that lives keeps its sessions, whatever becomes of its socket, its host name, its lease:
+who wants one of them reaches it there, or is told where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from acphold.journal import SqliteJournal
+from acphold.server import elsewhere
+from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
+from tests.owners import owning
+from tests.served import Guest, wrapped
+from tests.server.posed_owner import posed_owner
+from tests.server.test_owner_ends import kept, opened_at
+
+CONTAINER = "unshare --user --map-root-user --uts --pid --fork --kill-child --mount"
+"""Other names for hosts and processes, as a container has them, and the same files."""
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder in which the path of a socket is short enough."""
+    with TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@asynccontextmanager
+async def contained(journal: Path, runtime: Path, before: str = "true") -> AsyncIterator[Editor]:
+    """An editor in front of `wrap`, both of them in a container, after the command `before`."""
+    words = wrap_command(scripted_agent())
+    inside = ["sh", "-c", f'hostname another && {before} && exec "$@"', "sh", *words]
+    env = {"XDG_RUNTIME_DIR": str(runtime)}
+    async with introduced([*CONTAINER.split(), *inside], journal=journal, env=env) as client:
+        yield client
+
+
+def end(go: Path) -> None:
+    """The turn that waits for this file goes on."""
+    go.touch()
+
+
+@asynccontextmanager
+async def in_a_turn(client: Editor, go: Path) -> AsyncIterator[str]:
+    """A session in which the agent has said `a`; at the end of the block it says `b`."""
+    session = await client.new()
+    turn = client.begin_prompt(session, {"say": "a"}, {"until": str(go)}, {"say": "b"})
+    await client.until_text("a")
+    yield session
+    end(go)
+    assert (await turn)["stopReason"] == "end_turn"
+
+
+async def test_an_owner_whose_runtime_folder_was_removed_in_a_turn_is_found_again_and_shared(
+    journal: Path, short: Path
+) -> None:
+    env = {"XDG_RUNTIME_DIR": str(short)}
+    command = wrap_command(scripted_agent())
+    async with (
+        introduced(command, journal=journal, env=env) as one,
+        in_a_turn(one, short / "go") as session,
+    ):
+        shutil.rmtree(short / "acphold")  # as at the last logout
+        async with introduced(command, journal=journal, env=env) as two:
+            await two.load(session)
+            end(short / "go")
+            await two.until_text("ab")
+
+
+async def test_two_containers_that_see_the_same_files_share_a_session(
+    journal: Path, short: Path
+) -> None:
+    async with contained(journal, short) as one, contained(journal, short) as two:
+        async with in_a_turn(one, short / "go") as session:
+            await two.load(session)
+            end(short / "go")
+            await two.until_text("ab")
+        await two.prompt(session, {"say": "c"})
+        assert one.text() == two.text() == "abc"
+
+
+async def test_a_container_whose_sockets_nobody_sees_keeps_its_session_and_others_are_told_where(
+    journal: Path, short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "WAIT_SECONDS", 0.0)
+    (hidden := short / "hidden").mkdir(0o700)
+    mount = f"mount -t tmpfs -o mode=700 none {hidden}"
+    async with (
+        contained(journal, hidden, mount) as one,
+        wrapped(journal) as other,
+        in_a_turn(one, short / "go") as session,
+    ):
+        with pytest.raises(Refused, match=r"open in process \d+ on another, which cannot be"):
+            await other.load(session)
+
+
+async def test_what_is_open_in_a_process_that_shares_nothing_is_told_at_once(
+    journal: Path,
+) -> None:
+    async with kept(journal) as (other, session), owning(journal, session) as process:
+        with pytest.raises(
+            Refused, match=f"open in process {process.pid} on {os.uname().nodename}"
+        ):
+            await other.load(session)
+
+
+async def test_a_session_that_its_owner_lost_and_has_again_is_opened_there_anew(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 0.02)
+    async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
+        await opened_at(owner, other, session)
+        await had_by_another(journal, session)
+        await owner.journal.acquire(session)
+        request = await owner.next("session/resume")
+        owner.answer(request)
+        owner.tell(request, 5, "still here")
+        await other.until_text("still here")
+
+
+async def had_by_another(journal: Path, session: str) -> None:
+    """Another process takes the session, and ends."""
+    taker = SqliteJournal.open(journal)
+    await taker.acquire(session)
+    await taker.aclose()
+
+
+async def test_an_owner_that_is_about_to_end_is_not_waited_for(journal: Path) -> None:
+    async with kept(journal) as (other, session):
+        leaving = SqliteJournal.open(journal)
+        await leaving.acquire(session)
+        await leaving.retire()
+        await other.load(session)
+        await said(other, session)
+        await leaving.aclose()
+
+
+async def said(client: Guest, session: str) -> None:
+    await client.prompt(session, {"say": "mine"})
+    assert client.text().endswith("mine")
+
+
+async def test_nobody_is_reached_at_the_socket_of_a_process_that_was_killed_in_a_container(
+    journal: Path, short: Path
+) -> None:
+    async with contained(journal, short) as one:
+        session = await one.talk({"say": "a"})
+        await one.kill()
+    async with asyncio.timeout(30), wrapped(journal) as other:
+        await other.load(session)
+        await said(other, session)

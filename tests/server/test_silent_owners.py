@@ -1,0 +1,108 @@
+"""An owner that is stopped answers nothing: who asks something of it is answered all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.server import elsewhere, owner_line
+from acphold.server.neighbours import is_answering
+from tests.editor import DEADLINE, Editor, Refused
+from tests.editor import wrapped as program
+from tests.served import Guest, wrapped
+from tests.server.posed_owner import posed_owner
+from tests.server.test_owner_ends import kept, opened_at
+
+MODES = {"currentModeId": "ask", "availableModes": [{"id": m, "name": m} for m in ("ask", "code")]}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A silent owner is found out at once."""
+    monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.3)
+    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 0.1)
+
+
+@contextmanager
+def stopped(owner: Editor) -> Iterator[None]:
+    os.kill(owner.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(owner.process.pid, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def sharing(journal: Path) -> AsyncIterator[tuple[Editor, Guest, str]]:
+    """An owner of a session, and a client of another process that has it open, too."""
+    async with program(journal, modes=MODES) as owner, wrapped(journal, modes=MODES) as client:
+        session = await owner.talk({"say": "hello "})
+        await client.load(session)
+        yield owner, client, session
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("session/set_mode", {"modeId": "code"}),
+        ("session/close", {}),
+        ("session/delete", {}),
+    ],
+)
+async def test_what_is_asked_of_a_stopped_owner_is_done_by_the_next(
+    journal: Path, method: str, params: dict[str, Any]
+) -> None:
+    async with sharing(journal) as (owner, client, session):
+        with stopped(owner):
+            assert await client.call(method, {"sessionId": session, **params}) == {}
+        if method == "session/delete":
+            assert await client.sessions() == []
+        else:
+            await client.load(session)
+            await client.prompt(session, {"say": "again"})
+
+
+async def test_a_prompt_that_is_cancelled_at_a_stopped_owner_is_answered(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with sharing(journal) as (owner, client, session):
+        turn = client.begin_prompt(session, {"say": "on it"}, {"until": str(tmp_path / "never")})
+        await client.until_text("on it")
+        with stopped(owner):
+            client.tell("session/cancel", {"sessionId": session})
+            assert await turn == {"stopReason": "cancelled"}
+        await client.prompt(session, {"say": "again"})
+
+
+async def test_an_extension_of_a_stopped_owner_is_refused_with_what_to_do(journal: Path) -> None:
+    async with sharing(journal) as (owner, client, session):
+        with stopped(owner), pytest.raises(Refused, match="send it again"):
+            await client.call("_vendor/method", {"sessionId": session})
+        await client.prompt(session, {"say": "again"})
+
+
+async def test_an_owner_that_takes_its_time_and_says_that_it_is_there_keeps_the_session(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def noted(addresses: Sequence[str], seconds: float) -> bool:
+        looks.put_nowait(await is_answering(addresses, seconds))
+        return True
+
+    monkeypatch.setattr(elsewhere, "is_answering", noted)
+    async with kept(journal) as (client, session), posed_owner(journal, session) as owner:
+        await opened_at(owner, client, session)
+        late = client.begin("session/set_mode", {"sessionId": session, "modeId": "code"})
+        asked = await owner.next("session/set_mode")
+        for _ in range(2):
+            assert await asyncio.wait_for(looks.get(), DEADLINE)
+        owner.answer(asked, {"late": True})
+        assert await late == {"late": True}
