@@ -6,7 +6,10 @@ two, with steps that are drawn at random: words, a flood, tool calls, questions.
 some of these happen: a client is closed, or killed, or reads nothing for a while; somebody comes
 back, goes on behind the last position, or loads all; somebody cancels, and another one prompts; the
 owner, its agent, or a client that is just attaching is killed with SIGKILL, or a client that is
-taking the session over, or the owner is told to end. Whoever is asked answers soon, late or never.
+taking the session over, or the owner is told to end. The owner is stopped for a while, mostly a
+short one, sometimes for longer than others wait for it; the runtime folder goes with all sockets in
+it; the clock jumps by hours; another program reads the journal and holds on to what it reads.
+Whoever is asked answers soon, late or never.
 After each round:
 
 - what the agent said to somebody is all that the journal has, or its beginning if they have gone;
@@ -60,8 +63,37 @@ ROUNDS_OF_A_SESSION = 15
 INCIDENTS = (
     *("kill owner", "kill owner", "kill agent", "kill client", "kill attaching", "kill taker"),
     *("stop owner", "leave", "leave", "close", "come", "come", "lag", "lag", "cancel", "nothing"),
+    *("freeze owner", "remove runtime folder", "turn the clock", "read the journal"),
     *("prompt",) * 4,
 )
+
+READING = """
+import sqlite3, sys
+journal = sqlite3.connect(sys.argv[1])
+journal.execute("BEGIN")
+print(*journal.execute("SELECT count(*) FROM sessions").fetchone(), flush=True)
+sys.stdin.read()
+"""
+"""A program that reads the journal, and holds on to what it reads until it is killed."""
+
+A_WHILE, TOO_LONG = 0.5, 15.0
+"""Seconds for which an owner is stopped: others wait for it, or take the session over."""
+
+CLOCK = """
+import os, time
+
+def turned(clock, unit):
+    def now():
+        try:
+            with open(os.environ["ACPHOLD_SOAK_CLOCK"]) as file:
+                return clock() + int(file.read() or 0) * unit
+        except OSError:
+            return clock()
+    return now
+
+time.time, time.time_ns = turned(time.time, 1), turned(time.time_ns, 1_000_000_000)
+"""
+"""What each Python of the soak runs at its start: its clock is off by what a file says."""
 
 AGENT = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
 
@@ -91,8 +123,12 @@ class Soak:
         self.env = {
             "XDG_RUNTIME_DIR": str(folder),
             "XDG_STATE_HOME": str(folder / "state"),
-            "ACPHOLD_SOAK": folder.name,
+            "ACPHOLD_SOAK_CLOCK": str(folder / "clock"),
+            "PYTHONPATH": str(folder / "python"),
         }
+        (folder / "python").mkdir()
+        (folder / "python" / "sitecustomize.py").write_text(CLOCK)
+        self.reader: asyncio.subprocess.Process | None = None
         self.people: list[Visitor] = []
         self.session = ""
         self.kept = KeptSession(self.journal, "")
@@ -242,8 +278,21 @@ class Soak:
         if incident in ("kill owner", "stop owner"):
             await self.end_owner(signal.SIGKILL if incident == "kill owner" else signal.SIGTERM)
         elif incident == "kill agent":
-            for pid in await self.agents():
-                kill(pid)
+            for agent in await self.agents():
+                kill(agent)
+        elif incident == "freeze owner":
+            if (pid := await self.owner()) is not None:
+                kill(pid, signal.SIGSTOP)
+                seconds = (
+                    TOO_LONG if self.chance.random() < 0.05 else self.chance.random() * A_WHILE
+                )
+                asyncio.get_running_loop().call_later(seconds, kill, pid, signal.SIGCONT)
+        elif incident == "remove runtime folder":
+            shutil.rmtree(self.folder / "acphold", ignore_errors=True)
+        elif incident == "turn the clock":
+            (self.folder / "clock").write_text(str(self.chance.randint(-100_000, 100_000)))
+        elif incident == "read the journal":
+            await self.read_journal()
         elif incident == "kill attaching" and absent:
             await self.kill_attaching(self.chance.choice(absent))
         elif incident == "come" and absent:
@@ -288,6 +337,22 @@ class Soak:
         loading.add_done_callback(seen)
         await asyncio.sleep(self.chance.random() * 0.02)
         await visitor.kill()
+
+    async def read_journal(self) -> None:
+        """Have another program hold on to what is there now, and not to what was before."""
+        await self.end_reader()
+        self.reader = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", READING, str(self.journal)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert self.reader.stdout is not None
+        await self.reader.stdout.readline()
+
+    async def end_reader(self) -> None:
+        if self.reader is not None:
+            kill(self.reader.pid)
+            await self.reader.wait()
 
     # -- coming and going -------------------------------------------------------------------
 
@@ -396,6 +461,7 @@ class Soak:
 
     async def stop(self) -> None:
         """End the owner as a person does, and see that nothing is left."""
+        await self.end_reader()
         stopping = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "acphold", "stop", "--all"),
             env={**os.environ, **self.env},
