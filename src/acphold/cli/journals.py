@@ -113,8 +113,10 @@ def place_name(session_id: str, seq: int | None = None) -> str:
     return session_id if seq is None else f"{session_id}@{seq}"
 
 
-async def place(journal: Journal, text: str) -> Place:
+async def place(journal: Journal, text: str, cwd: str | None = None) -> Place:
     """What `ID` or `ID@SEQ` means, where ID may be any beginning that fits only one session.
+
+    With `cwd`, sessions of other folders are as if they were not there.
 
     One that an import has only listed is read first. Raises UnknownSessionError, AmbiguousIdError,
     UsageError for an entry that is not there, and TranscriptError. An id with an `@` in it is an
@@ -122,11 +124,11 @@ async def place(journal: Journal, text: str) -> Place:
     """
     given, at, seq = text.rpartition("@")
     try:
-        return Place(await whole(journal, await journal.resolve(text)))
+        return Place(await whole(journal, await journal.resolve(text, cwd)))
     except UnknownSessionError:
         if not (at and given and seq.isascii() and seq.isdecimal()):
             raise
-    row = await whole(journal, await journal.resolve(given))
+    row = await whole(journal, await journal.resolve(given, cwd))
     # Longer numbers would not even be read: Python refuses digits by the thousand.
     if len(seq) > 10 or not 0 < int(seq) <= row.last_seq:
         raise UsageError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -51,14 +50,15 @@ def mcp(*, cwd: str | None, journal: str | None) -> int:
 
 async def _serve(journal: str, cwd: str | None) -> None:
     """Serve until stdin ends, or a signal comes."""
-    from mcp.server.stdio import stdio_server
+    from acphold.mcp.client_side import serve
+    from acphold.transports.stdio import stdio_transport
 
+    serving = asyncio.ensure_future(serve(made_server(journal, cwd), stdio_transport()))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # At once: the SDK's reader waits for stdin in a thread, and there is nothing to save.
-        asyncio.get_running_loop().add_signal_handler(number, os._exit, Exit.OK)
-    server = made_server(journal, cwd)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+    await asyncio.wait([serving])
+    if not serving.cancelled():
+        serving.result()
 
 
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
@@ -96,6 +96,8 @@ def made_server(journal: str, cwd: str | None) -> Server[Any]:
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
+    one_at_a_time = asyncio.Lock()  # each takes a connection to the journal
+
     async def list_tools(*_: object) -> types.ListToolsResult:
         return types.ListToolsResult(
             tools=[
@@ -106,7 +108,9 @@ def made_server(journal: str, cwd: str | None) -> Server[Any]:
 
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
-            text, failed = await _answer(journal, params.name, params.arguments or {}, cwd), False
+            async with one_at_a_time:
+                text = await _answer(journal, params.name, params.arguments or {}, cwd)
+            failed = False
         except (UsageError, AcpholdError, msgspec.ValidationError) as error:
             text, failed = str(error), True
         content = types.TextContent(type="text", text=text.encode(errors="replace").decode())

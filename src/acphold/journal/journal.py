@@ -379,8 +379,8 @@ class Journal(Protocol):
         takes as long as the last turn is.
         """
 
-    async def resolve(self, prefix: str) -> SessionRow:
-        """The session with this id, or else the one whose id begins so.
+    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
+        """The session with this id, or else the one whose id begins so; of the folder `cwd` only.
 
         Raises UnknownSessionError and AmbiguousIdError.
         """
@@ -432,8 +432,8 @@ class Journal(Protocol):
         What lags behind in the index since before tokens were noted has no reports yet.
         """
 
-    async def lagging(self) -> int:
-        """How many sessions have something that the index does not have yet."""
+    async def lagging(self, cwd: str | None = None) -> int:
+        """How many sessions, of all or of a folder, have something that the index lacks."""
 
     async def catch_up(self, seconds: float, since: int = 0) -> int:
         """Put what the index lacks into it, for about so long; how many sessions are left.

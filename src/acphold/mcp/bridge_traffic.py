@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import msgspec
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -20,7 +19,6 @@ from mcp.shared.inbound import (
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
-    PARSE_ERROR,
     PROTOCOL_VERSION_META_KEY,
     JSONRPCError,
     JSONRPCNotification,
@@ -30,11 +28,11 @@ from mcp_types import (
 )
 
 from acphold.errors import ConnectionLostError
+from acphold.mcp.client_side import messages, refuse
 from acphold.mcp.faults import Redaction
-from acphold.mcp.messages import FORGOTTEN, UnreadableError, decoded, encoded, fault_mark
+from acphold.mcp.messages import FORGOTTEN, encoded, fault_mark
 from acphold.mcp.streams import Reading, Writing, root_cause, url_wire
 from acphold.rpc import MAX_MESSAGE, Transport
-from acphold.rpc.framing import LineBuffer
 from acphold.schema import McpServerHttp, McpServerSse
 
 log = logging.getLogger(__name__)
@@ -88,19 +86,12 @@ class _Passing:
     async def finish(self, reason: str) -> None:
         """Answer what still waits with an error, and close the client's side."""
         for request in self._waiting:
-            self._refuse(request, CONNECTION_CLOSED, reason)
+            refuse(self._client, request, CONNECTION_CLOSED, reason)
         await self._client.aclose()
 
     async def _up(self, write: Writing) -> None:
-        buffer = LineBuffer(MAX_MESSAGE)
-        while chunk := await self._client.receive():
-            for line in buffer.feed(chunk):
-                try:
-                    message = decoded(line)
-                except UnreadableError as exc:
-                    self._refuse(exc.id if exc.asks else None, PARSE_ERROR, str(exc))
-                else:
-                    await write.send(self._noted(message))
+        async for message in messages(self._client, MAX_MESSAGE):
+            await write.send(self._noted(message))
 
     async def _down(self, read: Reading) -> None:
         async for item in read:
@@ -146,11 +137,6 @@ class _Passing:
         if isinstance(inner, JSONRPCResponse) and inner.id == self._introduction:
             version = inner.result.get("protocolVersion")
             self._version = version if isinstance(version, str) else None
-
-    def _refuse(self, request: RequestId | None, code: int, reason: str) -> None:
-        error = {"code": code, "message": reason}
-        answer = {"jsonrpc": "2.0", "id": request, "error": error}
-        self._client.send(msgspec.json.encode(answer) + b"\n")
 
 
 def _is_forgotten(message: SessionMessage) -> bool:

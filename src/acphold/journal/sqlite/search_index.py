@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 from acphold.history.entries import Segment
 from acphold.history.raw_update import storable
 from acphold.history.words import Document, document, indexable
+from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments, token_usage
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK, TOKENIZER
@@ -161,10 +162,12 @@ def _indexed_through(connection: sqlite3.Connection, session: int) -> int | None
     return None if row is None else int(row[0])
 
 
-def lagging(connection: sqlite3.Connection) -> int:
-    """How many sessions the index lacks a part of."""
+def lagging(connection: sqlite3.Connection, cwd: str | None = None) -> int:
+    """How many sessions, of a folder or all, the index lacks a part of."""
     (count,) = connection.execute(
         "SELECT count(*) FROM sessions WHERE indexed_through < settled_through"
+        " AND (?1 IS NULL OR folder = ?1)",
+        (None if cwd is None else resolved_folder(cwd),),
     ).fetchone()
     return int(count)
 

@@ -89,24 +89,21 @@ MATCHES: Final = 100
 """Sessions that are counted when a prefix fits several; a list asks for many short prefixes."""
 
 
-def resolve(connection: sqlite3.Connection, prefix: str) -> SessionRow:
-    """The session with this id or this beginning; UnknownSessionError, AmbiguousIdError."""
-    try:
-        return find(connection, prefix, counted=True)
-    except UnknownSessionError:
-        if not prefix:
-            raise
+def resolve(connection: sqlite3.Connection, prefix: str, cwd: str | None = None) -> SessionRow:
+    """As `Journal.resolve`; UnknownSessionError, AmbiguousIdError."""
+    folder = None if cwd is None else resolved_folder(cwd)
     # A range, not LIKE: exact in case, blind to wildcards, and a walk along the index.
-    matches = connection.execute(
-        "SELECT session_id FROM sessions WHERE session_id BETWEEN ? AND ? ORDER BY 1 LIMIT ?",
-        (prefix, f"{prefix}\U0010ffff", MATCHES + 1),
-    ).fetchall()
+    found = connection.execute(
+        "SELECT session_id FROM sessions WHERE session_id BETWEEN ?1 AND ?2"
+        " AND (?3 IS NULL OR folder = ?3) ORDER BY 1 LIMIT ?4",
+        (prefix, f"{prefix}\U0010ffff" if prefix else "", folder, MATCHES + 1),
+    )
+    matches = tuple(match for (match,) in found)
     if not matches:
         raise UnknownSessionError(prefix, f"no session id begins with {prefix!r}")
-    if len(matches) > 1:
-        ids = tuple(match for (match,) in matches[:MATCHES])
-        raise AmbiguousIdError(prefix, ids, more=len(matches) > MATCHES)
-    return find(connection, matches[0][0], counted=True)
+    if len(matches) > 1 and matches[0] != prefix:  # the whole id is the first in its order
+        raise AmbiguousIdError(prefix, matches[:MATCHES], more=len(matches) > MATCHES)
+    return find(connection, matches[0], counted=True)
 
 
 def number_of(connection: sqlite3.Connection, session_id: str) -> int:

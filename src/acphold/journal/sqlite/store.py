@@ -383,8 +383,8 @@ class SqliteJournal:
     async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
         return self._look(lambda db: session_rows.find(db, session_id, counted=counted))
 
-    async def resolve(self, prefix: str) -> SessionRow:
-        return self._look(lambda db: session_rows.resolve(db, prefix))
+    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
+        return self._look(lambda db: session_rows.resolve(db, prefix, cwd))
 
     async def read(
         self, session_id: str, after: int, limit_bytes: int = READ_BYTES
@@ -425,8 +425,8 @@ class SqliteJournal:
     async def usage(self, *, cwd: str | None = None, since: int = 0) -> list[SessionUsage]:
         return await self._background.run(lambda db: token_usage.usage(db, cwd, since))
 
-    async def lagging(self) -> int:
-        return self._look(search_index.lagging)
+    async def lagging(self, cwd: str | None = None) -> int:
+        return self._look(lambda db: search_index.lagging(db, cwd))
 
     async def catch_up(self, seconds: float, since: int = 0) -> int:
         await self._background.in_pieces(lambda db: search_index.index(db, since=since), seconds)

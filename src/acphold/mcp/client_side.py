@@ -1,0 +1,109 @@
+"""Our side of a connection on which somebody else is the MCP client: their lines, and our answers.
+
+The bridge passes on what comes here; `serve` has a server of the SDK answer it. The SDK's own
+transport drops a line that it cannot read, so that its sender waits for ever, and reads lines of
+any length.
+
+Needs the SDK: imported only by what serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import msgspec
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INTERNAL_ERROR,
+    PARSE_ERROR,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+
+from acphold.errors import ConnectionLostError
+from acphold.mcp.messages import UnreadableError, decoded, encoded
+from acphold.rpc import Transport
+from acphold.rpc.framing import LineBuffer
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+MAX_REQUEST: Final = 1 << 20
+"""Bytes of a message to a server of ours: what its tools take is short."""
+
+MAX_WAITING: Final = 1000
+"""Requests that may wait for their answers."""
+
+FINISH_SECONDS: Final = 1.0
+"""How long a client that has ended may still be answered what it asked before."""
+
+
+async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessage]:
+    """What the client says until it ends, in lines of `limit` bytes; the unreadable is refused."""
+    buffer = LineBuffer(limit)
+    while chunk := await client.receive():
+        for line in buffer.feed(chunk):
+            try:
+                message = decoded(line)
+            except UnreadableError as exc:
+                refuse(client, exc.id if exc.asks else None, PARSE_ERROR, str(exc))
+                with suppress(ConnectionLostError):  # then it is about to end
+                    await client.drain()
+            else:
+                yield message
+
+
+def refuse(client: Transport, request: RequestId | None, code: int, reason: str) -> None:
+    """Answer a request with an error; None for one that gave no id."""
+    error = {"code": code, "message": reason}
+    client.send(msgspec.json.encode({"jsonrpc": "2.0", "id": request, "error": error}) + b"\n")
+
+
+async def serve(server: Server[Any], client: Transport) -> None:
+    """Have `server` answer what the client asks, until it ends; closes `client`."""
+    arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, leaving = anyio.create_memory_object_stream[SessionMessage](0)
+    waiting: set[RequestId] = set()
+    answered = asyncio.Event()
+
+    async def hear() -> None:
+        async with arriving:
+            async for message in messages(client, MAX_REQUEST):
+                if isinstance(message.message, JSONRPCRequest):
+                    request = message.message.id
+                    if len(waiting) >= MAX_WAITING:
+                        refuse(client, request, INTERNAL_ERROR, "too many requests wait")
+                        continue
+                    waiting.add(request)
+                    answered.clear()
+                await arriving.send(message)
+            if waiting:  # else the SDK would cancel them at once
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(answered.wait(), FINISH_SECONDS)
+
+    async def tell() -> None:
+        async for message in leaving:
+            client.send(encoded(message) + b"\n")
+            if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+                waiting.discard(message.message.id)
+                if not waiting:
+                    answered.set()
+            with suppress(ConnectionLostError):
+                await client.drain()
+
+    tasks = (asyncio.create_task(hear()), asyncio.create_task(tell()))
+    try:
+        await server.run(read, write, server.create_initialization_options())
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for stream in (arriving, read, write, leaving):
+            stream.close()
+        await client.aclose()
