@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from acphold import errors
-from acphold.errors import INTERNAL_ERROR, AcpholdError, ClientAnswerError, RemoteError
+from acphold.errors import INTERNAL_ERROR, AcpholdError
 
 LINE = re.compile(r"^    ((?:[│ ]   )*)(?:[├└]── )(\w+Error) +(.*?)(?: +(-\d+))?$", re.MULTILINE)
 
@@ -32,11 +32,3 @@ def defined() -> dict[str, tuple[str, str]]:
 
 def test_the_tree_is_drawn_as_it_is() -> None:
     assert drawn() == defined()
-
-
-def test_what_a_client_answers_an_agent_with_is_a_failure_of_ours() -> None:
-    refused = RemoteError(-32602, "no such form")
-    error = ClientAnswerError("elicitation/create", refused.message, refused.code)
-    assert (error.code, error.answer_code) == (-32603, -32602)
-    assert str(error) == "the client did not answer elicitation/create as it should: no such form"
-    assert error.data == {"method": "elicitation/create"}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Collection, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib.metadata import packages_distributions
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +21,7 @@ SOURCE = Path(acphold.__file__).parent
 
 ROWS = {
     "errors": 1,
+    "version": 1,
     "schema": 2,
     "rpc": 3,
     "processes": 3,
@@ -31,11 +34,11 @@ ROWS = {
     "redaction": 6,
     "reports": 6,
     "hub": 7,
+    "imports": 7,
     "server": 8,
     "library": 9,
     "client": 9,
     "conformance": 10,
-    "imports": 10,
     "sync": 10,
     "testing": 10,
     "presentation": 11,
@@ -72,8 +75,10 @@ def import_edges(source: Path) -> Iterator[Edge]:
         for node in _nodes(path):
             for module in _modules(node):
                 parts = module.split(".")
-                if parts[0] == "acphold" and len(parts) > 1:
-                    yield Edge(importer, parts[1])
+                if parts[0] == "acphold":
+                    # What is no room is a name of the package itself, which stands above them all.
+                    room = parts[1] if len(parts) > 1 else ""
+                    yield Edge(importer, room if room in ROWS else "__init__")
 
 
 def _modules(node: ast.AST) -> list[str]:
@@ -91,7 +96,7 @@ def _modules(node: ast.AST) -> list[str]:
 
 def test_every_import_points_down() -> None:
     for edge in import_edges(SOURCE):
-        if edge.imported in ROWS and edge.imported != edge.room:
+        if edge.imported != edge.room:
             assert ROWS[edge.imported] < ROWS[edge.room], f"{edge.importer} imports {edge.imported}"
 
 
@@ -130,6 +135,24 @@ def _dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def test_what_is_imported_is_a_declared_dependency() -> None:
+    places = packages_distributions()
+    modules = {
+        module.split(".")[0]
+        for path in SOURCE.rglob("*.py")
+        for node in _nodes(path)
+        for module in _modules(node)
+    }
+    imported = {places[module][0] for module in modules - sys.stdlib_module_names - {"acphold"}}
+    declared = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
+    required = (re.match(r"[\w.-]+", text) for text in declared["dependencies"])
+    assert {_plain(name) for name in imported} == {_plain(found[0]) for found in required if found}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()  # as the packaging specifications compare names
+
+
 # -- who starts programs ----------------------------------------------------------------------
 
 STARTS = re.compile(
@@ -160,6 +183,23 @@ def test_programs_are_started_in_one_room() -> None:
     for path in (SOURCE / "processes").glob("*.py"):
         assert path.name == "own_program.py" or "executable" not in map(_attribute, _nodes(path))
     assert own_python()[:2] == (sys.executable, "-P")
+
+
+COMMANDED = {"mcp/bridge.py": "an agent starts it, by a command that we hand on"}
+"""What is below `cli`, and names a command of ours all the same."""
+
+
+def test_commands_of_ours_are_started_by_commands_only() -> None:
+    """A lower room that starts `acphold NAME` would import `cli`, unseen by the test above."""
+    naming = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        for node in _nodes(path)
+        if path.parent.name not in ("cli", "processes")
+        and isinstance(node, ast.ImportFrom)
+        and "own_command" in {name.name for name in node.names}
+    }
+    assert naming == {*COMMANDED}
 
 
 def test_what_examples_start_with_our_python_is_not_looked_for_in_a_project() -> None:

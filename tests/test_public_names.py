@@ -49,10 +49,9 @@ PUBLIC = {
         KINDS Entry Message PastEntry Segment SessionState ToolCall
     """,
     "acphold.imports": """
-        ALL Home IMPORTED Intake NAMES Outcome Reader Selection Source Taken Telling WAVES
+        ALL Home IMPORTED Intake NAMES OUTCOMES Outcome Reader Selection Source Taken Telling WAVES
         WORTH_LISTING
-        deletions each forecast give_up_lost noting_unreadable reader
-        unread_in
+        deletions each forecast give_up_lost noting_unreadable read_beside read_listed reader
     """,
     "acphold.journal": """
         Archived At Free Here Journal Lease ListFilter ListKey Listed

@@ -76,8 +76,7 @@ if TYPE_CHECKING:
         TextResourceContents,
         ToolCallLocation,
     )
-
-__version__ = "0.1.0"
+    from acphold.version import __version__
 
 __all__ = [
     "AcpholdError",
@@ -187,6 +186,7 @@ _HOMES = {
         ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption ResourceLink
         TextContent TextResourceContents ToolCallLocation
     """,
+    "version": "__version__",
 }
 """Where each name is to be found."""
 

@@ -6,7 +6,6 @@
     │   ├── MethodNotFoundError    nobody here answers that method               -32601
     │   └── InvalidParamsError     parameters that break the protocol            -32602
     ├── RemoteError                the other side answered a request with an error
-    ├── ClientAnswerError          the client answered an agent with an error, or with nonsense
     ├── RequestCancelledError      the request was cancelled                     -32800
     ├── TooManyRequestsError       more than may wait for its answer
     ├── ConnectionLostError        the other side went away
@@ -138,24 +137,6 @@ class RemoteError(AcpholdError):
         self.code = code
         self.message = message
         self.raw = raw
-
-
-class ClientAnswerError(AcpholdError):
-    """What the client answered `method` with, which the agent asked it, is of no use.
-
-    It is a failure of ours towards whoever waits for the agent: the code of the client's error,
-    `answer_code`, is about another request. It is None where the answer was no error but fits no
-    schema.
-    """
-
-    def __init__(self, method: str, reason: str, answer_code: int | None = None) -> None:
-        super().__init__(f"the client did not answer {method} as it should: {reason}")
-        self.method = method
-        self.answer_code = answer_code
-
-    @property
-    def data(self) -> dict[str, object]:
-        return {"method": self.method}
 
 
 class RequestCancelledError(AcpholdError):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.history import PastEntry
-from acphold.imports import Home, Intake, Reader, Selection, Source, reader
+from acphold.imports import Home, Intake, Reader, Selection, Source, read_beside, reader
 from acphold.imports.continuation import Known
 from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
 from acphold.imports.intake import told_here
@@ -33,7 +33,7 @@ from tests.served import wrapped
 
 @pytest.fixture
 async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
-    found = SqliteJournal.open(journal)
+    found = SqliteJournal.open(journal, read_transcript=read_beside)
     yield found
     await found.aclose()
 
@@ -103,7 +103,7 @@ async def test_what_was_listed_first_is_in_the_end_what_it_is_without_that(
     fill(tmp_path)
     assert len(await list_first(opened, tmp_path)) == 8
     assert len(await list_first(opened, tmp_path)) == 8
-    other = SqliteJournal.open(tmp_path / "other.db")
+    other = SqliteJournal.open(tmp_path / "other.db", read_transcript=read_beside)
     try:
         for source, reading in found(tmp_path):
             assert (await Intake(opened).take(source, reading)).outcome == "new"
@@ -176,7 +176,7 @@ async def test_a_title_that_is_kept_elsewhere_is_in_no_row_before_all_is_looked_
     await opened.aclose()
     for hidden in (key, word):
         assert not files_with(tmp_path, hidden)
-    again = SqliteJournal.open(journal)
+    again = SqliteJournal.open(journal, read_transcript=read_beside)
     try:
         for listed in unread.values():
             source, is_redacted = unread_in(listed)
@@ -235,7 +235,7 @@ async def test_all_who_need_an_unread_session_at_once_have_it_read(
 ) -> None:
     conversation(60, LONG).write(tmp_path)
     await list_first(opened, tmp_path)
-    other = SqliteJournal.open(journal)  # as another process would
+    other = SqliteJournal.open(journal, read_transcript=read_beside)  # as another process would
     try:
         left = asyncio.create_task(opened.complete(SESSION))
         waiting = [opened.complete(SESSION), other.complete(SESSION), other.complete(SESSION)]
@@ -254,7 +254,7 @@ async def test_a_journal_that_is_closed_reads_no_transcript_any_more(
 ) -> None:
     conversation().write(tmp_path)
     await list_first(opened, tmp_path)
-    other = SqliteJournal.open(journal)
+    other = SqliteJournal.open(journal, read_transcript=read_beside)
     waiting = asyncio.create_task(other.complete(SESSION))
     await asyncio.sleep(0)
     await other.aclose()
@@ -270,7 +270,7 @@ async def test_who_needs_it_while_an_import_is_in_the_middle_of_it_gets_all_of_i
     conversation(12, LONG).write(tmp_path)
     await list_first(opened, tmp_path)
     ((source, reading),) = found(tmp_path)
-    importing = SqliteJournal.open(journal)
+    importing = SqliteJournal.open(journal, read_transcript=read_beside)
 
     async def interrupted(
         source: Source, reading: Reader, known: Known, manner: Manner

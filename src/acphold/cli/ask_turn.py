@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct, convert
 
-from acphold import __version__
 from acphold.cli.ask_input import Person, person_here, prompt_and_stdin
 from acphold.cli.ask_output import JsonLines, Output, Text
 from acphold.cli.command_line import Exit, UsageError
@@ -27,6 +26,7 @@ from acphold.client.policy import rule_for
 from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import Implementation
+from acphold.version import __version__
 
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion, RemoteTurn

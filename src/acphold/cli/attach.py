@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 
-import acphold
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened, path_of, place
 from acphold.cli.list import live_sessions
@@ -67,12 +66,12 @@ async def join(session_id: str, journal: str | None, host: str, *, watch: bool =
 
     `host` stands in the commands that are told: how the person came to this machine.
     """
+    from acphold.client import connect  # late: whoever only looks does not wait for it
+
     seat = Seat(permission=None, reads_only=watch, leaving="detaches")
     options = seat.options
     try:
-        async with acphold.connect(
-            session=session_id, journal=path_of(journal), **options
-        ) as agent:
+        async with connect(session=session_id, journal=path_of(journal), **options) as agent:
             session = await agent.load_session(session_id)
             code = await seat.sit(agent, session)
     except ConnectionLostError as error:

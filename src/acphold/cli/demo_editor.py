@@ -12,7 +12,6 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from acphold import __version__
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.history import Entry
@@ -31,6 +30,7 @@ from acphold.journal.location import VARIABLE
 from acphold.processes import process_tree
 from acphold.processes.own_program import own_command
 from acphold.schema import Implementation, PermissionOption, SessionInfo, encode
+from acphold.version import __version__
 
 WAIT_SECONDS = 30.0
 """Longest wait for any one thing; on an idle machine each takes a fraction of a second."""

@@ -19,7 +19,6 @@ from typing import NoReturn
 
 import msgspec
 
-from acphold import __version__
 from acphold.agents import Answered, Asked, Event
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
@@ -60,6 +59,7 @@ from acphold.schema import (
 from acphold.server.initialization import with_ours
 from acphold.server.neighbours import processes, silent_processes
 from acphold.transports.runtime_folder import runtime_folder, state_folder
+from acphold.version import __version__
 
 
 def parser() -> Parser:

@@ -21,11 +21,10 @@ from acphold.cli.command_line import (
     add_cwd,
     add_journal,
 )
-from acphold.cli.import_tally import OUTCOMES, Tally
+from acphold.cli.import_tally import Tally
 from acphold.cli.index_beside import Indexing
 from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.terminal_text import visible, visible_json
-from acphold.errors import TranscriptError
 from acphold.imports import (
     NAMES,
     WAVES,
@@ -41,8 +40,8 @@ from acphold.imports import (
     forecast,
     give_up_lost,
     noting_unreadable,
+    read_listed,
     reader,
-    unread_in,
 )
 from acphold.journal import SqliteJournal
 
@@ -161,25 +160,9 @@ def import_conversations(
 
 
 async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
-    """Read one session that was only listed; nothing is left to do for any other."""
     async with opened(location) as journal:
-        listed = await journal.unread(session_id)
-        if listed is None:
-            await journal.session(session_id)
-            return Exit.OK
-        source, redact = unread_in(listed, redact=redact)
-        intake = Intake(journal, Selection(redact=redact))
-        try:
-            taken = await intake.take(source, reader(source.reader))
-        except OSError as error:
-            where, why = error.filename or source.paths[0], error.strerror or error
-            raise TranscriptError(
-                f"session {session_id!r} cannot be read: {where}: {why}"
-            ) from error
-    if taken.outcome in ("new", "apart", "grown", "same"):
-        return Exit.OK
-    why = OUTCOMES.get(taken.outcome, "nothing was said in it")
-    raise TranscriptError(f"session {session_id!r} cannot be read: {why}")
+        await read_listed(journal, session_id, redact=redact)
+    return Exit.OK
 
 
 def _home(given: str | None) -> Home:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from acphold.cli.terminal_text import counted, on_one_line
 from acphold.errors import TranscriptError
-from acphold.imports import Outcome, Source
+from acphold.imports import OUTCOMES, Outcome, Source
 
 
 class Tally:
@@ -98,15 +98,3 @@ class Tally:
             kinds = [f"{kind} {count:,}" for kind, count in self.removed.most_common()]
             messages.append(f"taken out: {on_one_line(', '.join(kinds))}")
         return messages
-
-
-OUTCOMES = {
-    "new": "new",
-    "apart": "beside another with their id",
-    "grown": "grown",
-    "same": "unchanged",
-    "elsewhere": "in other folders",
-    "busy": "in use, left for later",
-    "deleted": "deleted here before",
-    "differs": "different here, left as they are",
-}

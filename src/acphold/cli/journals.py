@@ -43,7 +43,13 @@ def exists(journal: str | None) -> bool:
 @asynccontextmanager
 async def opened(journal: str | None) -> AsyncIterator[SqliteJournal]:
     """The journal for the block; JournalUnavailableError when there is none yet."""
-    found = SqliteJournal.open(path_of(journal), create=False)
+
+    async def read_transcript(path: str, session_id: str) -> None:
+        from acphold.imports import read_beside  # late: next to nobody needs one
+
+        await read_beside(path, session_id)
+
+    found = SqliteJournal.open(path_of(journal), create=False, read_transcript=read_transcript)
     try:
         yield found
     finally:

@@ -14,7 +14,6 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
-from acphold import __version__
 from acphold.cli.command_line import MEANINGS, Exit, Parser, UsageError
 from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.errors import (
@@ -27,6 +26,7 @@ from acphold.errors import (
     SettingsError,
     UnknownSessionError,
 )
+from acphold.version import __version__
 
 
 class Entry(NamedTuple):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from acphold import __version__
 from acphold.cli import recall
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
 from acphold.cli.journals import exists, opened, path_of
@@ -18,6 +17,7 @@ from acphold.errors import AcpholdError
 from acphold.journal import Journal
 from acphold.processes.own_program import own_command
 from acphold.schema import McpServerStdio
+from acphold.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server

@@ -196,6 +196,6 @@ def _answers(options: Options) -> Answers:
 
 
 def _ourselves() -> Implementation:
-    from acphold import __version__
+    from acphold.version import __version__
 
     return Implementation(name="acphold", version=__version__)

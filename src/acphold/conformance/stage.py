@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from acphold import __version__
 from acphold.conformance.dialogue import Answer, Call, Dialogue, listening, unobservable
 from acphold.conformance.errands import Errand
 from acphold.conformance.host import BARE, EQUIPPED, Host, RealShell, Shell
@@ -30,6 +29,7 @@ from acphold.schema import (
     NewSessionResponse,
     PromptResponse,
 )
+from acphold.version import __version__
 
 T = TypeVar("T")
 

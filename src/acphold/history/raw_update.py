@@ -63,11 +63,6 @@ class PlainChunk(
     messageId: str | None = None
     compactionId: str | None = None
 
-    @property
-    def thing(self) -> tuple[str, str | None, str | None]:
-        """What it is a piece of."""
-        return self.kind, self.messageId, self.compactionId
-
 
 class _Head(Struct, gc=False):
     sessionUpdate: str = ""

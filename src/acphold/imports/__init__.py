@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each
-from acphold.imports.heads import WORTH_LISTING, give_up_lost, unread_in
+from acphold.imports.heads import WORTH_LISTING, give_up_lost
 from acphold.imports.intake import (
     ALL,
+    OUTCOMES,
     Intake,
     Outcome,
     Selection,
@@ -13,6 +14,7 @@ from acphold.imports.intake import (
     Telling,
     forecast,
 )
+from acphold.imports.listed import read_beside, read_listed
 from acphold.imports.readers import NAMES, WAVES, Reader, reader
 from acphold.imports.retention import deletions
 from acphold.imports.session_writer import IMPORTED
@@ -22,6 +24,7 @@ __all__ = [
     "ALL",
     "IMPORTED",
     "NAMES",
+    "OUTCOMES",
     "WAVES",
     "WORTH_LISTING",
     "Home",
@@ -37,6 +40,7 @@ __all__ = [
     "forecast",
     "give_up_lost",
     "noting_unreadable",
+    "read_beside",
+    "read_listed",
     "reader",
-    "unread_in",
 ]

@@ -65,6 +65,18 @@ Outcome = Literal[
 of it; nothing new; nothing said in it; outside the folder asked for; deleted here before; in use by
 somebody; it went another way than here, and nobody can tell what is new."""
 
+OUTCOMES = {
+    "new": "new",
+    "apart": "beside another with their id",
+    "grown": "grown",
+    "same": "unchanged",
+    "elsewhere": "in other folders",
+    "busy": "in use, left for later",
+    "deleted": "deleted here before",
+    "differs": "different here, left as they are",
+}
+"""Each in words, but `empty`."""
+
 
 class Selection(Struct, frozen=True):
     """Which conversations are taken, and how much of them.

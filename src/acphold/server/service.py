@@ -177,7 +177,13 @@ async def _leave_name(hub: Hub, listener: unix.Listener, held: int) -> None:
 
 def open_journal(location: str) -> SqliteJournal:
     """The journal at `location`; one that another program holds right now is tried again later."""
-    journal = SqliteJournal(location)
+
+    async def read_transcript(path: str, session_id: str) -> None:
+        from acphold.imports import read_beside  # late: next to nobody needs one
+
+        await read_beside(path, session_id)
+
+    journal = SqliteJournal(location, read_transcript=read_transcript)
     with suppress(JournalBusyError):  # whatever needs it tries again
         journal.connect()
     return journal

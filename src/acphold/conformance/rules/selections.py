@@ -17,7 +17,6 @@ RULES = Rules()
 MODES = "Session Modes"
 OPTIONS = "Session Config Options"
 SETTING = Source(OPTIONS, "Setting a Config Option")
-STATE = Source(OPTIONS, "Initial State")
 NO_MODES = "the agent has no modes"
 NO_OPTIONS = "the agent has no config options"
 OPENING = ("session/new", "session/load", "session/resume")

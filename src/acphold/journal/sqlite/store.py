@@ -93,14 +93,18 @@ class SqliteJournal:
         *,
         create: bool = True,
         busy_seconds: float = BUSY_SECONDS,
+        read_transcript: unread.ReadTranscript | None = None,
     ) -> None:
-        """A journal that is opened by its first use; raises JournalUnavailableError."""
+        """A journal that is opened by its first use; raises JournalUnavailableError.
+
+        `read_transcript` reads what an import has only listed.
+        """
         self.path = journal_path(location)
         self._create = create
         self._busy_seconds = busy_seconds
         self._file: JournalFile | None = None
         self._background = Background(self.connect, busy_seconds)
-        self._transcripts = unread.Transcripts(self.path, self.session)
+        self._transcripts = unread.Transcripts(self.path, self.session, read_transcript)
         self._hurried = False
         self._verify_at = 0
         self._cursor_secret: bytes | None = None
@@ -117,12 +121,15 @@ class SqliteJournal:
         *,
         create: bool = True,
         busy_seconds: float = BUSY_SECONDS,
+        read_transcript: unread.ReadTranscript | None = None,
     ) -> SqliteJournal:
         """The journal at a path or `sqlite:` URL, made if it is missing and `create` is set.
 
         Raises JournalBusyError, JournalUnavailableError, NotAJournalError and NewerJournalError.
         """
-        journal = cls(location, create=create, busy_seconds=busy_seconds)
+        journal = cls(
+            location, create=create, busy_seconds=busy_seconds, read_transcript=read_transcript
+        )
         journal.connect()
         return journal
 

@@ -4,8 +4,7 @@
                           └─given up─▶ no row; or read, where some of it is there
 
 The row says where the transcript is, in words of the import's that the journal does not look into.
-Whoever needs such a session has it read first: by a process of its own, as a transcript may be long
-and a server has others to serve.
+Whoever needs such a session has it read first, by what whoever opened the journal gave it for that.
 
 The functions with a connection may raise sqlite3 errors; those with a Connection make a transaction
 of their own.
@@ -16,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -26,7 +24,6 @@ from acphold.errors import SessionExistsError, TranscriptError, UnknownSessionEr
 from acphold.journal.journal import Listed, SessionRow
 from acphold.journal.sqlite import session_rows
 from acphold.journal.sqlite.connection import Connection, writing
-from acphold.processes.own_program import own_command, start_own
 
 READ_SECONDS: Final = 60.0
 """How long whoever needs a session waits for its transcript: one of 200 MB takes a third of that.
@@ -37,6 +34,10 @@ PATIENCE_SECONDS: Final = 5.0
 it does so piece by piece, several in a second."""
 
 LOOK_SECONDS: Final = 0.2
+
+ReadTranscript = Callable[[str, str], Awaitable[None]]
+"""Reads a session of the journal at this path to its end: it raises TranscriptError, and may be
+cancelled."""
 
 log = logging.getLogger(__name__)
 
@@ -92,12 +93,18 @@ def give_up(connection: Connection, session_id: str) -> None:
 class Transcripts:
     """The transcripts of unread sessions of the journal at `path`, each read once at a time.
 
-    `row` finds the row of a session.
+    `row` finds the row of a session; `read_transcript` reads one to its end.
     """
 
-    def __init__(self, path: str, row: Callable[[str], Awaitable[SessionRow]]) -> None:
+    def __init__(
+        self,
+        path: str,
+        row: Callable[[str], Awaitable[SessionRow]],
+        read_transcript: ReadTranscript | None,
+    ) -> None:
         self._path = path
         self._row = row
+        self._read_transcript = read_transcript
         self._reading: dict[str, asyncio.Task[None]] = {}
 
     async def read(self, session_id: str) -> None:
@@ -116,7 +123,16 @@ class Transcripts:
 
     async def _read(self, session_id: str) -> None:
         try:
-            await read_now(self._path, session_id)
+            if self._read_transcript is None:
+                raise TranscriptError(f"session {session_id!r} was imported, but not read yet")
+            try:
+                async with asyncio.timeout(READ_SECONDS):
+                    await self._read_transcript(self._path, session_id)
+            except TimeoutError:
+                raise TranscriptError(
+                    f"the transcript of session {session_id!r} is long, and still being read; "
+                    "open it again in a moment"
+                ) from None
         except TranscriptError:
             # What is there can be shown, though the rest has gone.
             if not await self._is_read(session_id) and not await self._read_elsewhere(session_id):
@@ -150,31 +166,3 @@ class Transcripts:
             reading.cancel()
         if left:
             await asyncio.wait(left)
-
-
-async def read_now(path: str, session_id: str) -> None:
-    """Have the journal at `path` read an unread session to its end, in a process of its own.
-
-    Raises TranscriptError when it cannot be read, or takes longer than READ_SECONDS.
-    """
-    process = await start_own(
-        own_command("import", "--session", session_id, "--journal", path),
-        stdin=DEVNULL,
-        stdout=DEVNULL,
-        stderr=PIPE,
-    )
-    try:
-        async with asyncio.timeout(READ_SECONDS):
-            _, complaints = await process.communicate()
-    except TimeoutError:
-        raise TranscriptError(
-            f"the transcript of session {session_id!r} is long, and still being read; "
-            "open it again in a moment"
-        ) from None
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-    if process.returncode:
-        why = complaints.decode(errors="replace").strip().removeprefix("acphold: ")
-        raise TranscriptError(why or f"the transcript of session {session_id!r} cannot be read")
