@@ -88,10 +88,15 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps(ask(title="Run it", rawInput={"command": "make all"})))
-        one.until("command: make all", "[y] Go on", "[n] Stop it", "a key, then Enter")
+        one.until(
+            "command: make all",
+            "[y] allow once: Go on",
+            "[n] reject once: Stop it",
+            "a key, then Enter",
+        )
         one.type("\r")  # which is never a yes
         one.type("y")
-        one.until("Enter: Go on", "▸  y")
+        one.until("Enter: allow once: Go on", "▸  y")
         one.type("\r")
         one.until(
             "allowed once: May it? Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready"
@@ -126,8 +131,8 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(place: Place
             other.type("\r")
             other.until("agent  from the first", "ready")
             other.type(steps(ask(title="Run it")))
-            one.until("[y] Go on", "a key, then Enter")
-            other.until("[y] Go on", "a key, then Enter")
+            one.until("[y] allow once: Go on", "a key, then Enter")
+            other.until("[y] allow once: Go on", "a key, then Enter")
             other.type("y\r")
             one.until("settled without", 'agent  answer: {"outcome"', '"go"', but="[y]")
             other.until('agent  answer: {"outcome"', '"go"', "ready")
@@ -164,11 +169,11 @@ def test_who_attaches_while_a_question_waits_is_asked(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps(ask(title="Run it")))
-        one.until("[y] Go on", "a key, then Enter")
+        one.until("[y] allow once: Go on", "a key, then Enter")
         with place.on_terminal("attach") as other:
             other.until("Which one?")
             other.type("\r")
-            other.until("[y] Go on", "a key, then Enter", but="Traceback")
+            other.until("[y] allow once: Go on", "a key, then Enter", but="Traceback")
             other.type("y\r")
             one.until("settled without")
 
@@ -177,11 +182,11 @@ def test_words_typed_at_a_question_are_a_prompt_and_no_answer(place: Place) -> N
     with place.chat() as one:
         one.until("ready")
         one.type(steps(ask(title="Run it")))
-        one.until("[y] Go on", "a key, then Enter")
+        one.until("[y] allow once: Go on", "a key, then Enter")
         one.type("yes, and then")
         one.until("yes, and then", "any other line is a prompt")
         one.type("\r")
-        one.until("[y] Go on", "1 prompt behind it", but="▸  yes")
+        one.until("[y] allow once: Go on", "1 prompt behind it", but="▸  yes")
         one.type("n\r")
         one.until(
             "rejected: May it? Run it → Stop it",
@@ -202,9 +207,9 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
         one.type("y")
         one.until("▸  y")
         asking.touch()
-        one.until("[y] Go on", "Enter picks: Go on")
+        one.until("[y] allow once: Go on", "Enter picks: allow once: Go on")
         one.type("\r")  # shows what it would answer, and does nothing else
-        one.until("Enter: Go on", "▸  y")
+        one.until("Enter: allow once: Go on", "▸  y")
         one.type("\x15")  # Ctrl-U
         one.until("a key, then Enter")
         one.type("\x03")
@@ -295,7 +300,7 @@ def test_tail_prints_what_comes_until_the_process_goes(place: Place) -> None:
             assert "first" not in other.until("agent  the second")
             one.type(steps({"say": "the third"}, ask(title="Run it")))
             other.until("agent  the third", "not answered yet: Run it")
-            one.until("[y] Go on", "a key, then Enter")
+            one.until("[y] allow once: Go on", "a key, then Enter")
             one.type("y\r")
             other.until("allowed once (in acphold): Run it → Go on")
             one.until("ready")
@@ -324,7 +329,7 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(place: Place) -> 
             one.type(steps(ask(title="Run it")))
             other.until("The agent waits for an answer", "It asks: Run it")
             other.type("y\r")
-            one.until("[y] Go on", "a key, then Enter")
+            one.until("[y] allow once: Go on", "a key, then Enter")
             one.type("n\r")
             other.until('agent  answer: {"outcome"', '"stop"')
             other.type("q")
@@ -380,7 +385,7 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
     with place.chat(columns=300) as one:
         one.until("Starting")
         one.type(steps(ask(title="Run it")) + "\r")
-        one.until("? May it? Run it", "[y] Go on")
+        one.until("? May it? Run it", "[y] allow once: Go on")
         time.sleep(SEEN_SECONDS)  # what comes sooner is not meant for it
         one.type("yes, and then\r")
         one.type("y\r")

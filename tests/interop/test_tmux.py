@@ -130,7 +130,7 @@ def test_a_question_is_answered_in_a_window_that_was_made_narrow(window: Window)
     window.type(steps({"ask": ["session/request_permission", call]}), "Enter")
     window.until("May it? Run it", "a key, then Enter")
     window.type("y")
-    window.until("Enter: Go on")
+    window.until("Enter: allow once: Go on")
     window.type("Enter")
     window.until("allowed once: May it? Run it → Go on", "ready")
 

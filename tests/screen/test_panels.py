@@ -51,6 +51,26 @@ def test_each_kind_of_answer_has_its_key_and_a_second_one_of_a_kind_a_number() -
     assert choice.answer("y") == "go"
 
 
+def test_each_answer_says_what_it_does_before_what_the_agent_calls_it() -> None:
+    named = [
+        PermissionOption(option_id="1", name="No, reject", kind="allow_always"),
+        PermissionOption(option_id="2", name="\n", kind="reject_once"),
+        PermissionOption(option_id="3", name="Yes", kind="allow\x1b_twice"),  # type: ignore[arg-type]
+    ]
+    assert [(key.key, key.words) for key in permission(call(), named).keys] == [
+        ("a", "allow always: No, reject"),
+        ("n", "reject once: (no name)"),
+        ("3", "of the unknown kind allow\\x1b_twice: Yes"),
+    ]
+
+
+def test_of_a_hundred_answers_each_has_a_key_of_its_own() -> None:
+    choice = permission(call(), [option(f"o{number}", "allow_once") for number in range(1, 101)])
+    assert len({key.key for key in choice.keys}) == 100
+    assert all(choice.answer(key.key) == key.value for key in choice.keys)
+    assert choice.answer("100") == "o100"
+
+
 @pytest.mark.parametrize("pressed", ["\r", "\n", "enter", "c-m", " ", "", "escape"])
 def test_enter_and_its_like_are_never_an_answer(pressed: str) -> None:
     assert permission(call(), [option("go", "allow_once")]).answer(pressed) is None
@@ -123,10 +143,44 @@ def test_all_of_the_command_is_shown_however_long_it_is() -> None:
     assert lines[-1] == "    line 99"
 
 
-def test_of_an_edit_the_diff_is_shown_and_not_the_arguments_again() -> None:
-    diff = {"type": "diff", "path": "/a", "oldText": "1\n", "newText": "2\n"}
-    shown = asked(call(title="Edit", content=[diff], rawInput={"new": "2"}))
-    assert [line.plain for line in shown.lines][1:] == ["  /a", "  - 1", "  + 2"]
+def told(**fields: Any) -> list[str]:
+    """What is shown of a call that edits a file, below its title."""
+    return [line.plain for line in asked(call(title="Edit", **fields)).lines][1:]
+
+
+def diff(old: str, new: str) -> list[dict[str, str]]:
+    return [{"type": "diff", "path": "/a", "oldText": old, "newText": new}]
+
+
+def test_beside_a_diff_each_argument_is_shown() -> None:
+    given = {"old": "1", "replace_all": True, "command": "rm -rf /"}
+    assert told(content=diff("1\n", "2\n"), rawInput=given) == [
+        *("  /a", "  - 1", "  + 2"),
+        *("  old: 1", "  replace_all: true", "  command: rm -rf /"),
+    ]
+
+
+def test_what_a_diff_shows_whole_is_named_and_not_told_again() -> None:
+    given = {"old": "1\n2", "new": "1\n3\n", "other": "1\n4"}
+    assert told(content=diff("1\n2\n", "1\n3\n"), rawInput=given)[4:] == [
+        "  old: (all of the diff's old lines)",
+        "  new: (all of the diff's new lines)",
+        *("  other: 1", "    4"),
+    ]
+
+
+def test_lines_that_a_diff_leaves_out_are_shown_as_the_argument_that_they_are() -> None:
+    script = "".join(f"line {number}\n" for number in range(20))
+    for old in (script, f"{script}more\n"):
+        shown = told(content=diff(old, script), rawInput={"command": script})
+        assert "  command: line 0" in shown
+        assert "    line 19" in shown
+
+
+def test_arguments_that_nobody_can_read_are_shown_as_they_came() -> None:
+    deep = b"[" * 100_000
+    shown = asked(ToolCall("t1", {"rawInput": deep, "title": b'"Run"'}))
+    assert shown.lines[1].plain == f"  {deep.decode()}"
 
 
 def test_arguments_play_no_tricks_on_the_terminal() -> None:

@@ -10,7 +10,9 @@ from typing import Final, assert_never
 
 from acphold.history.speakers import is_the_persons
 from acphold.history.timeline import ContextCompaction, Message, TurnEnd, TurnOutcome
+from acphold.presentation.visible_text import on_one_line
 from acphold.reports.transcript import Decision, ModeChanged, Noticed, TurnOpen, reason
+from acphold.schema import PermissionOption
 
 STATUS_MARKS: Final = {"pending": "○", "in_progress": "◐", "completed": "●", "failed": "✗"}
 """How a tool call or a step of a plan stands, by the statuses that there are."""
@@ -24,6 +26,14 @@ ENDINGS: Final[dict[TurnOutcome, str]] = {
     "interrupted": "interrupted: a crash or a kill cut it off",
 }
 """How a turn ended."""
+
+OFFERED: Final = {
+    "allow_once": "allow once",
+    "allow_always": "allow always",
+    "reject_once": "reject once",
+    "reject_always": "reject always",
+}
+"""What an answer does that an agent offers, by its kind."""
 
 DECIDED: Final = {
     "allow_once": "allowed once",
@@ -71,6 +81,13 @@ def step_mark(status: str) -> str:
 def noticed(scene: Noticed) -> str:
     """What a notice says."""
     return ". ".join(filter(None, (scene.title, scene.description)))
+
+
+def offered(option: PermissionOption) -> str:
+    """An answer that an agent offers: what it does, in words of ours, and what the agent calls
+    it, which may be anything."""
+    what = OFFERED.get(option.kind, f"of the unknown kind {on_one_line(option.kind)}")
+    return f"{what}: {on_one_line(option.name) or '(no name)'}"
 
 
 def decided(scene: Decision) -> str:

@@ -14,7 +14,7 @@ picks an answer, which is then shown, and Enter gives it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 import msgspec
@@ -23,10 +23,13 @@ from rich.text import Text
 
 from acphold.errors import DeclarationError
 from acphold.history.timeline import ToolCall
+from acphold.presentation.diffs import diff_lines
+from acphold.presentation.scenes import offered
 from acphold.presentation.visible_text import on_one_line, visible
 from acphold.reports.transcript import produced
 from acphold.schema import (
     BooleanPropertySchema,
+    Diff,
     ElicitationContentValue,
     IntegerPropertySchema,
     MultiSelectPropertySchema,
@@ -42,7 +45,7 @@ from acphold.schema.elicitation import (
 from acphold.screen.layout import Passage, passage
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
-"""The key for the first option of a kind; the others have numbers."""
+"""What is typed for the first option of a kind; for each other one, its number."""
 
 SEEN_SECONDS = 0.5
 """How long a question is on the screen before what is typed can be meant for it: nobody reads one
@@ -50,7 +53,7 @@ and reaches for a key in less."""
 
 
 class Key(Struct, frozen=True):
-    """A key that answers, what it means, and the answer."""
+    """What is typed to answer, a key or a number, what it means, and the answer."""
 
     key: str
     words: str
@@ -147,47 +150,54 @@ class Field(Struct, frozen=True):
 
 
 def permission(tool: ToolCall, options: Sequence[PermissionOption]) -> Choice:
-    """The choice among the options of a request, in their order."""
-    letters: set[str] = set()
+    """The choice among the options of a request, in their order; each says what it does."""
+    left = dict(LETTERS)
     keys = []
     for number, option in enumerate(options, 1):
-        letter = LETTERS.get(option.kind, "")
-        if not letter or letter in letters:
-            letter = str(number) if number < 10 else chr(ord("A") + number - 10)
-        letters.add(letter)
-        keys.append(Key(letter, on_one_line(option.name) or option.kind, option.option_id))
+        typed = left.pop(option.kind, str(number))
+        keys.append(Key(typed, offered(option), option.option_id))
     title = on_one_line(tool.title or tool.tool_call_id)
     return Choice(f"May it? {title}", tuple(keys))
 
 
 def asked(tool: ToolCall) -> Passage:
-    """All that is to be allowed: the whole command, diff or arguments."""
+    """All that is to be allowed: the whole command, the diff, and every argument.
+
+    An argument of many lines that the diff shows, all of them, is named, and not told twice.
+    """
+    in_diff = {}
+    for item in produced(tool):
+        if isinstance(item, Diff):
+            compared = diff_lines(item, whole=True)
+            for what, sign, text in (("old", "-", item.old_text), ("new", "+", item.new_text)):
+                lines = [line[1:] for line in compared if line[0] in (sign, " ")]
+                if text and lines == visible(text).splitlines():
+                    in_diff[text.rstrip("\n")] = f"(all of the diff's {what} lines)"
+    told = arguments(tool.raw_input or b"", in_diff)
+    # Many agents call a tool by its command, which is then not worth a second line.
+    if len(told) == 1 and told[0].partition(": ")[2] == (tool.title or "").strip("`"):
+        told = []
     shown = passage(tool, full=True)
-    lines = list(shown.lines)
-    given = b"" if tool.raw_input is None else tool.raw_input
-    if given not in (b"", b"{}", b"null") and not _has_diff(tool):
-        told = arguments(given)
-        # Many agents call a tool by its command, which is then not worth a second line.
-        if not (len(told) == 1 and told[0].partition(": ")[2] == (tool.title or "").strip("`")):
-            lines += [Text(f"  {line}") for line in told]
-    return Passage("asks", "acphold", lines)
+    return Passage("asks", "acphold", [*shown.lines, *(Text(f"  {line}") for line in told)])
 
 
-def _has_diff(tool: ToolCall) -> bool:
-    return any(type(item).__name__ == "Diff" for item in produced(tool))
-
-
-def arguments(raw: bytes) -> list[str]:
-    """A tool's input, one argument a line; a command as it would be typed."""
+def arguments(raw: bytes, in_diff: Mapping[str, str]) -> list[str]:
+    """A tool's input, one argument a line, a command as it would be typed; for a text of many
+    lines that is one of `in_diff`, what that says of it."""
+    if raw in (b"", b"{}", b"null"):
+        return []
     try:
         value = msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return visible(raw.decode(errors="replace")).splitlines()
     if not isinstance(value, dict):
         return visible(_spelled(value)).splitlines()
     lines = []
     for name, item in value.items():
-        first, *rest = visible(_spelled(item)).splitlines() or [""]
+        text = _spelled(item)
+        bare = text.rstrip("\n")
+        shown = in_diff.get(bare, text) if "\n" in bare else text
+        first, *rest = visible(shown).splitlines() or [""]
         lines += [f"{on_one_line(str(name))}: {first}", *(f"  {line}" for line in rest)]
     return lines
 
