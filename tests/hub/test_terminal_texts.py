@@ -19,10 +19,11 @@ from tests.hub.shared import Onlooker, Shared, shared
 
 
 class Screen:
-    """The terminals of a client; each shows `text`."""
+    """The terminals of a client; each shows `text`, and has the same id."""
 
-    def __init__(self, client: Onlooker, text: str = "") -> None:
+    def __init__(self, client: Onlooker, text: str = "", id_: str = "term-1") -> None:
         self.text = text
+        self._id = id_
         self.asked: list[str] = []
         self.has_ended = False
         for method in ("create", "output", "wait_for_exit", "release"):
@@ -30,10 +31,10 @@ class Screen:
 
     def _create(self, _: dict[str, Any]) -> Any:
         self.asked.append("create")
-        return {"terminalId": "term-1"}
+        return {"terminalId": self._id}
 
     def _output(self, params: dict[str, Any]) -> Any:
-        assert params["terminalId"] == "term-1"
+        assert params["terminalId"] == self._id
         self.asked.append("output")
         status = {"exitCode": 0} if self.has_ended else None
         return {"output": self.text, "truncated": False, "exitStatus": status}
@@ -79,6 +80,57 @@ def shown(client: Onlooker) -> list[list[dict[str, Any]]]:
 def texts(content: list[dict[str, Any]]) -> list[str]:
     assert all(item["type"] == "content" for item in content), content
     return [item["content"]["text"] for item in content]
+
+
+def terminals(content: list[dict[str, Any]]) -> list[str]:
+    return [item["terminalId"] for item in content if item["type"] == "terminal"]
+
+
+async def test_each_client_is_told_of_its_own_terminals_alone(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = await house.client(terminal=True), await house.client(terminal=True)
+        Screen(one, "of one", "term-1")
+        Screen(two, "of two", "term-2")
+        session, turn = await begun(house, one)
+        await house.agent.end(session)
+        await turn
+        await two.load(session)
+        turn = await house.begun(two, session, "and there")
+        await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
+        both = [{"type": "terminal", "terminalId": f"term-{number}"} for number in (1, 2)]
+        await names_terminal(house, session, toolCallId="one", content=both[:1])
+        await names_terminal(house, session, toolCallId="two", content=both[1:])
+        await names_terminal(house, session, toolCallId="both", content=both)
+        own = {"type": "terminal", "terminalId": "of the agent's own"}
+        await names_terminal(house, session, toolCallId="own", content=[own])
+        await one.until(lambda: len(shown(one)) >= 4)
+        await two.until(lambda: len(shown(two)) >= 4)
+        assert list(map(terminals, shown(one)[-4:])) == [
+            ["term-1"],
+            [],
+            ["term-1"],
+            ["of the agent's own"],
+        ]
+        assert list(map(terminals, shown(two)[-4:])) == [
+            [],
+            ["term-2"],
+            ["term-2"],
+            ["of the agent's own"],
+        ]
+        for number in (1, 2):
+            named = {"sessionId": session, "terminalId": f"term-{number}"}
+            await house.agent.ask_client("terminal/release", **named)
+        await house.agent.end(session)
+        await turn
+        await one.until(lambda: "of two" in json.dumps(shown(one)))
+        await two.until(lambda: "of one" in json.dumps(shown(two)))
+        for client in (one, two):
+            told = {
+                update["toolCallId"]: texts(update["content"])
+                for update in client.updates()
+                if "toolCallId" in update and update["content"] and not terminals(update["content"])
+            }
+            assert told["both"] == ["of one", "of two"]
 
 
 async def released(house: Shared, session: str) -> None:

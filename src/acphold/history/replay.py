@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -155,11 +155,14 @@ def turn_mark(end: TurnEnd) -> bytes:
     )
 
 
-def terminals_gone(raw: bytes) -> bytes:
-    """The update without the terminals it shows: no client knows those of an earlier connection."""
+def terminals_gone(raw: bytes, stays: Callable[[str], bool] = lambda _: False) -> bytes:
+    """The update without the terminals it shows, but for those that stay.
+
+    No client knows those of an earlier connection.
+    """
     if b'"terminalId"' not in raw:
         return raw
     content = members(raw).get("content", b"")
-    if not content.startswith(b"[") or (kept := without_terminals(content)) == content:
+    if not content.startswith(b"[") or (kept := without_terminals(content, stays=stays)) == content:
         return raw
     return splice(raw, {"content": kept})

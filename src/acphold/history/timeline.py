@@ -6,7 +6,7 @@ a tool call names replaces the old value (ACP v1, `ToolCallUpdate`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -159,20 +159,25 @@ def replace_fields(fields: dict[str, bytes], kind: str, parts: Mapping[str, byte
 _NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
-def without_terminals(content: bytes, texts: Mapping[str, str] = _NO_TEXTS) -> bytes:
+def without_terminals(
+    content: bytes,
+    texts: Mapping[str, str] = _NO_TEXTS,
+    stays: Callable[[str], bool] = lambda _: False,
+) -> bytes:
     """A tool call's `content` with the text that each terminal showed in its place.
 
-    `texts` has it by `terminalId`. A terminal without a text is left out: nobody who was not
-    there when it ran can show it.
+    `texts` has it by `terminalId`. A terminal without a text is left out, for nobody who was not
+    there when it ran can show it, unless it `stays`.
     """
     if b'"terminalId"' not in content:
         return content
     kept = []
     for item in items(content):
         parts = members(item)
-        if string(parts.get("type")) != "terminal":
+        named = string(parts.get("terminalId")) or ""
+        if string(parts.get("type")) != "terminal" or stays(named):
             kept.append(item)
-        elif (text := texts.get(string(parts.get("terminalId")) or "")) is not None:
+        elif (text := texts.get(named)) is not None:
             kept.append(b'{"type":"content","content":%b}' % text_block(text))
     return b"[%b]" % b",".join(kept)
 

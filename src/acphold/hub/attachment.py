@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -92,6 +92,10 @@ class Source(Protocol):
     def last_seq(self) -> int:
         """The end of what has been committed."""
 
+    @property
+    def terminals(self) -> Mapping[str, Client | None]:
+        """The clients that know the terminals that were made, by their ids; None for nobody."""
+
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
         """Committed segments above `after`, at least one if there is any."""
 
@@ -137,7 +141,12 @@ class Attachment:
         self.state = HELD
         self._source = source
         self._frames = Frames(
-            source.id, client.capabilities, client.withheld, positions=self.positions
+            source.id,
+            client.capabilities,
+            client.withheld,
+            positions=self.positions,
+            terminals=source.terminals,
+            client=client,
         )
         self._news_after = news_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
@@ -166,10 +175,6 @@ class Attachment:
         """
         due = (seq for seq, _ in self._due)
         return {self.cursor, *due, *self.untold, *(seq - 1 for seq in self.untold)}
-
-    def show_terminals(self, show: bool) -> None:
-        """Whether it is told of terminals: a client that has none knows no others either."""
-        self._frames.show_terminals(show)
 
     # -- held -----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ entry and several lines: only the last of them has the position.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -30,6 +30,8 @@ NO_NEWS = b'{"sessionUpdate":"session_info_update"}'
 """An update that changes nothing: each of its members may be missing (spec v1, session list)."""
 
 
+NO_TERMINALS: Mapping[str, object] = {}
+
 SPOKEN = b'{"sessionUpdate":"agent_'
 """How what an agent says begins, nearly always: no client is told it in another way."""
 
@@ -47,10 +49,14 @@ class Frames:
         withheld: Collection[str] = (),
         *,
         positions: bool = False,
+        terminals: Mapping[str, object] = NO_TERMINALS,
+        client: object = None,
     ) -> None:
+        """`terminals` has, by their ids, the clients that know them: this one is `client`."""
         self._positions = positions
         self._withheld = withheld
-        self._hides_terminals = False
+        self._terminals = terminals
+        self._client = client
         self._id = msgspec.json.encode(session_id)
         head = b'{"jsonrpc":"2.0","method":"%b","params":' % UPDATE.name.encode()
         self._head = head
@@ -59,10 +65,6 @@ class Frames:
         self._booleans = _takes_booleans(capabilities)
         self._author = NOBODY
         self._begun = wants_begun(capabilities)
-
-    def show_terminals(self, show: bool) -> None:
-        """Whether updates may name terminals: the client has some."""
-        self._hides_terminals = not show
 
     def live(self, segment: Segment) -> bytes:
         """The lines for a segment as it was committed; b"" when it shows nothing."""
@@ -135,7 +137,11 @@ class Frames:
             return notice_as_message(raw) if raw.startswith(NOTICE_START) else b""
         if kind == "config_option_update" and not self._booleans:
             return without_booleans(raw)
-        return terminals_gone(raw) if self._hides_terminals else raw
+        return terminals_gone(raw, self._knows) if self._terminals else raw
+
+    def _knows(self, terminal: str) -> bool:
+        """Whether the client can show a terminal: its own, or one that the agent only tells of."""
+        return self._terminals.get(terminal, self._client) is self._client
 
 
 def wants_begun(capabilities: ClientCapabilities) -> bool:

@@ -100,7 +100,7 @@ class Services:
         try:
             answer = await self._texts.pass_on(asked, place, ask)
             if asked.method == CREATE_TERMINAL.name:
-                self._session.made_terminal(place)
+                self._session.made_terminal(terminal_id(answer), place)
             return answer
         except ConnectionLostError:
             if place is None or asked.method == CREATE_TERMINAL.name:

@@ -46,6 +46,9 @@ DELETED_NOTICE = notice(
     "warning",
 )
 
+TERMINALS = 4096
+"""Of how many terminals, the newest, is known who has them; an agent tells of old ones no more."""
+
 TOOLS_PAGE = 1024 * 1024
 """Bytes that are read at once to find what was told of a tool call."""
 
@@ -84,8 +87,7 @@ class Session:
         self._touched = 0
         self._followers = 0  # as the journal has it
         self._untold: list[tuple[str, bytes]] = []
-        self._has_terminals = False
-        self._terminal_owners: set[Client] = set()
+        self.terminals: dict[str, Client | None] = {}
         self._rest = Rest(self._settle)
 
     # -- publishing -----------------------------------------------------------------------
@@ -339,7 +341,6 @@ class Session:
         `after`, `news_after` and `positions` as in Attachment.
         """
         attachment = Attachment(self, client, after, news_after, positions=positions)
-        self._show_terminals(attachment)
         for known in tuple(self.attachments):
             if known.client is client:
                 self.attachments.remove(known)
@@ -377,17 +378,11 @@ class Session:
         else:
             log.warning("session %s: %s dropped: nobody is attached", self.id, method)
 
-    def made_terminal(self, owner: Client | None) -> None:
+    def made_terminal(self, terminal: str, owner: Client | None) -> None:
         """A terminal was made at this client, None for here: nobody else can show it."""
-        self._has_terminals = True
-        if owner is not None:
-            self._terminal_owners.add(owner)
-        for attachment in self.attachments:
-            self._show_terminals(attachment)
-
-    def _show_terminals(self, attachment: Attachment) -> None:
-        is_owner = attachment.client in self._terminal_owners
-        attachment.show_terminals(is_owner or not self._has_terminals)
+        self.terminals[terminal] = owner
+        if len(self.terminals) > TERMINALS:
+            del self.terminals[next(iter(self.terminals))]
 
     def tell_deleted(self, but: Client | None = None) -> None:
         """Tell all clients but one that the session is gone for good."""
@@ -422,7 +417,9 @@ class Session:
         """End one attachment, if it has not been replaced since; the turn goes on."""
         if attachment in self.attachments:
             self.attachments.remove(attachment)
-            self._terminal_owners.discard(attachment.client)
+            for terminal, owner in self.terminals.items():
+                if owner is attachment.client:
+                    self.terminals[terminal] = None
             attachment.close()
 
     def keep_place(self, attachment: Attachment, *, in_turn: bool) -> None:

@@ -158,9 +158,9 @@ class TerminalTexts:
             shown = [terminal for terminal in known if terminal and terminal.text is not None]
             if shown:
                 entry = terminal_entry(call, content, self._texts(content))
-                # Its client sees the terminal itself, and is not told the text.
-                owner = shown[0].client
-                author = None if owner is None else self._session.find(owner)
+                # A client that sees all of these itself is not told their texts.
+                owner, *others = {terminal.client for terminal in known if terminal}
+                author = None if owner is None or others else self._session.find(owner)
                 try:
                     await self._session.publish(TERMINAL, [entry], author)
                 except JournalError:
