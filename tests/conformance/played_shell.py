@@ -14,7 +14,8 @@ class PlayedShell:
     async def call(self, method: str, params: Json) -> Json:
         if method == "terminal/create":
             terminal_id = f"terminal-{len(self._printed) + 1}"
-            self._printed[terminal_id] = str(params.get("command")).removeprefix("echo ") + "\n"
+            line = str((params.get("args") or [params.get("command")])[-1])
+            self._printed[terminal_id] = line.removeprefix("echo ") + "\n"
             return {"terminalId": terminal_id}
         printed = self._printed.get(params["terminalId"], "")
         status: Json = {"exitCode": 0}

@@ -97,6 +97,7 @@ BROKEN: dict[str, list[Said]] = {
     "client.members": new(colour="green"),
     "client.methods": [*SESSION, told("editor/ready")],
     "client.answers": [*SESSION, *TURN, YES],
+    "client.kinds": [*SESSION, PROMPT, asked(7, "session/cancel", sessionId="s")],
     "client.initialize-first": SESSION[2:] + INTRODUCTION,
     "client.info": [asked(1, "initialize", protocolVersion=1), INTRODUCTION[1]],
     "client.advertised-methods": [*SESSION, asked(5, "session/close", sessionId="s")],

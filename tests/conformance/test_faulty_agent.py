@@ -29,6 +29,7 @@ NO_RESULT = ("initialize.answer", "new.answer", "prompt.answer", "list.answer", 
 COMPANIONS = {
     # To close a session is to cancel its turn, and a turn may wait for a permission.
     "cancel.stop-reason": {"close.cancels", "cancel.permission"},
+    "json-rpc.same-id:fractional": {"json-rpc.zero-id", "json-rpc.large-id"},
     # What is no answer does not fit the schema either.
     **{rule: {"schema.results"} for rule in NO_RESULT},
 }
@@ -59,7 +60,9 @@ def test_exactly_the_rule_that_is_broken_fails(fault: str) -> None:
     settings = Settings(named=named, sign_in="key" if rule == "auth.signed-in" else None)
     under_pressure = rule.startswith("pressure.")
     report = checked(FAULTS[fault], settings, IN_MEMORY if under_pressure else QUICK)
-    assert set(failed(report)) - COMPANIONS.get(rule, set()) == {rule}, report.of(Verdict.FAIL)
+    assert set(failed(report)) - COMPANIONS.get(fault, COMPANIONS.get(rule, set())) == {rule}, (
+        report.of(Verdict.FAIL)
+    )
     assert all(finding.why for finding in report.of(Verdict.FAIL))
 
 

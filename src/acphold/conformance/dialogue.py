@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from acphold.conformance.host import Host, Refused
-from acphold.conformance.record import Json, Line, Record, id_of, result_of
+from acphold.conformance.record import Json, Line, Record, id_of, likeness, result_of
 from acphold.conformance.subject import Running
 from acphold.conformance.verdicts import NotObservable, SignInNeeded, Violation
 from acphold.errors import AUTH_REQUIRED, ConnectionLostError, InvalidParamsError
@@ -108,6 +108,7 @@ class Dialogue:
         self._news = asyncio.Event()
         self._may_read = asyncio.Event()
         self._may_read.set()
+        host.on_hold = self._news.set
         self._answering: set[asyncio.Task[None]] = set()
         self._has_fences = True
         self._leaving = False
@@ -130,8 +131,7 @@ class Dialogue:
         message = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not msgspec.UNSET:
             message["params"] = params  # type: ignore[assignment]
-        call = self._calls[str(id)] = Call(self._say(message))
-        return call
+        return self.expect(self._say(message))
 
     async def answered(self, call: Call, seconds: float | None = None) -> Answer:
         """The answer to a request; Silence and Gone as with `ask`."""
@@ -164,8 +164,8 @@ class Dialogue:
         return self.record.add(self._now(), "client", raw)
 
     def expect(self, asked: Line) -> Call:
-        """Wait from now on for the answer to a request that was sent otherwise."""
-        call = self._calls[str(asked.message["id"])] = Call(asked)
+        """Wait from now on for the answer to a request that was sent."""
+        call = self._calls[likeness(asked)] = Call(asked)
         return call
 
     def _say(self, message: Json) -> Line:
@@ -176,7 +176,8 @@ class Dialogue:
     # -- waiting ----------------------------------------------------------------------------
 
     async def until(self, found: Callable[[], T | None], seconds: float | None = None) -> T:
-        """Wait until `found()` is not None, looked at with each line; Silence, Gone."""
+        """Wait until `found()` is not None, looked at with each line, and with each permission
+        that the host holds; Silence, Gone."""
         limit = self.timeout if seconds is None else seconds
         try:
             async with asyncio.timeout(limit):
@@ -188,6 +189,14 @@ class Dialogue:
                 return value
         except TimeoutError:
             raise Silence(f"nothing came within {limit:g} s") from None
+
+    async def is_alive(self) -> bool:
+        """Whether it answers anything: one that does not may be slow, which breaks no rule."""
+        try:
+            await self.ask("check/no_such_method", {})
+        except (Silence, Gone):
+            return False
+        return True
 
     async def caught_up(self) -> None:
         """Return when the agent has read all that was said, and has been quiet for a moment.
@@ -270,7 +279,7 @@ class Dialogue:
             task.add_done_callback(self._answering.discard)
         elif line.is_response:
             # By what it looks like: an id of another type is judged elsewhere, and is an answer.
-            call = self._calls.get(str(line.message.get("id")))
+            call = self._calls.get(likeness(line))
             if call is not None and call.answer is None:
                 call.answer = Answer(call.asked, line)
 

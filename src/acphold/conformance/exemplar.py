@@ -14,7 +14,14 @@ from datetime import UTC, datetime
 import msgspec
 
 from acphold.conformance.exemplar_servers import Link, connected, tool_text
-from acphold.conformance.exemplar_turns import Kept, Memory, Script, Turn
+from acphold.conformance.exemplar_turns import (
+    CANCEL_SECONDS,
+    InVainError,
+    Kept,
+    Memory,
+    Script,
+    Turn,
+)
 from acphold.conformance.record import Json
 from acphold.errors import (
     AUTH_REQUIRED,
@@ -33,6 +40,12 @@ from acphold.schema import AGENT_METHODS, Method, decode
 
 PAGE_SIZE = 10
 """Sessions on a page of the list."""
+
+ANSWER_SECONDS = 60.0
+"""What a client gets to answer a question that it answers by itself."""
+
+PERSON_SECONDS = 1800.0
+"""What it gets for one that a person answers, who may have gone for a while."""
 
 MODES = [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code", "description": "Writes"}]
 MODELS = [{"value": "small", "name": "Small"}, {"value": "large", "name": "Large"}]
@@ -91,10 +104,10 @@ class Exemplar:
         """One line of the client."""
         try:
             message = msgspec.json.decode(raw)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):  # of JSON, or of UTF-8
             self.send({"id": None, "error": {"code": PARSE_ERROR, "message": "not JSON"}})
             return
-        if not isinstance(message, dict) or not ({"method", "result", "error"} & message.keys()):
+        if not _is_message(message):
             self.send({"id": None, "error": {"code": INVALID_REQUEST, "message": "no request"}})
         elif "method" not in message:
             self.hear_answer(message)
@@ -127,7 +140,8 @@ class Exemplar:
 
     def hear_answer(self, message: Json) -> None:
         """An answer of the client."""
-        asked = self._asked.pop(message.get("id", 0), None)
+        id = message.get("id")
+        asked = self._asked.get(id) if isinstance(id, int) else None
         if asked is not None and not asked.done():
             asked.set_result(message)
 
@@ -136,7 +150,7 @@ class Exemplar:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         if message["method"] == "session/cancel":
-            self.cancel(params.get("sessionId", ""))
+            self.cancel(str(params.get("sessionId", "")))
         elif message["method"] == "$/cancel_request":
             self.cancel_request(params.get("requestId"))
 
@@ -144,7 +158,7 @@ class Exemplar:
         """The turn of a session is to end."""
         turn = self.turns.get(session_id)
         if turn is not None:
-            turn.cancelled = True
+            turn.cancel()
 
     def cancel_request(self, request_id: object) -> None:
         """The turn that answers this request is to end."""
@@ -451,13 +465,43 @@ class Exemplar:
         self.send({"method": method, "params": params})
 
     async def ask(self, method: str, params: Json) -> Json:
-        """Ask the client; its result, empty for an error."""
+        """Ask the client; its result, empty for null. InVainError for an error and for none."""
+        turn = self.turns.get(params.get("sessionId", ""))
+        waits: set[asyncio.Timeout] = set() if turn is None else turn.waits
+        is_cancelled = turn is not None and turn.cancelled
+        takes_person = method in ("session/request_permission", "elicitation/create")
+        seconds = PERSON_SECONDS if takes_person else ANSWER_SECONDS
         number = next(self._ids)
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
         self.send({"id": number, "method": method, "params": params})
-        message = await asked
-        result: Json = message.get("result") or {}
-        return result
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS if is_cancelled else seconds) as wait:
+                waits.add(wait)
+                message = await asked
+        except TimeoutError:
+            raise InVainError(f"the client did not answer {method}") from None
+        finally:
+            waits.discard(wait)
+            del self._asked[number]
+        if "error" in message:
+            raise InVainError(f"{method} was refused: {_words(message['error'])}")
+        result = message["result"]
+        return result if isinstance(result, dict) else {}
 
     def now(self) -> str:
         return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _is_message(message: object) -> bool:
+    """Whether this is a request, a notification or an answer."""
+    if not isinstance(message, dict):
+        return False
+    if "method" in message:
+        return isinstance(message["method"], str)
+    return "result" in message or "error" in message
+
+
+def _words(error: object) -> str:
+    """What an error says, on one line."""
+    said = error.get("message") if isinstance(error, dict) else error
+    return " ".join(str(said).split())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -56,14 +57,31 @@ class Memory(msgspec.Struct):
             os.replace(new, self.path)
 
 
+CANCEL_SECONDS = 5.0
+"""What a client gets for its answers once it has cancelled the turn."""
+
+
 class Turn:
-    """A prompt that runs."""
+    """A prompt that runs; `waits` are those for answers of the client."""
 
     def __init__(self, session_id: str, request: Json) -> None:
         self.session_id = session_id
         self.request = request
         self.cancelled = False
+        self.waits: set[asyncio.Timeout] = set()
         self.over = asyncio.Event()
+
+    def cancel(self) -> None:
+        """It is to end, and what it waits for is not waited for much longer."""
+        self.cancelled = True
+        soon = asyncio.get_running_loop().time() + CANCEL_SECONDS
+        for wait in self.waits:
+            if not wait.expired():
+                wait.reschedule(min(soon, wait.when() or soon))
+
+
+class InVainError(Exception):
+    """What a turn wanted did not come about; says why, in a sentence without its full stop."""
 
 
 class Speaker(Protocol):
@@ -75,7 +93,8 @@ class Speaker(Protocol):
 
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None: ...
 
-    async def ask(self, method: str, params: Json) -> Json: ...
+    async def ask(self, method: str, params: Json) -> Json:
+        """The client's result; InVainError."""
 
     async def drained(self) -> None: ...
 
@@ -169,49 +188,63 @@ class Script:
         path = self.absolute(what)
         self.think("They want to know what is in it.")
         call = self.tool("Read a file", "read", locations=[{"path": path, "line": 1}])
-        if self.offers("fs", "readTextFile"):
-            answer = await self.ask("fs/read_text_file", {"path": path, "line": 1, "limit": 100})
-            text = str(answer.get("content", "nothing"))
-        else:
-            text = _read(path)
-        self.change(call, status="completed", content=[content(text)], rawOutput={"text": text})
-        self.say(f"It says: {text}")
+        with self.failing(call):
+            if self.offers("fs", "readTextFile"):
+                asked = {"path": path, "line": 1, "limit": 100}
+                answer = await self.ask("fs/read_text_file", asked)
+                text = str(answer.get("content", "nothing"))
+            else:
+                text = _read(path)
+            produced = {"content": [content(text)], "rawOutput": {"text": text}}
+            self.change(call, status="completed", **produced)
+            self.say(f"It says: {text}")
 
     async def write(self, what: str, text: str) -> None:
         path = self.absolute(what)
         call = self.tool("Write a file", "edit", status="pending")
-        if not await self.permitted(call):
-            self.change(call, status="failed")
-            return
-        self.change(call, status="in_progress")
-        if self.offers("fs", "writeTextFile"):
-            await self.ask("fs/write_text_file", {"path": path, "content": text})
-        else:
-            _write(path, text)
-        diff = {"type": "diff", "path": path, "oldText": None, "newText": text}
-        self.change(call, status="completed", content=[diff])
-        self.say("It is written.")
+        with self.failing(call):
+            if not await self.permitted(call):
+                self.change(call, status="failed")
+                return
+            self.change(call, status="in_progress")
+            if self.offers("fs", "writeTextFile"):
+                await self.ask("fs/write_text_file", {"path": path, "content": text})
+            else:
+                _write(path, text)
+            diff = {"type": "diff", "path": path, "oldText": None, "newText": text}
+            self.change(call, status="completed", content=[diff])
+            self.say("It is written.")
 
     async def run_command(self, command: str) -> None:
         call = self.tool("Run a command", "execute", status="pending")
-        if not await self.permitted(call):
-            self.change(call, status="failed")
-            return
-        self.change(call, status="in_progress")
-        printed = ""
-        if self.offers("terminal"):
-            printed = await self.in_terminal(call, command)
-        self.change(call, status="completed", rawOutput={"printed": printed})
-        self.say(f"It printed: {printed}")
+        with self.failing(call):
+            if not await self.permitted(call):
+                self.change(call, status="failed")
+                return
+            self.change(call, status="in_progress")
+            printed = ""
+            if self.offers("terminal"):
+                printed = await self.in_terminal(call, command)
+            self.change(call, status="completed", rawOutput={"printed": printed})
+            self.say(f"It printed: {printed}")
 
     async def in_terminal(self, call: str, command: str) -> str:
-        params = {"command": command, "cwd": self.kept.cwd, "outputByteLimit": 10_000}
-        terminal_id = (await self.ask("terminal/create", params)).get("terminalId")
+        """What a command printed; it is a line for a shell, which a `command` is not."""
+        params = {"command": "sh", "args": ["-c", command], "cwd": self.kept.cwd}
+        made = await self.ask("terminal/create", {**params, "outputByteLimit": 10_000})
+        terminal_id = made.get("terminalId")
+        if not isinstance(terminal_id, str):
+            raise InVainError("terminal/create was answered without a terminalId")
         shown = [{"type": "terminal", "terminalId": terminal_id}]
         self.change(call, content=shown)
         at = {"terminalId": terminal_id}
-        await self.ask("terminal/wait_for_exit", at)
-        output = await self.ask("terminal/output", at)
+        try:
+            await self.ask("terminal/wait_for_exit", at)
+            output = await self.ask("terminal/output", at)
+        except InVainError:
+            with suppress(InVainError):  # why it came to nothing is told already
+                await self.ask("terminal/release", at)
+            raise
         await self.ask("terminal/release", at)
         return str(output.get("output", ""))
 
@@ -278,17 +311,32 @@ class Script:
         update = {"sessionUpdate": "tool_call_update", "toolCallId": call, **fields}
         self.agent.update(self.session_id, update)
 
+    @contextmanager
+    def failing(self, call: str) -> Iterator[None]:
+        """What comes to nothing in this block is how the call ended, and is said."""
+        try:
+            yield
+        except InVainError as error:
+            self.change(call, status="failed", content=[content(str(error))])
+            self.say(f"It came to nothing: {error}.")
+
     async def ask(self, method: str, params: Json) -> Json:
-        """Ask the client something about this session."""
+        """Ask the client something about this session; InVainError."""
         return await self.agent.ask(method, {"sessionId": self.session_id, **params})
 
 
 def _read(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InVainError(str(error)) from None
 
 
 def _write(path: str, text: str) -> None:
-    Path(path).write_text(text, encoding="utf-8")
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InVainError(str(error)) from None
 
 
 def content(text: str) -> Json:

@@ -22,6 +22,7 @@ from acphold.schema import (
     McpCapabilities,
     Method,
     NewSessionResponse,
+    Notification,
     SessionCapabilities,
     SessionInfo,
     decode,
@@ -84,6 +85,17 @@ def spoken(record: Record, side: Side) -> Iterator[Message]:
             continue
         if "result" in answered.message and "error" not in answered.message:
             yield Message(answered, method.name, method.result, answered.message["result"])
+
+
+def odd_kind(line: Line) -> str:
+    """What is wrong with a request that is sent as a notification, or the other way round."""
+    own = CLIENT_METHODS if line.by == "agent" else AGENT_METHODS
+    known = own.get(line.method or "") or PROTOCOL_METHODS.get(line.method or "")
+    if isinstance(known, Method) and not line.is_request:
+        return f"{known.name} is a request, and has no id"
+    if isinstance(known, Notification) and line.is_request:
+        return f"{known.name} is a notification, and has an id"
+    return ""
 
 
 def problem(message: Message) -> str:

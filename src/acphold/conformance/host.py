@@ -60,10 +60,13 @@ class Shell(Protocol):
 
 
 class Host:
-    """Answers what an agent asks. `decision` may be changed at any time."""
+    """Answers what an agent asks. `decision` may be changed at any time; `on_hold` is called when
+    a permission begins to wait.
+    """
 
     def __init__(self, offers: Json, shell: Callable[[], Shell]) -> None:
         self.decision: Decision = "allow"
+        self.on_hold: Callable[[], None] = lambda: None
         self._offers = offers
         self._new_shell = shell
         self._shell: Shell | None = None
@@ -110,6 +113,7 @@ class Host:
         if self.decision == "hold":
             question: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
             self._held.append(question)
+            self.on_hold()
             return await question
         for option in objects(params.get("options")):
             if option.get("kind") == f"{self.decision}_once":

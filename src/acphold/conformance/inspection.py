@@ -115,7 +115,7 @@ async def _found(stage: Stage, check: Check) -> Finding:
         return _finding(check, signal.verdict, signal.why, signal.lines, loop.time() - began)
     except TimeoutError:
         why = f"it was not over after {limit:g} s: the agent uses up every wait"
-        return _finding(check, Verdict.FAIL, why, (), loop.time() - began)
+        return _finding(check, Verdict.NOT_OBSERVABLE, why, (), loop.time() - began)
     except AgentStartError as error:
         if not stage.records:
             raise

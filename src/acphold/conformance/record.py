@@ -140,9 +140,13 @@ class Record:
 
     def unasked(self, since: int) -> Line | None:
         """The agent's first answer to nothing, from line `since` on."""
-        asked = {id_of(line) for line in self.by("client") if line.is_request}
+        return next(iter(self.all_unasked(since)), None)
+
+    def all_unasked(self, since: int) -> list[Line]:
+        """All of these; what is wrong with the type of an id alone is an answer to its request."""
+        asked = {likeness(line) for line in self.by("client") if line.is_request}
         answers = (it for it in self.lines[since:] if it.is_response and it.by == "agent")
-        return next((it for it in answers if id_of(it) not in asked), None)
+        return [it for it in answers if likeness(it) not in asked]
 
     def exchanges(self, by: Side, *methods: str) -> list[Exchange]:
         """The requests of one side, in order, each with its first answer."""
@@ -155,24 +159,28 @@ class Record:
 
     def _found_exchanges(self, by: Side, methods: tuple[str, ...]) -> list[Exchange]:
         other: Side = "agent" if by == "client" else "client"
-        answers: dict[bytes, Line] = {}
+        answers: dict[bytes | str, Line] = {}
         for found in self.by(other):
             if found.is_response:
                 answers.setdefault(id_of(found), found)
+                answers.setdefault(likeness(found), found)
         return [
-            Exchange(found, answers.get(id_of(found)))
+            Exchange(found, answers.get(id_of(found)) or answers.get(likeness(found)))
             for found in self.by(by)
             if found.is_request and (not methods or found.method in methods)
         ]
 
 
 def id_of(line: Line) -> bytes:
-    """The id of a request or a response as JSON, b"" without one; 1 and "1" are two."""
+    """The id of a request or a response as JSON, b"" without one; 7, 7.0 and "7" are three."""
     id = line.message.get("id", msgspec.UNSET)
-    if id is msgspec.UNSET:
-        return b""
-    # 7.0 is 7 to JSON.
-    return msgspec.json.encode(int(id) if isinstance(id, float) and id.is_integer() else id)
+    return b"" if id is msgspec.UNSET else msgspec.json.encode(id)
+
+
+def likeness(line: Line) -> str:
+    """What the id of a line looks like: the same for 7, 7.0 and "7"."""
+    id = line.message.get("id")
+    return str(int(id) if isinstance(id, float) and id.is_integer() else id)
 
 
 def result_of(answer: Line) -> Json:

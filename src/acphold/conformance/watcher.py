@@ -28,7 +28,7 @@ class Tour(Script):
         self.think("Let me show what I can do.")
         await self.plan()
         if self.offers("fs", "readTextFile"):
-            await self.ask("fs/read_text_file", {"path": self.absolute("README.md"), "line": 1})
+            await self.read("README.md")
         await self.run_command("echo this is a check")
         self.say(
             "That was a tour. Say `Count from 1 to 300, each number on a line of its own. Do not "
@@ -77,10 +77,9 @@ class Watcher(Exemplar):
             return made
         return Tour(self, turn.session_id, made.words, made.is_cancelled)
 
-    async def prompt(self, request: Json, params: Json) -> Json:
-        try:
-            return await super().prompt(request, params)
-        finally:
+    async def answer(self, request: Json) -> None:
+        await super().answer(request)
+        if request["method"] == "session/prompt":
             self._on_turn()
 
 

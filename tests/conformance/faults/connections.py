@@ -212,6 +212,20 @@ class _IdBecomesText(Exemplar):
             super().reply(request, result)
 
 
+@FAULTS.breaks("json-rpc.same-id:fractional")
+class _IdBecomesFractional(Exemplar):
+    def send(self, message: Json) -> None:
+        if "method" not in message and isinstance(message["id"], int):
+            message = {**message, "id": float(message["id"])}
+        super().send(message)
+
+
+@FAULTS.breaks("json-rpc.kinds")
+class _UpdatesAreRequests(Exemplar):
+    def tell(self, method: str, params: Json) -> None:
+        self.send({"id": f"update-{id(params)}", "method": method, "params": params})
+
+
 @FAULTS.breaks("json-rpc.one-answer")
 class _AnswersTwice(Exemplar):
     def reply(self, request: Json, result: object) -> None:

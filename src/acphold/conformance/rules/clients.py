@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.grammar import Message, custom_member, problem, spoken
+from acphold.conformance.grammar import Message, custom_member, odd_kind, problem, spoken
 from acphold.conformance.record import Json, Line, Record, calls, id_of, objects, said, sessions_in
 from acphold.conformance.verdicts import Source
 from acphold.schema import AGENT_METHODS, PROTOCOL_METHODS
@@ -95,6 +95,9 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
 )
 def answers(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
+        for exchange in record.exchanges("agent", *UNATTENDED):
+            if exchange.answer is None and _was_given_up(record, exchange.request):
+                witness.accuse("it was not answered while its turn ran", exchange.request)
         asked = {id_of(line) for line in record.by("agent") if line.is_request}
         answered: dict[bytes, Line] = {}
         for line in record.by("client"):
@@ -108,6 +111,42 @@ def answers(records: Sequence[Record], witness: Witness) -> None:
             elif ("result" in line.message) == ("error" in line.message):
                 witness.accuse("it has both a result and an error, or none", line)
             answered[id_of(line)] = line
+
+
+UNATTENDED = (
+    "fs/read_text_file",
+    "fs/write_text_file",
+    "terminal/create",
+    "terminal/output",
+    "terminal/kill",
+    "terminal/release",
+)
+"""What a client answers by itself; a person, or a command, may take any time."""
+
+
+def _was_given_up(record: Record, asked: Line) -> bool:
+    """Whether a question is still open when the turn in which it was asked is over."""
+    return any(
+        it.request.session_id == asked.session_id
+        and it.answer is not None
+        and it.request.number < asked.number < it.answer.number
+        for it in record.exchanges("client", "session/prompt")
+    )
+
+
+@RULES.observer(
+    "client.kinds",
+    "What asks for an answer has an id, and a notification has none.",
+    MUST,
+    Source("Overview", "Communication Model"),
+    unless=SILENT,
+)
+def kinds(records: Sequence[Record], witness: Witness) -> None:
+    for line in said(records, "client"):
+        if line.method is not None:
+            witness.saw()
+            if wrong := odd_kind(line):
+                witness.accuse(wrong, line)
 
 
 # -- introduction -----------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import msgspec
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer, Gone, Silence
-from acphold.conformance.record import NOT_UTF_8, Json, Line, Record, id_of, said
+from acphold.conformance.grammar import odd_kind
+from acphold.conformance.record import NOT_UTF_8, Json, Line, Record, id_of, likeness, said
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage, introduce
 from acphold.conformance.verdicts import NotObservable, SignInNeeded, Source, Violation
@@ -81,6 +82,21 @@ def version(records: Sequence[Record], witness: Witness) -> None:
                 witness.accuse(f"it says {line.message.get('jsonrpc')!r}", line)
 
 
+@RULES.observer(
+    "json-rpc.kinds",
+    "What asks for an answer has an id, and a notification has none.",
+    MUST,
+    json_rpc("4.1 Notification"),
+    unless="the agent called no method",
+)
+def kinds(records: Sequence[Record], witness: Witness) -> None:
+    for line in said(records, "agent"):
+        if line.method is not None:
+            witness.saw()
+            if wrong := odd_kind(line):
+                witness.accuse(wrong, line)
+
+
 # -- answers --------------------------------------------------------------------------------
 
 
@@ -111,7 +127,7 @@ def result_or_error(records: Sequence[Record], witness: Witness) -> None:
 
 @RULES.observer(
     "json-rpc.same-id",
-    "A response has the id of its request, of the same type.",
+    "A response has the id of its request: of the same type, and a whole number as one.",
     MUST,
     RESPONSE,
     unless=ALWAYS,
@@ -138,13 +154,13 @@ def same_id(records: Sequence[Record], witness: Witness) -> None:
 )
 def one_answer(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
-        answered: dict[bytes, Line] = {}
+        answered: dict[str, Line] = {}
         for line in record.by("agent"):
             if line.is_response and line.message.get("id") is not None:
                 witness.saw()
-                if (before := answered.get(id_of(line))) is not None:
+                if (before := answered.get(likeness(line))) is not None:
                     witness.accuse("the second answer to one request", before, line)
-                answered[id_of(line)] = line
+                answered[likeness(line)] = line
 
 
 @RULES.observer(
@@ -294,10 +310,8 @@ async def no_answer_to_notifications(stage: Stage) -> None:
     told = dialogue.tell("check/no_such_notification", {"some": "thing"})
     dialogue.tell("session/cancel", {"sessionId": "check-no-such-session"})
     await dialogue.caught_up()
-    asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
-    for line in dialogue.record.lines[before:]:
-        if line.by == "agent" and line.is_response and id_of(line) not in asked:
-            raise Violation("a notification was answered", told, line)
+    if unasked := dialogue.record.unasked(before):
+        raise Violation("a notification was answered", told, unasked)
 
 
 @RULES.case(
@@ -406,10 +420,7 @@ async def _after_garbage(stage: Stage, raw: bytes) -> tuple[Line, list[Line]]:
         except (Gone, Silence) as violation:
             raise Violation(f"after it, {violation.why}", garbage, *violation.lines) from None
         await dialogue.hush_briefly()
-        asked = {id_of(line) for line in dialogue.record.by("client") if line.is_request}
-        since = dialogue.record.lines[before:]
-        strays = [line for line in since if line.is_response and line.by == "agent"]
-        return garbage, [line for line in strays if id_of(line) not in asked]
+        return garbage, dialogue.record.all_unasked(before)
     finally:
         await stage.leave(dialogue)
 

@@ -157,16 +157,22 @@ async def held_turn(stage: Stage) -> tuple[Session, Call, Answer, Line]:
     try:
         path = str(stage.work / "held.txt")
         call = begin_prompt(dialogue, session, Errand("write", path, SECRET))
-        await dialogue.until(
-            lambda: True if dialogue.host.holds or call.answer is not None else None,
-            3 * dialogue.timeout,
-        )
+        try:
+            await dialogue.until(
+                lambda: True if dialogue.host.holds or call.answer is not None else None,
+                3 * dialogue.timeout,
+            )
+        except Silence as silence:  # nothing was cancelled yet that could be answered wrongly
+            raise NotObservable(f"{NO_PERMISSION}: {silence.why}", call.asked) from None
         if call.answer is not None:
             raise NotObservable(NO_PERMISSION)
         told = cancel(dialogue, session)
         answer = await dialogue.answered(call, 3 * dialogue.timeout)
     except Silence as silence:
-        raise Violation(f"cancelled while it waited for a permission: {silence.why}") from None
+        why = f"cancelled while it waited for a permission: {silence.why}"
+        if await dialogue.is_alive():
+            raise Violation(why, *silence.lines) from None
+        raise NotObservable(f"{why}, nor was anything else", *silence.lines) from None
     finally:
         dialogue.host.decision = "allow"
         dialogue.host.release()
