@@ -48,7 +48,8 @@
     │   └── UnknownTerminalError   never made here, or released                  -32002
     └── JournalError               what is remembered
         ├── JournalUnavailableError  read-only, full, gone, no such folder
-        │   └── JournalBusyError     another program holds it; worth another try
+        │   ├── JournalBusyError     another program holds it; worth another try
+        │   └── ReadOnlyJournalError it lies where nothing can be written; it can be read
         ├── NotAJournalError         a file, but not one of ours, or a torn one
         ├── NewerJournalError        written by a later release
         ├── SessionExistsError       the id is taken
@@ -475,6 +476,10 @@ class JournalUnavailableError(JournalError):
 
 class JournalBusyError(JournalUnavailableError):
     """Another program holds the journal; it can be used once that lets go."""
+
+
+class ReadOnlyJournalError(JournalUnavailableError):
+    """The journal lies where nothing can be written; it can be read."""
 
 
 class NotAJournalError(JournalError):

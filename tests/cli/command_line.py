@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
@@ -89,10 +89,11 @@ def run_here(
 
 
 class CommandLine:
-    """Runs `acphold` with one journal."""
+    """Runs `acphold` with one journal; `before` is called in each process that it starts."""
 
-    def __init__(self, journal: Path) -> None:
+    def __init__(self, journal: Path, before: Callable[[], None] | None = None) -> None:
         self.journal = journal
+        self._before = before
 
     @property
     def environment(self) -> dict[str, str]:
@@ -114,6 +115,7 @@ class CommandLine:
             env={**self.environment, **changed},
             timeout=SECONDS,
             check=False,
+            preexec_fn=self._before,
         )
         return Finished(done.returncode, done.stdout, done.stderr)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
 
 
 @pytest.fixture
@@ -84,3 +85,25 @@ def test_without_a_journal_there_is_nothing_to_copy(acphold: CommandLine, tmp_pa
     done = acphold.run("backup", str(tmp_path / "copy.db"))
     assert done.code == 4
     assert not (tmp_path / "copy.db").exists()
+
+
+@pytest.mark.parametrize("part", [10, 50, 200])
+def test_a_full_disk_is_the_copys_and_nothing_is_left_on_it(
+    one: Path, tmp_path: Path, part: int
+) -> None:
+    remember(one, "bb-2", prompt("Long"), said("x" * 1_000_000), ended())
+    (tmp_path / "away").mkdir()
+    copy = tmp_path / "away" / "copy.db"
+    copy.write_text("before")
+
+    def nearly_full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (part * 4096, part * 4096))
+
+    before = one.read_bytes()
+    done = CommandLine(one, nearly_full).run_as_process("backup", "--force", str(copy))
+    assert done.code == 4
+    assert done.err.startswith(f"acphold: cannot write the copy {copy}: ")
+    assert "make room on its disk, or name another place" in done.err
+    assert copy.read_text() == "before"
+    assert os.listdir(tmp_path / "away") == ["copy.db"]
+    assert one.read_bytes() == before

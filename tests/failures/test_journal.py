@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import shutil
@@ -17,6 +16,7 @@ import pytest
 from acphold.journal.sqlite.migrations import VERSION
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import below, folder_contents, gone, methods, until
+from tests.permissions import heed_permissions
 
 COMMAND = wrap_command(scripted_agent())
 
@@ -62,14 +62,6 @@ async def prompts(client: Editor, session: str, count: int) -> None:
 def file_limit(size: int) -> Callable[[], None]:
     """No file can grow beyond `size` bytes: what a full disk looks like to a program."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
-def heed_permissions() -> None:
-    """Also root is refused what the mode of a file forbids: for programs started from here."""
-    if os.geteuid() == 0:
-        libc = ctypes.CDLL(None)
-        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-            assert libc.prctl(24, capability, 0, 0, 0) == 0  # PR_CAPBSET_DROP
 
 
 # -- cannot be opened ---------------------------------------------------------------------------

@@ -21,11 +21,12 @@ from acphold.imports.opencode import READER as OPENCODE
 from acphold.imports.pieces import Piece
 from acphold.imports.sources import Manner
 from acphold.journal import ListFilter, SqliteJournal
-from tests.failures.test_journal import file_limit, heed_permissions
+from tests.failures.test_journal import file_limit
 from tests.imports.claude_home import SESSION
 from tests.imports.test_intake import LONG, conversation, said, say, take, whole
 from tests.imports.test_opencode import Store
 from tests.imports.told import Story, sources
+from tests.permissions import heed_permissions
 
 SECONDS = 60.0
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
 from acphold.cli.command_line import UsageError
-from acphold.errors import JournalBusyError, UnknownSessionError
+from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history import Entry
 from acphold.journal import (
     Free,
@@ -95,10 +95,18 @@ async def whole(journal: Journal, row: SessionRow) -> SessionRow:
 
 async def searched(journal: Journal, sought: Sought) -> list[SearchHit]:
     """The hits, after a moment of catching up with what is not searchable yet."""
-    if await journal.lagging():
-        with suppress(JournalBusyError):
-            await journal.catch_up(CATCH_UP_SECONDS)
+    await caught_up(journal, CATCH_UP_SECONDS)
     return await journal.search(sought)
+
+
+async def caught_up(journal: Journal, seconds: float) -> int:
+    """How many sessions are not looked through, after so long of that; what is there can be read
+    also when nothing can be written just now."""
+    lagging = await journal.lagging()
+    if lagging:
+        with suppress(JournalUnavailableError):
+            lagging = await journal.catch_up(seconds)
+    return lagging
 
 
 # -- places ---------------------------------------------------------------------------------

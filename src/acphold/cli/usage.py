@@ -6,13 +6,12 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
 from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd, add_journal
-from acphold.cli.journals import exists, opened, path_of
+from acphold.cli.journals import caught_up, exists, opened, path_of
 from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT, short_id
 from acphold.cli.terminal_text import (
     console,
@@ -23,7 +22,6 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
-from acphold.errors import JournalBusyError
 from acphold.journal import Journal, SessionUsage, UsageReport
 from acphold.journal.sqlite.token_usage import COUNTS
 
@@ -112,11 +110,8 @@ async def _usage(
     as_json: bool,
 ) -> None:
     async with opened(location) as journal:
-        if await journal.lagging():
-            with suppress(JournalBusyError):
-                await journal.catch_up(CATCH_UP_SECONDS)
+        lagging = await caught_up(journal, CATCH_UP_SECONDS)
         found = await journal.usage(cwd=cwd, since=since)
-        lagging = await journal.lagging()
         sums = grouped(found, grouping, agent)
         if as_json:
             for sum_ in sums[:limit]:

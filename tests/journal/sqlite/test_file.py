@@ -29,7 +29,7 @@ from acphold.errors import (
 from acphold.history import Segment
 from acphold.journal import Lease, NewSession, SqliteJournal
 from acphold.journal.sqlite import file as journal_file
-from acphold.journal.sqlite.connection import Connection, connect
+from acphold.journal.sqlite.connection import Access, Connection, connect
 from acphold.journal.sqlite.migrations import VERSION
 
 RAW = b'{"sessionUpdate":"from_the_future"}'
@@ -200,6 +200,23 @@ async def test_a_journal_that_another_program_holds_is_waited_for_and_then_given
     holder.close()
     added = await journal.append(lease, "update", [RAW])
     assert await read_all(journal) == [*history, added]
+    await journal.aclose()
+
+
+async def test_a_journal_in_which_nobody_was_to_write_is_not_read_on_when_somebody_has(
+    open_folder: Path,
+) -> None:
+    path = open_folder / "journal.db"
+    history = await written(path)
+    with read_only(open_folder):
+        journal = SqliteJournal.open(path, create=False)
+        assert await read_all(journal) == history
+    writing = SqliteJournal.open(path)
+    await writing.create(NewSession("s2", "a", "/w"))
+    for attempt in (journal.session("s1"), journal.state("s1")):
+        with pytest.raises(JournalUnavailableError, match="try again"):
+            await attempt
+    await writing.aclose()
     await journal.aclose()
 
 
@@ -616,11 +633,11 @@ async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_l
     left.with_name("journal.db-shm").write_bytes(path.with_name("journal.db-shm").read_bytes())
     await killed.aclose()
 
-    def connect_late(path: str, patience: float) -> Connection:
+    def connect_late(path: str, patience: float, *, access: Access) -> Connection:
         other = sqlite3.connect(path)
         other.execute("SELECT * FROM meta").fetchall()
         other.close()  # the last one: all is copied, and the log is removed with its index
-        return connect(path, patience)
+        return connect(path, patience, access=access)
 
     monkeypatch.setattr(journal_file, "connect", connect_late)
     journal = SqliteJournal.open(left)

@@ -112,7 +112,11 @@ class Background:
         try:
             if self._connection is None:
                 self._connection = connect(
-                    file.path, self._busy_seconds, file.connection.alone, gives_way=True
+                    file.path,
+                    self._busy_seconds,
+                    file.connection.alone,
+                    gives_way=True,
+                    access=file.connection.access,
                 )
             try:
                 return work(self._connection)

@@ -8,21 +8,46 @@ the lock for as long as a piece takes, it leaves it alone for a moment, in which
 
 A newer release may change what rows mean while this process has the file open. So whoever finds
 that others have written looks whether the file is still of a version that this release knows.
+
+Where nothing can be written, not even SQLite's log and its index, a file is read as *immutable*: as
+one that nobody writes. SQLite then looks neither for locks nor for changes, so we do.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeVar
 
+from acphold.errors import JournalUnavailableError, ReadOnlyJournalError
 from acphold.journal.sqlite.migrations import refuse_newer_by_now
 
 T = TypeVar("T")
+
+
+class Access(NamedTuple):
+    """How a file is opened, in words of SQLite's (sqlite.org, URI Filenames).
+
+    `appearance` is what an immutable one looked like then.
+    """
+
+    words: Literal["mode=rw", "mode=ro", "immutable=1"]
+    appearance: tuple[int, ...] | None = None
+
+    @classmethod
+    def immutable(cls, path: str) -> Access:
+        """That of a file which nobody writes."""
+        return cls("immutable=1", _appearance(path))
+
+
+READ_WRITE: Final = Access("mode=rw")
+READ_ONLY: Final = Access("mode=ro")
 
 LOG_BYTES_KEPT: Final = 16 << 20
 """Size of the write-ahead log that is kept for the next writes once it has been copied."""
@@ -52,11 +77,19 @@ class Connection(sqlite3.Connection):
     alone: threading.Lock
     patience: float
     gives_way: bool
+    access: Access
     writes_of_others: int | None = None
     _began = _ended = _held = 0.0
 
     def refuse_newer(self) -> None:
-        """Raise NewerJournalError when a newer release has brought the file to its own version."""
+        """Raise NewerJournalError when a newer release has brought the file to its own version.
+
+        And JournalUnavailableError when a file is written that was taken for immutable.
+        """
+        if self.access.appearance not in (None, _appearance(self.path)):
+            raise JournalUnavailableError(
+                f"the journal {self.path} lies where only others can write, and they did; try again"
+            )
         (writes,) = self.execute("PRAGMA data_version").fetchone()
         if writes != self.writes_of_others:
             refuse_newer_by_now(self, self.path)
@@ -89,7 +122,11 @@ class Connection(sqlite3.Connection):
                 self._wait(deadline, error)
 
     def begin(self) -> None:
-        """Begin a transaction that writes, and hold `alone`."""
+        """Begin a transaction that writes, and hold `alone`; ReadOnlyJournalError."""
+        if self.access is not READ_WRITE:  # SQLite would refuse the first statement that writes
+            raise ReadOnlyJournalError(
+                f"the journal {self.path} can only be read; make the file and its folder writable"
+            )
         if self.gives_way:
             self._rest()
         deadline = time.monotonic() + self.patience
@@ -170,15 +207,22 @@ def connect(
     alone: threading.Lock | None = None,
     *,
     gives_way: bool = False,
+    access: Access = READ_WRITE,
 ) -> Connection:
     """A connection with our settings; the caller opens and closes transactions itself."""
     connection = sqlite3.connect(
-        path, timeout=patience, isolation_level=None, check_same_thread=False, factory=Connection
+        path if access is READ_WRITE else f"{Path(path).as_uri()}?{access.words}",
+        uri=access is not READ_WRITE,
+        timeout=patience,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=Connection,
     )
     connection.path = path
     connection.alone = threading.Lock() if alone is None else alone
     connection.patience = patience
     connection.gives_way = gives_way
+    connection.access = access
     # NORMAL: a commit survives a killed process, not a power cut; FULL costs ten times as much.
     connection.execute("PRAGMA synchronous = NORMAL")
     # A checkpoint behind a dirty disk takes 150 ms; the background connection makes them.
@@ -213,6 +257,16 @@ def reading(connection: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         connection.execute("COMMIT")
+
+
+def _appearance(path: str) -> tuple[int, ...]:
+    """What a write would change of a file that nobody has open."""
+    try:
+        found = os.stat(path)
+    except OSError:  # it is there no more
+        return ()
+    is_open = os.path.exists(f"{path}-shm")
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, is_open
 
 
 def is_busy(error: Exception) -> bool:

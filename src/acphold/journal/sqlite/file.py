@@ -1,6 +1,7 @@
 """The journal as a file: where it is made, how it is opened, and what its errors mean.
 
-A file that is not a journal of this release is refused before SQLite may write to it.
+A file that is not a journal of this release is refused before SQLite may write to it. One that lies
+where nothing can be written is opened by who makes none, to be read.
 """
 
 from __future__ import annotations
@@ -24,12 +25,20 @@ from acphold.errors import (
     JournalError,
     JournalUnavailableError,
     NotAJournalError,
+    ReadOnlyJournalError,
 )
 from acphold.journal.location import NAMED_BY
 from acphold.journal.sqlite import raw_bytes
-from acphold.journal.sqlite.connection import Connection, connect, is_busy, primary_code
+from acphold.journal.sqlite.connection import (
+    READ_ONLY,
+    READ_WRITE,
+    Access,
+    Connection,
+    connect,
+    primary_code,
+)
 from acphold.journal.sqlite.file_system import network_type
-from acphold.journal.sqlite.migrations import migrate, refuse_newer
+from acphold.journal.sqlite.migrations import migrate, refuse_newer, refuse_other
 
 APPLICATION_ID: Final = 0x61637068
 """`acph`, at offset 68 of every journal; source: sqlite.org, Database File Format, 1.3."""
@@ -57,7 +66,8 @@ class JournalFile:
     def open(cls, path: str, *, create: bool, busy_seconds: float) -> JournalFile:
         """The journal at `path`, made and migrated if need be.
 
-        The file gets mode 0600, a folder that was missing 0700. Raises JournalBusyError,
+        The file gets mode 0600, a folder that was missing 0700. Unless it is to be made where it
+        is missing, one in a folder that cannot be written to can be read. Raises JournalBusyError,
         JournalUnavailableError, NotAJournalError and NewerJournalError; then the file is as it
         was, but for its mode.
         """
@@ -73,15 +83,19 @@ class JournalFile:
         fresh = _inspect(path, create=create)
         was_open = _made_private(path)
         index = _LogIndex.of(path)
+        access = READ_WRITE if create else _access(path)
         try:
-            connection = connect(path, busy_seconds)
+            connection = connect(path, busy_seconds, access=access)
             try:
                 if fresh:
                     _claim(connection)
-                _write_ahead(connection, path, busy_seconds)
-                migrate(connection, path)
-                if index is not None and index.has_lost_to(_LogIndex.of(path)):
-                    _note_cut_log(connection, path)
+                if access is READ_WRITE:
+                    _write_ahead(connection, path, busy_seconds)
+                    migrate(connection, path)
+                    if index is not None and index.has_lost_to(_LogIndex.of(path)):
+                        _note_cut_log(connection, path)
+                else:
+                    refuse_other(connection, path)
                 # From here on the connection itself tries again.
                 connection.execute("PRAGMA busy_timeout = 0")
             except BaseException:
@@ -161,6 +175,24 @@ def _inspect(path: str, *, create: bool) -> bool:
     if not logged and not _has_log(path):
         _refuse_cut(header, size, path)
     return False
+
+
+def _access(path: str) -> Access:
+    """How a journal can be opened that is not to be made; JournalUnavailableError if in no way.
+
+    In a folder that cannot be written to, SQLite cannot make the index of its log. Whoever has the
+    journal open has both there already; if neither is there, nobody writes.
+    """
+    if os.access(os.path.dirname(path), os.W_OK | os.X_OK, effective_ids=True):
+        return READ_WRITE
+    if os.path.exists(f"{path}-shm") and os.path.exists(f"{path}-wal"):
+        return READ_ONLY
+    if _has_log(path):
+        raise JournalUnavailableError(
+            f"what was written last to the journal {path} is in {path}-wal, and its folder cannot "
+            "be written to; copy both into a folder that can, and name the copy with --journal"
+        )
+    return Access.immutable(path)
 
 
 def _has_log(path: str) -> bool:
@@ -304,7 +336,7 @@ def failure(error: Fault, path: str) -> JournalError:
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _NO_TEXT in str(error):
         return _damaged(path, str(error))
     advice = _ADVICE.get(code, f"name another journal ({NAMED_BY})")
-    kind = JournalBusyError if is_busy(error) else JournalUnavailableError
+    kind = _KINDS.get(code, JournalUnavailableError)
     return kind(f"the journal {path} cannot be used: {error}; {advice}")
 
 
@@ -314,6 +346,12 @@ def _damaged(path: str, how: str) -> NotAJournalError:
         f"what can be read with `sqlite3 {path} .recover`, or name another journal ({NAMED_BY})"
     )
 
+
+_KINDS: Final = {
+    sqlite3.SQLITE_BUSY: JournalBusyError,
+    sqlite3.SQLITE_LOCKED: JournalBusyError,
+    sqlite3.SQLITE_READONLY: ReadOnlyJournalError,
+}
 
 _ADVICE: Final = {
     sqlite3.SQLITE_BUSY: "another program holds it; close that program or try again",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from acphold.errors import NewerJournalError
+from acphold.errors import NewerJournalError, ReadOnlyJournalError
 from acphold.journal.location import NAMED_BY
 
 SEQ_BITS: Final = 32
@@ -250,6 +250,17 @@ def refuse_newer(version: int, path: str) -> None:
         raise NewerJournalError(
             f"the journal {path} has version {version}, this release of acphold knows up to "
             f"{VERSION}; update acphold, or name another journal ({NAMED_BY})"
+        )
+
+
+def refuse_other(connection: sqlite3.Connection, path: str) -> None:
+    """Refuse a journal that is not of this version, where it cannot be brought up to it."""
+    refuse_newer(version := _version(connection), path)
+    if version < VERSION:
+        raise ReadOnlyJournalError(
+            f"the journal {path} was written by an earlier release, and has to be brought up to "
+            "this one where its folder cannot be written to; copy it into a folder that can, and "
+            "name the copy with --journal"
         )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
-from contextlib import closing, suppress
+from contextlib import closing
+from tempfile import TemporaryDirectory
+from typing import Final
 
 from acphold.errors import JournalUnavailableError
 
@@ -14,40 +15,63 @@ def copy_to(connection: sqlite3.Connection, path: str) -> int:
     """Copy the journal to the file `path`, whole and checked, or not at all; its size in bytes.
 
     The copy is of one moment, whoever writes meanwhile, and nobody waits for it. It needs no
-    other file beside it, and only its owner can read it. Raises JournalUnavailableError.
+    other file beside it, and only its owner can read it. Raises JournalUnavailableError when it
+    cannot be written, and sqlite3 errors of the journal itself.
     """
     folder = os.path.dirname(path) or "."
-    temporary = ""
     try:
-        made, temporary = tempfile.mkstemp(dir=folder, prefix=".acphold-backup-")
-        os.close(made)
-        _copy(connection, temporary)
-        size = os.stat(temporary).st_size
-        _write_out(temporary)
-        os.replace(temporary, path)
+        # A folder, for SQLite makes files beside the one that it writes.
+        with TemporaryDirectory(dir=folder, prefix=".acphold-backup-") as made:
+            temporary = os.path.join(made, "copy.db")
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            _copy(connection, temporary)
+            size = os.stat(temporary).st_size
+            _write_out(temporary)
+            os.replace(temporary, path)
         _write_out(folder)
-        return size
-    except OSError as error:
-        raise JournalUnavailableError(
-            f"cannot write the copy {path}: {error.strerror or error}; name another place"
-        ) from error
-    finally:
-        if temporary:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
+    except (OSError, _WritingError) as error:
+        raise JournalUnavailableError(f"cannot write the copy {path}: {_why(error)}") from error
+    return size
+
+
+class _WritingError(Exception):
+    """What SQLite could not do to the copy, whatever the journal is like."""
 
 
 def _copy(connection: sqlite3.Connection, path: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as copied:
-        # In one step: with several, each write of somebody else would make it begin anew.
-        connection.backup(copied)
-        # It stands for itself; who opens it as a journal gets a write-ahead log again.
-        copied.execute("PRAGMA journal_mode = DELETE")
-        found = [line for (line,) in copied.execute("PRAGMA quick_check(1)")]
+        try:
+            # In one step: with several, each write of somebody else would make it begin anew.
+            connection.backup(copied)
+        except sqlite3.Error as error:
+            # The journal is only read for it, and cannot fail like this.
+            if getattr(error, "sqlite_errorcode", None) in _OF_WRITING:
+                raise _WritingError(str(error)) from error
+            raise
+        try:
+            # It stands for itself; who opens it as a journal gets a write-ahead log again.
+            copied.execute("PRAGMA journal_mode = DELETE")
+            found = [line for (line,) in copied.execute("PRAGMA quick_check(1)")]
+        except sqlite3.Error as error:
+            raise _WritingError(str(error)) from error
         if found != ["ok"]:
             raise JournalUnavailableError(
                 f"the copy is not whole ({found[0]}); `acphold doctor` looks at the journal itself"
             )
+
+
+_OF_WRITING: Final = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+}
+
+
+def _why(error: OSError | _WritingError) -> str:
+    if isinstance(error, _WritingError):
+        return f"{error}; make room on its disk, or name another place"
+    return f"{error.strerror or error}; name another place"
 
 
 def _write_out(path: str) -> None:
