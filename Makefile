@@ -27,10 +27,11 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 
-# The API page, from the docstrings; the page of rules, from the rules.
+# The API page, from the docstrings; the page of rules, from the rules; the tables of options.
 docs: $(VENV)/.installed
 	$(BIN)/python -m docs.api_reference
 	$(BIN)/python -m docs.rule_tables
+	$(BIN)/python -m docs.option_tables
 
 # Our own agents, before and behind wrap; `known` has what each of them fails, and why.
 conformance: KNOWN := tests/conformance/known

@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from msgspec.structs import fields
+
 import acphold
 import acphold.client
 import acphold.mcp
 import acphold.testing
 from acphold.errors import AcpholdError
+from acphold.library import agent
+from acphold.serving import AgentOptions, ServeOptions
 
 PAGE = Path(__file__).with_name("api.md")
 
@@ -164,6 +168,7 @@ def entry(name: str) -> Iterator[str]:
                 yield f"#### {short}.{member.name}\n"
                 yield _block(_function(member))
             yield f"{ast.get_docstring(member)}\n"
+            yield from _meanings(member)
 
 
 def _alias(name: str) -> Iterator[str]:
@@ -243,7 +248,39 @@ def _class(name: str, found: type) -> str:
 def _function(node: ast.ClassDef | Function) -> str:
     assert isinstance(node, Function)
     start = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-    return _call(f"{start} {node.name}", node.args, node.returns)
+    arguments = node.args
+    if options := _options(node):
+        arguments = ast.arguments([], [], None, [], [], None, [])
+        for kind in reversed([*_kinds(options)]):
+            is_keyword_only = any(keyword.arg == "kw_only" for keyword in kind.keywords)
+            for field in kind.body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    argument = ast.arg(field.target.id, field.annotation)
+                    if is_keyword_only:
+                        arguments.kwonlyargs.append(argument)
+                        arguments.kw_defaults.append(field.value)
+                    else:
+                        arguments.args.append(argument)
+                        arguments.defaults += [field.value] if field.value else []
+    return _call(f"{start} {node.name}", arguments, node.returns)
+
+
+def _options(node: Function) -> type[ServeOptions] | None:
+    """The Struct whose fields a method takes as its arguments."""
+    for decorator in node.decorator_list:
+        match decorator:
+            case ast.Call(func=ast.Name(id="_taking"), args=[ast.Name(id=name)]):
+                found: type[ServeOptions] = getattr(agent, name)
+                return found
+    return None
+
+
+def _meanings(node: Function) -> Iterator[str]:
+    """What the options are that a method takes, where these are no others' as well."""
+    if (options := _options(node)) is AgentOptions:
+        for field in fields(options):
+            yield f"- `{field.name}`: {field.type.__metadata__[0].meaning}"
+        yield ""
 
 
 def _call(start: str, arguments: ast.arguments, returns: ast.expr | None) -> str:
@@ -275,8 +312,10 @@ class _Plain(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        is_mark = isinstance(node.value, ast.Name) and node.value.id in LENIENCE
-        return node.slice if is_mark else node
+        mark = node.value.id if isinstance(node.value, ast.Name) else ""
+        if mark == "Annotated" and isinstance(node.slice, ast.Tuple):
+            return node.slice.elts[0]
+        return node.slice if mark in LENIENCE else node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.parse(IN_WORDS.get(node.id, node.id), mode="eval").body

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
-from acphold.hub import CANCEL_GRACE
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.service import Service, serve
+from acphold.serving import ServeOptions
 from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker, scripted_agent
 
@@ -55,7 +55,7 @@ async def wrapped(
     journal: str | Path,
     *,
     client: Mapping[str, Any] | None = None,
-    cancel_grace: float = CANCEL_GRACE,
+    cancel_grace: float = 10.0,
     **agent: Any,
 ) -> AsyncIterator[Guest]:
     """A client with these capabilities, introduced to a scripted agent behind a hub."""
@@ -69,19 +69,17 @@ async def guest(
     agent: Sequence[str],
     journal: str | Path,
     *,
-    cancel_grace: float = CANCEL_GRACE,
+    cancel_grace: float = 10.0,
     start_timeout: float = START_TIMEOUT,
     limit: int = MAX_MESSAGE,
 ) -> AsyncIterator[Guest]:
     """A client in front of the program `agent`; at the end both have left."""
     here, there = memory_pair()
     service = Service(
-        journal=str(journal),
         make_agent=lambda listener, _: ProcessAgent(
             agent, listener, start_timeout=start_timeout, limit=limit
         ),
-        cancel_grace=cancel_grace,
-        limit=limit,
+        options=ServeOptions(journal=journal, cancel_grace=cancel_grace, max_message=limit),
     )
     serving = asyncio.create_task(serve(there, service, stop=asyncio.Event()))
     client = Guest(here, serving)

@@ -21,6 +21,7 @@ SOURCE = Path(acphold.__file__).parent
 
 ROWS = {
     "errors": 1,
+    "serving": 1,
     "version": 1,
     "schema": 2,
     "rpc": 3,

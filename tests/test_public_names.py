@@ -39,7 +39,7 @@ PUBLIC = {
         Replay UpdateStream connect connect_over connected_to
     """,
     "acphold.hub": """
-        CANCEL_GRACE Attachment Client Conversation Hub Session Setup
+        Attachment Client Conversation Hub Session Setup
     """,
     "acphold.conformance": """
         CHECKS Finding Level MemorySubject ProgramSubject Report Rule Settings Source Verdict chosen

@@ -27,6 +27,7 @@ from acphold.history import KINDS, Entry
 from acphold.hub.alerts import Alert
 from acphold.journal import SearchHit, SessionRow
 from acphold.server import alert_commands
+from docs.option_tables import page
 
 SOURCE = Path(acphold.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -130,3 +131,7 @@ def test_every_field_of_the_json_output_is_in_the_page() -> None:
     assert {
         name for name in (*fields, *KINDS) if f"`{name}`" not in section("JSON output")
     } == set()
+
+
+def test_the_options_of_serving_stand_there_as_they_are() -> None:
+    assert page(PAGE) == PAGE, "make docs"

@@ -15,11 +15,11 @@ from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
 from acphold.hub.alerts import NO_ALERTS, Alerts
-from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.journal import SqliteJournal
 from acphold.rpc.peer import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.server import Connection
+from acphold.serving import ServeOptions
 from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker
 
@@ -343,9 +343,8 @@ def said(text: str, kind: str = "agent_message_chunk") -> bytes:
 async def shared(
     journal: Path,
     *,
-    rules: QuestionRules = NO_RULES,
     alerts: Alerts = NO_ALERTS,
-    all_agents: bool = False,
+    **options: Any,
 ) -> AsyncIterator[Shared]:
     """A hub over a puppet agent; at the end all of its clients are gone."""
     opened = SqliteJournal.open(journal)
@@ -358,10 +357,8 @@ async def shared(
     hub = Hub(
         opened,
         make,
-        cancel_grace=0.2,
-        questions=rules,
+        ServeOptions(**{"cancel_grace": 0.2, **options}),
         alerts=alerts,
-        all_agents=all_agents,
     )
     try:
         async with hub.open():

@@ -11,7 +11,6 @@ import pytest
 
 from acphold.agents import Asked, Updates
 from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
-from acphold.hub.questions import QuestionRules
 from acphold.journal import SqliteJournal
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.owners import die
@@ -256,8 +255,7 @@ async def test_a_question_that_the_agent_takes_back_is_closed_as_withdrawn(journ
 async def test_with_reject_nobody_is_waited_for_and_nothing_is_said_for_always(
     journal: Path, kinds: tuple[str, ...], result: dict[str, Any]
 ) -> None:
-    rules = QuestionRules(when_detached="reject")
-    async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):
+    async with shared(journal, when_detached="reject") as house, asyncio.timeout(DEADLINE):
         client = await house.client(**FORMS)
         person = Person(client)
         session = await house.at_work(client)
@@ -274,8 +272,7 @@ async def test_with_reject_nobody_is_waited_for_and_nothing_is_said_for_always(
 async def test_behind_the_limit_a_question_is_rejected_though_somebody_is_there(
     journal: Path,
 ) -> None:
-    rules = QuestionRules(limit_seconds=0.01)
-    async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):
+    async with shared(journal, answer_timeout=0.01) as house, asyncio.timeout(DEADLINE):
         client = await house.client(**FORMS)
         Person(client), Person(client, FORM)
         session = await house.at_work(client)
@@ -440,8 +437,7 @@ async def test_a_notice_names_the_tool_call_of_which_the_question_has_only_the_i
 
 
 async def test_with_reject_a_watcher_is_nobody(journal: Path) -> None:
-    rules = QuestionRules(when_detached="reject")
-    async with shared(journal, rules=rules) as house, asyncio.timeout(DEADLINE):
+    async with shared(journal, when_detached="reject") as house, asyncio.timeout(DEADLINE):
         one, watcher = await house.client(), await house.client(**WATCHES)
         session = await house.at_work(one)
         await watcher.load(session)

@@ -26,6 +26,7 @@ from acphold.client.policy import rule_for
 from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import Implementation
+from acphold.serving import ServeOptions
 from acphold.version import __version__
 
 if TYPE_CHECKING:
@@ -224,13 +225,15 @@ class Asking:
             return None
         return DurableEndpoint(
             ProgramStart(command=question.agent),
-            question.journal,
+            ServeOptions(
+                journal=question.journal,
+                cancel_grace=CANCEL_GRACE,
+                max_message=question.max_message,
+            ),
             name=question.name,
             called=question.called,
             launched=self._launched,
             start_timeout=question.start_timeout,
-            cancel_grace=CANCEL_GRACE,
-            limit=question.max_message,
         )
 
     async def _row(self) -> SessionRow | None:

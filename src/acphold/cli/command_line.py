@@ -13,10 +13,15 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from msgspec import Struct
+
+    from acphold.serving import Option
 
 
 class Exit(IntEnum):
@@ -184,14 +189,37 @@ LEVELS = ("debug", "info", "warning", "error")
 """Of `--log-level`."""
 
 
+def add_options(parser: Parser, options: type[Struct], *, only: Collection[str] = ()) -> None:
+    """The options of serving as arguments, or those named only; see `acphold.serving`."""
+    from msgspec.structs import fields  # late: `--help` and `--version` do without msgspec
+
+    for field in fields(options):
+        if only and field.name not in only:
+            continue
+        about: Option = field.type.__metadata__[0]
+        flag = f"--{field.name.replace('_', '-')}"
+        if not about.value:
+            parser.add_argument(flag, action="store_true", help=about.meaning)
+            continue
+        choices = about.value.split("|")
+        otherwise = about.otherwise or (
+            f"{field.default:g}" if isinstance(field.default, float) else field.default
+        )
+        parser.add_argument(
+            flag,
+            metavar=about.value if len(choices) == 1 else None,
+            choices=choices if len(choices) > 1 else None,
+            type={"SECONDS": seconds_above_zero, "BYTES": _size}.get(about.value, str),
+            default=field.default,
+            help=f"{about.meaning} [default: {otherwise}]",
+        )
+
+
 def add_journal(parser: Parser) -> None:
     """`--journal URL`: None where it is not given."""
-    parser.add_argument(
-        "--journal",
-        metavar="URL",
-        help="the journal: a path, or sqlite:////absolute/path (else ACPHOLD_JOURNAL, else a file "
-        "in your data folder)",
-    )
+    from acphold.serving import ServeOptions
+
+    add_options(parser, ServeOptions, only=("journal",))
 
 
 def add_cwd(parser: Parser, which: str = "only sessions of this working directory") -> None:
@@ -216,56 +244,7 @@ def add_linger(parser: Parser) -> None:
     )
 
 
-def add_mcp_timeout(parser: Parser) -> None:
-    """`--mcp-timeout SECONDS`."""
-    _add_seconds(parser, "--mcp-timeout", 10.0, "for each MCP server of a session to be ready")
-
-
-def add_serving(parser: Parser) -> None:
-    """What `wrap` and `run` share."""
-    add_journal(parser)
-    _add_seconds(parser, "--cancel-grace", 10.0, "for the agent to end a cancelled turn")
-    _add_question_rules(parser)
-    parser.add_argument(
-        "--all-agents",
-        action="store_true",
-        help="list the sessions of all agents; one of another agent is handed over to this one "
-        "when it is loaded and prompted",
-    )
-    parser.add_argument(
-        "--unstable",
-        action="store_true",
-        help="offer methods that are no part of the protocol yet: session/fork, set_title, archive "
-        "and unarchive, and the list's filter",
-    )
-    parser.add_argument(
-        "--max-message",
-        metavar="BYTES",
-        type=_size,
-        default=64 << 20,
-        help="longest message in either direction [default: 64M]",
-    )
-    _add_log(parser)
-
-
-def _add_question_rules(parser: Parser) -> None:
-    """What becomes of questions that nobody answers."""
-    parser.add_argument(
-        "--when-detached",
-        choices=("wait", "reject"),
-        default="wait",
-        help="what becomes of a question of the agent that nobody who is there can show: it waits "
-        "for who comes next, or is rejected [default: wait]",
-    )
-    parser.add_argument(
-        "--answer-timeout",
-        metavar="SECONDS",
-        type=seconds_above_zero,
-        help="reject a question of the agent that nobody has answered for so long [default: never]",
-    )
-
-
-def _add_log(parser: Parser) -> None:
+def add_log(parser: Parser) -> None:
     """What is logged, and where."""
     parser.add_argument(
         "--log-level",

@@ -8,31 +8,29 @@ import logging
 import os
 import sys
 from traceback import walk_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from acphold.cli.command_line import Exit, Parser, add_mcp_timeout, add_serving
+from acphold.cli.command_line import Exit, Parser, add_log, add_options
 from acphold.errors import AcpholdError, DeclarationError
+from acphold.serving import AgentOptions
 from acphold.transports.late_tls import load_asyncio
 
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Unpack
 
-    from acphold.library.agent import Agent, ServeOptions
+    from acphold.library.agent import Agent
 
 
 def parser() -> Parser:
     """The arguments of `run`."""
     made = Parser(run, "run", "[OPTIONS] MODULE:NAME")
     made.add_argument("target", metavar="MODULE:NAME", help="where the agent is")
-    add_mcp_timeout(made)
-    add_serving(made)
+    add_options(made, AgentOptions)
+    add_log(made)
     return made
 
 
-def run(
-    *, target: str, log_level: str, log_file: str | None, **options: Unpack[ServeOptions]
-) -> int:
+def run(*, target: str, log_level: str, log_file: str | None, **options: Any) -> int:
     """Speak ACP on stdio for an editor, with an agent in Python.
 
     MODULE:NAME is a module and the acphold.Agent in it, or a file and the agent in it:
@@ -59,7 +57,7 @@ def run(
         log.error("%s", exc)
         log.debug("it was raised here", exc_info=exc.__cause__)
         return Exit.AGENT
-    run_on(agent, streams, AlertFile(), **options)
+    run_on(agent, streams, AgentOptions(**options), AlertFile())
     return Exit.OK
 
 

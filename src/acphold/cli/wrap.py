@@ -6,9 +6,7 @@ import asyncio
 import os
 import sys
 from argparse import BooleanOptionalAction
-from typing import TYPE_CHECKING, Literal
-
-from msgspec import Struct, convert
+from typing import TYPE_CHECKING, Any
 
 from acphold.agents import Agent, Listener
 from acphold.cli.alert_settings import AlertFile
@@ -19,17 +17,18 @@ from acphold.cli.command_line import (
     UsageError,
     a_name,
     add_linger,
-    add_serving,
+    add_log,
+    add_options,
     add_start_timeout,
 )
 from acphold.cli.log import start_log
 from acphold.cli.terminal_text import visible
 from acphold.errors import AcpholdError, SettingsError
-from acphold.hub.questions import QuestionRules
-from acphold.journal import Journal, default_location
+from acphold.journal import Journal
 from acphold.processes.program import Program
 from acphold.server.alert_commands import alerting
-from acphold.server.service import MakeAgent, Service, refuse, serve, stop_at_signals
+from acphold.server.service import Service, refuse, serve, stop_at_signals
+from acphold.serving import ServeOptions
 from acphold.transports.pipes import PipeTransport
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from acphold.schema import McpServerStdio
 
 
-class WrapSettings(Struct, frozen=True):
+class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     """The options of one `wrap`; times in seconds, sizes in bytes.
 
     `called` is the agent's name in the settings file; "" for a command.
@@ -47,14 +46,7 @@ class WrapSettings(Struct, frozen=True):
 
     program: tuple[str, ...]
     name: str | None
-    journal: str | None
     start_timeout: float
-    cancel_grace: float
-    when_detached: Literal["wait", "reject"]
-    answer_timeout: float | None
-    all_agents: bool
-    unstable: bool
-    max_message: int
     log_level: str
     log_file: str | None
     no_import: bool
@@ -99,7 +91,8 @@ def parser() -> Parser:
         help="the same, but only for sessions of the folder that a session is in",
     )
     add_start_timeout(made)
-    add_serving(made)
+    add_options(made, ServeOptions)
+    add_log(made)
     return made
 
 
@@ -182,11 +175,10 @@ def read_settings(
         if not program:
             _without_program()
         given = [] if agent is None else _given(agent)
-        read = parser().read([*given, *arguments, "--", *program])
-        return convert(
-            {**read, "called": "" if agent is None else agent.name},
-            WrapSettings,
-        )
+        read: dict[str, Any] = parser().read([*given, *arguments, "--", *program])
+        del read["agent"]  # it has been looked up, which gave `agent` and `program`
+        # The parser has looked at each.
+        return WrapSettings(**read, called="" if agent is None else agent.name)
     except (UsageError, SettingsError) as exc:
         if launched is not None:
             launched.abandon()
@@ -244,25 +236,9 @@ def served(
     settings: WrapSettings, launched: Program | None, log_file: str | None, alerts: Alerts
 ) -> Service:
     """What these settings have served."""
-    location = settings.journal or default_location()
-    return Service(
-        journal=location,
-        make_agent=_agent_maker(settings, launched, location, log_file),
-        cancel_grace=settings.cancel_grace,
-        questions=QuestionRules(settings.when_detached, settings.answer_timeout),
-        alerts=alerts,
-        all_agents=settings.all_agents,
-        unstable=settings.unstable,
-        limit=settings.max_message,
-    )
-
-
-def _agent_maker(
-    settings: WrapSettings, launched: Program | None, location: str, log_file: str | None
-) -> MakeAgent:
-    """What makes the agent of these settings."""
 
     def make_agent(listener: Listener, _: Journal) -> Agent:
+        location = service.journal
         agent = AgentWithImport(
             settings.program,
             listener,
@@ -277,4 +253,5 @@ def _agent_maker(
         agent.import_into = None if settings.no_import else location
         return agent
 
-    return make_agent
+    service = Service(make_agent=make_agent, options=settings, alerts=alerts)
+    return service

@@ -11,10 +11,11 @@ from acphold.client.advertised import absolute
 from acphold.client.duties import Answers, Duties
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
 from acphold.client.remote_agent import RemoteAgent
-from acphold.client.uplink import SILENCE, START_TIMEOUT, Endpoint, Settings, Uplink
+from acphold.client.uplink import CANCEL_GRACE, SILENCE, START_TIMEOUT, Endpoint, Settings, Uplink
 from acphold.errors import DeclarationError
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import ClientCapabilities, Implementation
+from acphold.serving import ServeOptions
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from acphold.client.duties import Handler
     from acphold.client.form_answers import AskForm, AskPage
     from acphold.client.policy import AskPermission, Policy
-
-CANCEL_GRACE = 10.0
-"""Seconds an agent gets to end a turn that was cancelled; then it is over without its answer."""
 
 
 class Options(TypedDict, total=False):
@@ -137,11 +135,13 @@ def _with_journal(
 
     return DurableEndpoint(
         program,
-        journal,
+        ServeOptions(
+            journal=journal,
+            cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
+            max_message=options.get("max_message", MAX_MESSAGE),
+        ),
         name=name,
         start_timeout=options.get("start_timeout", START_TIMEOUT),
-        cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
-        limit=options.get("max_message", MAX_MESSAGE),
     )
 
 
@@ -168,16 +168,13 @@ async def connected_to(
         reconnect=options.get("reconnect", False),
         start_timeout=options.get("start_timeout", START_TIMEOUT),
         silence=options.get("silence", SILENCE),
+        cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
         limit=options.get("max_message", MAX_MESSAGE),
     )
     uplink = Uplink(endpoint, Duties(answers), settings)
     try:
         await uplink.start()
-        yield RemoteAgent(
-            uplink,
-            cwd=absolute(endpoint.cwd or "."),
-            cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
-        )
+        yield RemoteAgent(uplink, cwd=absolute(endpoint.cwd or "."))
     finally:
         await uplink.aclose()
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
 from acphold.errors import AcpholdError, ConnectionLostError, UnreachableOwnerError
-from acphold.hub import CANCEL_GRACE
 from acphold.journal import At, Silent, SqliteJournal, default_location
 from acphold.journal.location import journal_path
-from acphold.rpc import MAX_MESSAGE, Peer, Transport
+from acphold.rpc import Peer, Transport
 from acphold.server.service import Service, open_journal, serve
+from acphold.serving import ServeOptions
 from acphold.transports.addresses import connect
 from acphold.transports.memory import memory_pair
 
@@ -49,39 +49,29 @@ class DurableEndpoint:
     def __init__(
         self,
         program: ProgramStart,
-        journal: str | os.PathLike[str] | None,
+        options: ServeOptions,
         *,
         name: str | None = None,
         called: str | None = None,
         launched: Program | None = None,
         start_timeout: float = START_TIMEOUT,
-        cancel_grace: float = CANCEL_GRACE,
-        limit: int = MAX_MESSAGE,
     ) -> None:
         self.name = called or spoken_name(program.command)
         self._called = called
         self.cwd = program.cwd
         self._program = program
-        self._location = os.fspath(journal or default_location())
+        self._service = Service(make_agent=self._agent, options=options)
         self._kept_under = name
         self._launched = launched
         self._start_timeout = start_timeout
-        self._cancel_grace = cancel_grace
-        self._limit = limit
         self._made: ProcessAgent | None = None
         self._stop = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
     async def open(self) -> Transport:
-        await open_journal(self._location).aclose()  # raises what is wrong with it
+        await open_journal(self._service.journal).aclose()  # raises what is wrong with it
         here, there = memory_pair()
-        service = Service(
-            journal=self._location,
-            make_agent=self._agent,
-            cancel_grace=self._cancel_grace,
-            limit=self._limit,
-        )
-        serving = serve(there, service, stop=self._stop, give_up=self._give_up)
+        serving = serve(there, self._service, stop=self._stop, give_up=self._give_up)
         self._serving = asyncio.create_task(serving, name="serve")
         return here
 
@@ -100,7 +90,7 @@ class DurableEndpoint:
             called=self._called,
             launched=launched,
             start_timeout=self._start_timeout,
-            limit=self._limit,
+            limit=self._service.options.max_message,
             stderr_log=program.log_file,
             relay_fd=program.relay_fd,
             env=program.environment,

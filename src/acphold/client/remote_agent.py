@@ -57,10 +57,9 @@ class RemoteAgent:
     nothing at all for two minutes. Paths may be relative to the folder that this program is in.
     """
 
-    def __init__(self, uplink: Uplink, *, cwd: str, cancel_grace: float) -> None:
+    def __init__(self, uplink: Uplink, *, cwd: str) -> None:
         self._uplink = uplink
         self._cwd = cwd
-        self._cancel_grace = cancel_grace
 
     # -- who it is ------------------------------------------------------------------------
 
@@ -243,7 +242,7 @@ class RemoteAgent:
         return self._feed(session, roots, sent), sent
 
     def _session(self, feed: SessionFeed) -> RemoteSession:
-        return RemoteSession(feed, self._uplink, self._advertised, self._cancel_grace)
+        return RemoteSession(feed, self._uplink, self._advertised)
 
     def _feed(
         self, session_id: str, roots: Sequence[str], servers: Sequence[McpServer]

@@ -59,12 +59,10 @@ class RemoteSession:
         feed: SessionFeed,
         uplink: Uplink,
         advertised: Callable[[], Advertised],
-        cancel_grace: float,
     ) -> None:
         self._feed = feed
         self._uplink = uplink
         self._advertised = advertised
-        self._cancel_grace = cancel_grace
 
     @property
     def id(self) -> str:
@@ -123,7 +121,7 @@ class RemoteSession:
         self._feed.live.cancel_tools()
         self._uplink.tell(CANCEL.name, encode(CancelNotification(session_id=self.id)))
         if self._feed.turn is not None:
-            self._feed.turn.cancel(self._cancel_grace)
+            self._feed.turn.cancel(self._uplink.settings.cancel_grace)
         self._uplink.cancel_questions(self.id)
 
     def updates(self) -> UpdateStream:

@@ -126,6 +126,10 @@ class Endpoint(Protocol):
         """End it, if it is ours to end; may be called again."""
 
 
+CANCEL_GRACE = 10.0
+"""What an agent has to end a turn that was cancelled; then it is over without its answer."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How a connection is kept; see `acphold.connect`. Times in seconds."""
 
@@ -136,6 +140,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reconnect: bool = False
     start_timeout: float = START_TIMEOUT
     silence: float = SILENCE
+    cancel_grace: float = CANCEL_GRACE
     limit: int = MAX_MESSAGE
 
 
@@ -149,7 +154,7 @@ class Uplink:
         self.state = State.CLOSED
         self._endpoint = endpoint
         self._duties = duties
-        self._settings = settings
+        self.settings = settings
         self._peer: Peer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._starting = asyncio.Lock()
@@ -175,7 +180,7 @@ class Uplink:
         """Reach the agent and introduce ourselves; raises AgentStartError."""
         transport = await self._endpoint.open()
         peer = self._peer = Peer(
-            transport, self, name="agent", limit=self._settings.limit, is_agent=True
+            transport, self, name="agent", limit=self.settings.limit, is_agent=True
         )
         pump = asyncio.create_task(peer.pump(), name="agent pump")
         self._tasks = [pump, asyncio.create_task(self._follow(peer, pump), name="agent end")]
@@ -208,15 +213,15 @@ class Uplink:
     async def _introduce(self, peer: Peer) -> InitializeResponse:
         request = InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
-            client_capabilities=_wishing(self._settings.capabilities),
-            client_info=self._settings.client_info,
+            client_capabilities=_wishing(self.settings.capabilities),
+            client_info=self.settings.client_info,
         )
         try:
-            async with asyncio.timeout(self._settings.start_timeout):
+            async with asyncio.timeout(self.settings.start_timeout):
                 answer = await peer.call_raw(INITIALIZE.name, encode(request))
             return understood(self.name, answer)
         except TimeoutError:
-            waited = f"within {self._settings.start_timeout:g} s; is it an ACP agent?"
+            waited = f"within {self.settings.start_timeout:g} s; is it an ACP agent?"
             error = AgentStartError(f"{self.name} did not answer `initialize` {waited}")
         except ConnectionLostError:
             end = await self._endpoint.how_it_ended()
@@ -248,7 +253,7 @@ class Uplink:
     @property
     def comes_back(self) -> bool:
         """Whether a lost agent is started again."""
-        return self._settings.reconnect and self._endpoint.is_repeatable
+        return self.settings.reconnect and self._endpoint.is_repeatable
 
     async def ready(self) -> None:
         """Return when the agent is there; start it again if it went. Raises what became of it."""
@@ -355,7 +360,7 @@ class Uplink:
 
         Counted in steps: after a pause of ours, what has come meanwhile is heard first.
         """
-        silence, steps, heard = self._settings.silence, 0, self._heard
+        silence, steps, heard = self.settings.silence, 0, self._heard
         while not answered.done():
             if steps == STEPS:
                 raise AgentTimeoutError(method, silence)
@@ -400,11 +405,11 @@ class Uplink:
         self._heard += 1
         for event in runs(batch):
             if isinstance(event, Updates):
-                if self._settings.on_update is not None:
-                    self._show(event, self._settings.on_update)
+                if self.settings.on_update is not None:
+                    self._show(event, self.settings.on_update)
                 self._hear(event)
-            elif self._settings.on_notification is not None:
-                self._pass_on(event, self._settings.on_notification)
+            elif self.settings.on_notification is not None:
+                self._pass_on(event, self.settings.on_notification)
         await self.flow.room()
 
     def _show(self, event: Updates, to: Callable[[str, bytes], object]) -> None:

@@ -9,6 +9,5 @@ from acphold.hub.attachment import Attachment, Client
 from acphold.hub.conversation import Conversation
 from acphold.hub.hub import Hub
 from acphold.hub.session import Session
-from acphold.hub.turns import CANCEL_GRACE
 
-__all__ = ["CANCEL_GRACE", "Attachment", "Client", "Conversation", "Hub", "Session", "Setup"]
+__all__ = ["Attachment", "Client", "Conversation", "Hub", "Session", "Setup"]

@@ -39,7 +39,7 @@ from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import is_context
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
 from acphold.hub.prompt_turn import Stage, Turn
-from acphold.hub.questions import NO_RULES, QuestionRules, Questions, is_decision, refusal
+from acphold.hub.questions import Questions, is_decision, refusal
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.services import Services
@@ -54,6 +54,7 @@ from acphold.schema import (
 )
 from acphold.schema.splice import array, members, splice
 from acphold.schema.update_kinds import kinds_about
+from acphold.serving import ServeOptions
 
 log = logging.getLogger(__name__)
 
@@ -71,17 +72,16 @@ class Conversation:
         journal: Journal,
         routes: Routes,
         setup: Setup,
+        options: ServeOptions,
         *,
-        cancel_grace: float,
         told: Callable[[], ClientCapabilities] = ClientCapabilities,
-        rules: QuestionRules = NO_RULES,
         alerts: Alerts = NO_ALERTS,
         cut_off: bool = False,
     ) -> None:
         self.session = session
         self.side = AgentSession(agent, routes, session.id, setup)
         told_outside = SessionAlerts(alerts, session, agent)
-        self.questions = Questions(session, self.side, rules, told_outside)
+        self.questions = Questions(session, self.side, options, told_outside)
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
@@ -96,7 +96,7 @@ class Conversation:
             self.terminals,
             routes,
             told_outside,
-            cancel_grace,
+            options,
         )
 
     @property

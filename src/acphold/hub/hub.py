@@ -35,14 +35,12 @@ from acphold.hub.client_request import is_line
 from acphold.hub.conversation import Conversation
 from acphold.hub.listed_sessions import ListedSessions
 from acphold.hub.ownership import Ownership
-from acphold.hub.questions import NO_RULES, QuestionRules
 from acphold.hub.readiness import Readiness
 from acphold.hub.relay import Relay
 from acphold.hub.router import Asker, Router
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.session_list import SessionList, check_folder
-from acphold.hub.turns import CANCEL_GRACE
 from acphold.hub.whereabouts import Whereabouts
 from acphold.journal import Journal, NewSession
 from acphold.rpc.eager_tasks import EagerTasks
@@ -56,6 +54,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.splice import splice
+from acphold.serving import ServeOptions
 
 log = logging.getLogger(__name__)
 
@@ -76,22 +75,19 @@ class Hub:
         self,
         journal: Journal,
         make_agent: Callable[[Listener], Agent],
+        options: ServeOptions,
         *,
-        cancel_grace: float = CANCEL_GRACE,
-        questions: QuestionRules = NO_RULES,
         alerts: Alerts = NO_ALERTS,
-        all_agents: bool = False,
     ) -> None:
         self._live: dict[str, Conversation] = {}
         self._routes = Routes()
         self.router = Router(self._routes, self._live)
         self.agent = self._routes.agent = make_agent(self.router)
-        self.sessions = SessionList(journal, self.agent, all_agents=all_agents)
+        self.sessions = SessionList(journal, self.agent, all_agents=options.all_agents)
         self._journal = journal
         self.relay = Relay(self.agent, self._live, self.router, journal)
         self.whereabouts = Whereabouts(journal)
-        self._cancel_grace = cancel_grace
-        self._question_rules = questions
+        self._options = options
         self._alerts = alerts
         self._told = ClientCapabilities()
         self._ownership = ownership = Ownership(self._live, journal, self._conversation)
@@ -446,9 +442,8 @@ class Hub:
             self._journal,
             self._routes,
             setup,
-            cancel_grace=self._cancel_grace,
+            self._options,
             told=lambda: self._told,
-            rules=self._question_rules,
             alerts=self._alerts,
             cut_off=summary.turn != "idle",
         )

@@ -2,7 +2,7 @@
 
 A person's decision (permission, elicitation) is journalled, then put to every attached client that
 can show it; what came of it is journalled too (`acphold.history.decisions` has the outcomes). It
-waits as long as the rules say while nobody is attached who can show it, and is put to whoever
+waits as long as the options say while nobody is attached who can show it, and is put to whoever
 attaches, behind the answer that opens the session for it. Nothing is ever allowed for a person.
 
 Everything else is asked of clients too, but is theirs to do, and not kept.
@@ -14,10 +14,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Literal
 from uuid import uuid4
-
-from msgspec import Struct
 
 from acphold.agents import Asked
 from acphold.errors import AcpholdError, ConnectionLostError, JournalError
@@ -37,6 +34,7 @@ from acphold.hub.attachment import Attachment, Client
 from acphold.hub.client_request import DECISIONS, ClientRequest, Reply, watches
 from acphold.hub.session import Session
 from acphold.schema import REQUEST_PERMISSION
+from acphold.serving import ServeOptions
 
 log = logging.getLogger(__name__)
 
@@ -56,21 +54,6 @@ UNANSWERED = "A question of the agent was not answered"
 UNANSWERED_HOW = "It ended before anybody answered; a new prompt has it go on. It had asked: {}"
 
 
-class QuestionRules(Struct, frozen=True):
-    """What becomes of questions that nobody answers.
-
-    With `reject` one that nobody who is attached can show is rejected at once; `limit_seconds` is
-    how long any of them waits for its answer, None for as long as it takes.
-    """
-
-    when_detached: Literal["wait", "reject"] = "wait"
-    limit_seconds: float | None = None
-
-
-NO_RULES = QuestionRules()
-"""Everybody is waited for, as long as it takes."""
-
-
 class Question(ClientRequest):
     """A question to a person; `informed` are the clients that were told they cannot show it."""
 
@@ -88,11 +71,11 @@ class Questions:
     """The open questions of one session."""
 
     def __init__(
-        self, session: Session, side: AgentSession, rules: QuestionRules, alerts: SessionAlerts
+        self, session: Session, side: AgentSession, options: ServeOptions, alerts: SessionAlerts
     ) -> None:
         self._session = session
         self._side = side
-        self._rules = rules
+        self._options = options
         self._alerts = alerts
         self._open: list[ClientRequest] = []
         self._missed: list[str] = []
@@ -149,7 +132,7 @@ class Questions:
     async def _awaited(self, question: Question) -> Reply:
         self._put_to_all(question)
         timer = None
-        if (seconds := self._rules.limit_seconds) is not None:
+        if (seconds := self._options.answer_timeout) is not None:
             expired = Reply("expired", refusal(question.asked, "expired"))
             timer = asyncio.get_running_loop().call_later(seconds, question.end, expired)
         try:
@@ -170,7 +153,7 @@ class Questions:
         """See to a question that nobody who is here can show, and tell those who watch of it."""
         here = tuple(self._session.attachments)
         is_shown = any(question.suits(attachment.client) for attachment in here)
-        if not is_shown and self._rules.when_detached == "reject":
+        if not is_shown and self._options.when_detached == "reject":
             question.end(Reply("rejected", refusal(question.asked, "rejected")))
             return
         for attachment in here:

@@ -39,11 +39,9 @@ from acphold.rpc.peer import Answer
 from acphold.rpc.wire_errors import incident
 from acphold.schema import CANCEL, PROMPT, encode
 from acphold.schema.splice import splice
+from acphold.serving import ServeOptions
 
 log = logging.getLogger(__name__)
-
-CANCEL_GRACE = 10.0
-"""Seconds an agent has to end a cancelled turn, before it is answered for."""
 
 CLOSE_GRACE = 1.0
 """Seconds it has when the session is closed: whoever closes an editor does not wait longer."""
@@ -74,7 +72,7 @@ class Turns:
         terminals: TerminalTexts,
         routes: Routes,
         alerts: SessionAlerts,
-        cancel_grace: float,
+        options: ServeOptions,
     ) -> None:
         self._session = session
         self._alerts = alerts
@@ -83,7 +81,7 @@ class Turns:
         self._questions = questions
         self._terminals = terminals
         self._routes = routes
-        self._cancel_grace = cancel_grace
+        self._options = options
         self._queue: list[Turn] = []
         self._first: Turn | None = None
         self._tasks = EagerTasks()
@@ -256,7 +254,7 @@ class Turns:
         if ended is None:
             return
         try:
-            async with asyncio.timeout(self._cancel_grace):
+            async with asyncio.timeout(self._options.cancel_grace):
                 await ended.wait()
         except TimeoutError:
             if self._routes.is_at_work_elsewhere(self._side.id):
@@ -429,7 +427,7 @@ class Turns:
         """Give the agent its grace; then the turn is over, whatever it still does."""
         assert turn.left_agent is not None
         try:
-            async with asyncio.timeout(self._cancel_grace):
+            async with asyncio.timeout(self._options.cancel_grace):
                 await turn.left_agent.wait()
         except TimeoutError:
             log.warning("session %s: a cancelled turn was answered for", self._session.id)
@@ -445,7 +443,7 @@ class Turns:
         """Wait until these are over, but not for long."""
         if turns:
             ends = [asyncio.ensure_future(turn.over()) for turn in turns]
-            await asyncio.wait(ends, timeout=min(self._cancel_grace, CLOSE_GRACE))
+            await asyncio.wait(ends, timeout=min(self._options.cancel_grace, CLOSE_GRACE))
             for end in ends:
                 end.cancel()
             await asyncio.gather(*ends, return_exceptions=True)

@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from inspect import iscoroutinefunction
+from functools import wraps
+from inspect import Parameter, Signature, iscoroutinefunction, signature
 from types import FunctionType
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from msgspec.structs import asdict
 
 from acphold.errors import DeclarationError, UnknownSessionError
-from acphold.hub import CANCEL_GRACE
 from acphold.hub.alerts import NO_ALERTS, AlertRules
-from acphold.hub.questions import QuestionRules
-from acphold.journal import default_location
 from acphold.library.definition import AuthMethod, Definition
-from acphold.library.in_process import MCP_TIMEOUT, InProcessAgent
+from acphold.library.in_process import InProcessAgent
 from acphold.library.selection import Option
-from acphold.rpc import MAX_MESSAGE
+from acphold.rpc import Transport
 from acphold.schema import (
     AvailableCommand,
     SessionConfigSelectOption,
@@ -30,13 +29,11 @@ from acphold.schema import (
 )
 from acphold.server.alert_commands import alerting
 from acphold.server.service import Service, serve, stop_at_signals
+from acphold.serving import AgentOptions
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Unpack
-
     from acphold.library.author_session import Session
     from acphold.library.definition import (
         AuthHandler,
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
         StopReason,
     )
     from acphold.library.turn import Turn
-    from acphold.rpc import Transport
 
 log = logging.getLogger(__name__)
 
@@ -61,19 +57,34 @@ A = TypeVar("A", bound="AuthHandler")
 I = TypeVar("I", bound="SignedIn")  # noqa: E741 — one letter, as its neighbours
 M = TypeVar("M", bound="MethodHandler")
 F = TypeVar("F")
+Taken = TypeVar("Taken")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class ServeOptions(TypedDict, total=False):
-    """How an agent is served; see `Agent.run`."""
+class ServedOn(AgentOptions, frozen=True):
+    """How an agent is served to one client on `transport`, until that leaves or `stop` is set."""
 
-    journal: str | Path | None
-    mcp_timeout: float
-    cancel_grace: float
-    when_detached: Literal["wait", "reject"]
-    answer_timeout: float | None
-    all_agents: bool
-    unstable: bool
-    max_message: int
+    transport: Transport
+    stop: asyncio.Event | None = None
+
+
+def _taking(
+    options: Callable[P, Taken],
+) -> Callable[[Callable[[Agent, Taken], R]], Callable[Concatenate[Agent, P], R]]:
+    """Have a method take the fields of a Struct as its arguments."""
+
+    def decorate(method: Callable[[Agent, Taken], R]) -> Callable[Concatenate[Agent, P], R]:
+        @wraps(method)
+        def taking(self: Agent, /, *args: P.args, **given: P.kwargs) -> R:
+            return method(self, options(*args, **given))
+
+        fields = signature(options).parameters.values()
+        itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        taking.__signature__ = Signature([itself, *fields])  # type: ignore[attr-defined]
+        return taking
+
+    return decorate
 
 
 class Agent:
@@ -278,82 +289,37 @@ class Agent:
 
     # -- serving --------------------------------------------------------------------------
 
-    def run(
-        self,
-        *,
-        journal: str | Path | None = None,
-        mcp_timeout: float = MCP_TIMEOUT,
-        cancel_grace: float = CANCEL_GRACE,
-        when_detached: Literal["wait", "reject"] = "wait",
-        answer_timeout: float | None = None,
-        all_agents: bool = False,
-        unstable: bool = False,
-        max_message: int = MAX_MESSAGE,
-    ) -> None:
+    @_taking(AgentOptions)
+    def run(self, options: AgentOptions) -> None:
         """Serve on stdin and stdout until the client leaves or a signal comes.
 
-        `journal` is a path or URL; by default `ACPHOLD_JOURNAL`, else a file in the user's data
-        folder. Each MCP server of a session has `mcp_timeout` seconds to be ready; a cancelled
-        turn has `cancel_grace` seconds to end; a message has at most `max_message` bytes. A
-        question to the person waits for who comes next while nobody is there, or is rejected, as
-        `when_detached` says, and is rejected after `answer_timeout` seconds; None is never. With
-        `all_agents` the sessions of other agents are listed too, and go over to this one when they
-        are prompted here; with `unstable` clients get methods that are no part of the protocol yet
-        (see docs/protocol.md). What is printed from now on goes to stderr: stdout belongs to the
-        protocol. Raises DeclarationError when there is no prompt coroutine.
+        The options are those of `acphold run`. What is printed from now on goes to stderr: stdout
+        belongs to the protocol. Raises DeclarationError when there is no prompt coroutine.
         """
         definition_of(self)
         if _importing:
             return  # by `acphold run`, which runs it with options of its own
-        run_on(
-            self,
-            claimed_stdio(self.name),
-            journal=journal,
-            mcp_timeout=mcp_timeout,
-            cancel_grace=cancel_grace,
-            when_detached=when_detached,
-            answer_timeout=answer_timeout,
-            all_agents=all_agents,
-            unstable=unstable,
-            max_message=max_message,
-        )
+        run_on(self, claimed_stdio(self.name), options)
 
-    async def serve(
-        self,
-        transport: Transport,
-        *,
-        journal: str | Path | None = None,
-        stop: asyncio.Event | None = None,
-        mcp_timeout: float = MCP_TIMEOUT,
-        cancel_grace: float = CANCEL_GRACE,
-        when_detached: Literal["wait", "reject"] = "wait",
-        answer_timeout: float | None = None,
-        all_agents: bool = False,
-        unstable: bool = False,
-        max_message: int = MAX_MESSAGE,
-    ) -> None:
+    @_taking(ServedOn)
+    async def serve(self, served: ServedOn) -> None:
         """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
         definition = definition_of(self)
         service = Service(
-            journal=default_location() if journal is None else os.fspath(journal),
             make_agent=lambda listener, kept: InProcessAgent(
-                definition, listener, kept, mcp_timeout=mcp_timeout
+                definition, listener, kept, mcp_timeout=served.mcp_timeout
             ),
-            cancel_grace=cancel_grace,
-            questions=QuestionRules(when_detached, answer_timeout),
+            options=served,
             alerts=self._alerts,
-            all_agents=all_agents,
-            unstable=unstable,
-            limit=max_message,
         )
-        await serve(transport, service, stop=stop or asyncio.Event())
+        await serve(served.transport, service, stop=served.stop or asyncio.Event())
 
 
 def run_on(
     agent: Agent,
     streams: tuple[int, int],
+    options: AgentOptions,
     rules: Callable[[], AlertRules] = AlertRules,
-    **options: Unpack[ServeOptions],
 ) -> None:
     """Serve on two descriptors, one to read and one to write; else as `Agent.run`.
 
@@ -366,7 +332,7 @@ def run_on(
         stop = stop_at_signals()
         ready.set()
         async with alerting(rules) as agent._alerts:
-            await agent.serve(PipeTransport(*streams), stop=stop, **options)
+            await agent.serve(PipeTransport(*streams), stop, **asdict(options))
 
     with asyncio.Runner() as runner:
         loop = runner.get_loop()

@@ -65,9 +65,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MCP_TIMEOUT = 10.0
-"""Seconds each MCP server of a session has to be ready, unless configured."""
-
 BLOCKING_SECONDS = 0.005
 """What an author's code may take before its first wait, or its end, and not count as blocking."""
 
@@ -88,7 +85,7 @@ class InProcessAgent:
         listener: Listener,
         journal: Journal,
         *,
-        mcp_timeout: float = MCP_TIMEOUT,
+        mcp_timeout: float,
     ) -> None:
         self.definition = definition
         # Not the name alone: behind `wrap` the same journal keeps that conversation under it.

@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from acphold.errors import AcpholdError, JournalBusyError, JournalError, RuntimeFolderError
-from acphold.hub import CANCEL_GRACE, Hub
+from acphold.hub import Hub
 from acphold.hub.alerts import NO_ALERTS, Alerts
-from acphold.hub.questions import NO_RULES, QuestionRules
-from acphold.journal import SqliteJournal
+from acphold.journal import SqliteJournal, default_location
 from acphold.rpc import (
-    MAX_MESSAGE,
     NotificationReceived,
     Peer,
     Transport,
@@ -31,6 +29,7 @@ from acphold.rpc import (
 from acphold.rpc.request import Request
 from acphold.schema import PROMPT
 from acphold.server.connection import Connection
+from acphold.serving import ServeOptions
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import note_place, own_socket
 from acphold.transports.unix import listening
@@ -54,31 +53,24 @@ MakeAgent = Callable[["Listener", "Journal"], "Agent"]
 
 
 class Service(Struct, frozen=True, kw_only=True):
-    """What is served: the agent that `make_agent` makes, its sessions kept in `journal`.
+    """What is served, and how: the agent that `make_agent` makes."""
 
-    A cancelled turn has `cancel_grace` seconds to end. With `all_agents` the sessions of other
-    agents are listed too; with `unstable` clients get the methods of `server.unstable`. `limit` is
-    bytes in one message.
-    """
-
-    journal: str
     make_agent: MakeAgent
-    cancel_grace: float = CANCEL_GRACE
-    questions: QuestionRules = NO_RULES
+    options: ServeOptions
     alerts: Alerts = NO_ALERTS
-    all_agents: bool = False
-    unstable: bool = False
-    limit: int = MAX_MESSAGE
+
+    @property
+    def journal(self) -> str:
+        """Where its sessions are kept."""
+        return os.fspath(self.options.journal or default_location())
 
     def hub(self, journal: Journal) -> Hub:
         """The hub of this process."""
         return Hub(
             journal,
             lambda listener: self.make_agent(listener, journal),
-            cancel_grace=self.cancel_grace,
-            questions=self.questions,
+            self.options,
             alerts=self.alerts,
-            all_agents=self.all_agents,
         )
 
 
@@ -101,11 +93,11 @@ async def serve(
         log.error("%s", exc)
         await refuse(transport, exc, stop, give_up)
         return
-    limit = service.limit
+    limit = service.options.max_message
     try:
         hub = service.hub(journal)
         async with hub.open(), _reachable(hub, journal, limit):
-            await attend(hub, transport, limit, stop, unstable=service.unstable)
+            await attend(hub, transport, limit, stop, unstable=service.options.unstable)
             await hub.end_turns()  # others may be here still
     finally:
         await journal.aclose()
@@ -129,7 +121,7 @@ async def serve_background(
     journal = open_journal(service.journal)
 
     async def one(transport: Transport) -> None:
-        await attend(hub, transport, service.limit, unstable=service.unstable)
+        await attend(hub, transport, service.options.max_message, unstable=service.options.unstable)
 
     try:
         hub = service.hub(journal)

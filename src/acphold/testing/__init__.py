@@ -30,6 +30,7 @@ from acphold.schema import (
     NoticeCapabilities,
     SessionConfigOptionsCapabilities,
 )
+from acphold.serving import AgentOptions
 from acphold.testing.client import Client, ClientSession
 from acphold.testing.person import Answer, Form, Permission, Person
 from acphold.testing.received import Received, Result
@@ -66,11 +67,13 @@ async def connect(
     with tempfile.TemporaryDirectory(prefix="acphold-test-") as folder:
         wire = Wire(
             agent,
-            Path(folder, "journal.db") if journal is None else Path(journal),
+            AgentOptions(
+                journal=Path(folder, "journal.db") if journal is None else Path(journal),
+                mcp_timeout=mcp_timeout,
+                cancel_grace=cancel_grace,
+            ),
             _offered(form, buffers) if capabilities is None else capabilities,
             Person(permission, form, None if buffers is None else dict(buffers), answers or {}),
-            mcp_timeout=mcp_timeout,
-            cancel_grace=cancel_grace,
         )
         try:
             await wire.start()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from acphold.client import RemoteAgent
 from acphold.client.duties import Answers, Asking, Duties
@@ -16,7 +17,9 @@ from acphold.client.endpoints import TransportEndpoint
 from acphold.client.turn_feed import typed
 from acphold.client.uplink import Settings, Uplink
 from acphold.history.raw_update import PROMPT_BEGUN
+from acphold.journal import default_location
 from acphold.schema import ClientCapabilities, Implementation
+from acphold.serving import AgentOptions
 from acphold.testing.received import Received
 from acphold.transports.memory import memory_pair
 
@@ -41,21 +44,17 @@ class Wire:
     def __init__(
         self,
         served: Agent,
-        journal: Path,
+        options: AgentOptions,
         capabilities: ClientCapabilities,
         person: Person,
-        *,
-        mcp_timeout: float,
-        cancel_grace: float,
     ) -> None:
         self.agent: RemoteAgent
         self.person = person
-        self.journal = journal
+        self.journal = Path(options.journal or default_location())
         self.asked: list[tuple[str, Any]] = []
         self.notified: list[tuple[str, Any]] = []
         self._served = served
-        self._mcp_timeout = mcp_timeout
-        self._cancel_grace = cancel_grace
+        self._options = options
         self._settings = Settings(
             client_info=Implementation(name="acphold.testing", version="1"),
             capabilities=capabilities,
@@ -63,6 +62,7 @@ class Wire:
             on_notification=self._hear_notification,
             start_timeout=DEADLINE,
             silence=DEADLINE,
+            cancel_grace=2 * options.cancel_grace,
         )
         self._updates: dict[str, list[tuple[bytes, Update]]] = {}
         self._news = asyncio.Event()
@@ -116,20 +116,12 @@ class Wire:
         """Start the agent and introduce this client."""
         theirs, ours = memory_pair()
         self._serving = asyncio.create_task(
-            self._served.serve(
-                theirs,
-                journal=self.journal,
-                mcp_timeout=self._mcp_timeout,
-                cancel_grace=self._cancel_grace,
-            ),
-            name="agent",
+            self._served.serve(theirs, **asdict(self._options)), name="agent"
         )
         duties = _WatchedDuties(self.person.answers(), self.hear_request)
         self._uplink = Uplink(TransportEndpoint(ours), duties, self._settings)
         await self._uplink.start()
-        self.agent = RemoteAgent(
-            self._uplink, cwd=str(self.journal.parent), cancel_grace=2 * self._cancel_grace
-        )
+        self.agent = RemoteAgent(self._uplink, cwd=str(self.journal.parent))
 
     async def stop(self) -> None:
         """Leave, and wait for the agent's end."""

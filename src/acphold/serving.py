@@ -1,0 +1,92 @@
+"""How agents are served: each option once, for the command line, the settings file and Python.
+
+A field is an option of `wrap` and of `run`, a key of the settings file, an argument of `Agent.run`,
+and a line in the tables of docs/operations.md and docs/api.md, which `make docs` writes. To add one
+is a line here, beside what heeds it.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Annotated, Literal, NamedTuple
+
+from msgspec import Struct
+
+
+class Option(NamedTuple):
+    """What a person is told of an option.
+
+    `value` says what to give, "" for what is only switched on; `otherwise` is in words what holds
+    when it is not given, where the field's default does not say that.
+    """
+
+    meaning: str
+    value: str = ""
+    otherwise: str = ""
+
+
+class ServeOptions(Struct, frozen=True, kw_only=True):
+    """How an agent is served: times in seconds, sizes in bytes."""
+
+    journal: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            "where conversations are kept: a path, or sqlite:////absolute/path",
+            value="URL",
+            otherwise="ACPHOLD_JOURNAL, else a file in the data folder",
+        ),
+    ] = None
+    cancel_grace: Annotated[
+        float,
+        Option(
+            "time for the agent to end a cancelled turn; then acphold answers for it",
+            value="SECONDS",
+        ),
+    ] = 10.0
+    when_detached: Annotated[
+        Literal["wait", "reject"],
+        Option(
+            "what becomes of a question of the agent, for permission or with a form, that no "
+            "client that is there can show: it waits for the next one, or is rejected at once",
+            value="wait|reject",
+        ),
+    ] = "wait"
+    answer_timeout: Annotated[
+        float | None,
+        Option(
+            "time after which a question that nobody has answered is rejected, whoever is there",
+            value="SECONDS",
+            otherwise="never",
+        ),
+    ] = None
+    all_agents: Annotated[
+        bool,
+        Option(
+            "list the sessions of all agents; one of another agent goes over to this one when it "
+            "is loaded and prompted here"
+        ),
+    ] = False
+    unstable: Annotated[
+        bool,
+        Option(
+            "offer methods that are no part of the protocol yet: session/fork, set_title, archive "
+            "and unarchive, and the list's filter"
+        ),
+    ] = False
+    max_message: Annotated[
+        int,
+        Option(
+            "longest message in either direction; a longer one is refused and the connection "
+            "goes on",
+            value="BYTES",
+            otherwise="64M",
+        ),
+    ] = 64 << 20
+
+
+class AgentOptions(ServeOptions, frozen=True, kw_only=True):
+    """How an agent of the library is served."""
+
+    mcp_timeout: Annotated[
+        float, Option("time for each MCP server of a session to be ready", value="SECONDS")
+    ] = 10.0
