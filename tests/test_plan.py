@@ -23,6 +23,7 @@ ROWS = {
     "errors": 1,
     "serving": 1,
     "version": 1,
+    "known_agents": 1,
     "schema": 2,
     "rpc": 3,
     "processes": 3,

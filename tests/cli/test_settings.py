@@ -137,15 +137,15 @@ def test_without_a_file_it_says_where_it_would_be(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ACPHOLD_SETTINGS", str(tmp_path / "none.toml"))
-    told = refusal("gemini")
-    assert f"no settings file {tmp_path / 'none.toml'}" in told
-    assert "behind `--`, as in `-- gemini`" in told
+    told = refusal("mine")
+    assert f"there is no {tmp_path / 'none.toml'}" in told
+    assert "the command of another agent goes behind `--`" in told
 
 
 def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
     path = write(table("claude", ["x"]))
     told = refusal("claud")
-    assert told.startswith(f"{path} has no agent 'claud' (`claude`?); ")
+    assert told.startswith(f"{path} has no agent 'claud' (`claude`?), ")
 
 
 @pytest.mark.parametrize(
@@ -400,11 +400,12 @@ def test_check_takes_a_name(write: Write, acphold: CommandLine) -> None:
 
 
 def test_names_complete_where_a_command_takes_one(write: Write) -> None:
-    write(table("claude", ["x"]) + '[agents."no shell takes this"]\ncommand = ["x"]')
+    write(table("clever", ["x"]) + '[agents."no shell takes this"]\ncommand = ["x"]')
+    assert Candidate("clever") in candidates(["wrap", "cl"])
     assert Candidate("claude") in candidates(["wrap", "cl"])
     assert all("shell" not in found.word for found in candidates(["wrap", ""]))
     write("broken")
-    assert candidates(["wrap", "cl"]) == []
+    assert Candidate("clever") not in candidates(["wrap", "cl"])
 
 
 def test_a_command_line_and_a_name_are_told_apart(

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.background_import import READERS
 from acphold.imports import NAMES, reader
+from acphold.known_agents import KNOWN_AGENTS
 from tests.cli.command_line import CommandLine
 from tests.editor import editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import below, folder_contents, gone, until
@@ -82,7 +82,7 @@ def test_a_value_that_cannot_be_used_is_told_in_a_sentence_with_exit_code_2(
     assert all(word in sentence for word in words), sentence
 
 
-@pytest.mark.parametrize("arguments", [["wrap"], ["wrap", "--"], ["wrap", "gemini", "--acp"]])
+@pytest.mark.parametrize("arguments", [["wrap"], ["wrap", "--"], ["wrap", "mine", "--acp"]])
 def test_without_a_command_behind_the_dashes_it_says_how_to_write_it(arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.returncode == 2
@@ -173,7 +173,9 @@ async def test_nothing_is_imported_for_who_does_not_want_it(journal: Path, tmp_p
 
 def test_each_agent_with_a_reader_is_known_by_what_it_calls_itself() -> None:
     agents = [reader(name) for name in NAMES if name not in ("acpx", "acphold")]
-    assert {reading.key: reading.name for reading in agents} == READERS
+    assert {reading.key: reading.name for reading in agents} == {
+        known.keys[0]: known.name for known in KNOWN_AGENTS.values() if known.is_imported
+    }
 
 
 async def test_the_log_file_gets_our_log_and_the_agents_stderr(

@@ -17,7 +17,7 @@ from acphold.cli.command_line import (
     add_journal,
     seconds_above_zero,
 )
-from acphold.cli.settings import NamedAgent, chosen_agent
+from acphold.cli.settings import NamedAgent, chosen_agent, startable
 from acphold.errors import AgentStartError
 from acphold.processes.program import launch
 
@@ -95,14 +95,14 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
       git diff | acphold ask "Review this" claude
       acphold ask "And now the tests" --continue claude
 
-    CMD starts the agent, or AGENT names it in the settings file. What comes on stdin is sent
-    behind the prompt. The conversation is kept like any other: `acphold list` has it. Nobody is
-    waited for who cannot answer. The exit code says how the turn ended.
+    CMD starts the agent, or AGENT names one that acphold knows, or one of the settings file. What
+    comes on stdin is sent behind the prompt. The conversation is kept like any other: `acphold
+    list` has it. Nobody is waited for who cannot answer. The exit code says how the turn ended.
 
     With --session, a session that is live in another process needs neither CMD nor AGENT.
     """
     started = time.monotonic()
-    chosen = chosen_agent(agent, program)
+    chosen = chosen_agent(*startable(agent, program))
     _refuse_what_makes_no_sense(chosen, arguments)
     launched = _launched(chosen)
     # Imported while the agent starts.

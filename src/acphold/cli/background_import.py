@@ -14,19 +14,8 @@ from contextlib import suppress
 from typing import Final
 
 from acphold.agents.wrapped import ProcessAgent
+from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.processes.own_program import own_command, start_own
-
-READERS: Final = {
-    "@agentclientprotocol/claude-agent-acp": "claude",
-    "codex-acp": "codex",
-    "gemini-cli": "gemini",
-    "qwen-code": "qwen",
-    "OpenCode": "opencode",
-    "cline": "cline",
-    "Copilot": "copilot",
-    "goose acp": "goose",
-}
-"""Whose conversations can be imported, by what their agents are kept under."""
 
 SINCE: Final = "30d"
 """What is older is left to `acphold import`: nobody waits for it, and it may be much."""
@@ -49,9 +38,14 @@ class AgentWithImport(ProcessAgent):
 
     async def initialize(self, params: bytes) -> bytes:
         answer = await super().initialize(params)
-        name = READERS.get(self.key)
-        if name is not None and self.import_into is not None and self._importing is None:
-            importing = _import(name, self.import_into)
+        known = KNOWN_AGENTS.get(short_name(self.key))
+        if (
+            known is not None
+            and known.is_imported
+            and self.import_into is not None
+            and self._importing is None
+        ):
+            importing = _import(known.name, self.import_into)
             self._importing = asyncio.create_task(importing, name="import beside wrap")
         return answer
 

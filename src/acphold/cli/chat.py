@@ -15,7 +15,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.list import live_sessions, short_id
 from acphold.cli.screen_session import Seat, add_look, chosen_info, on_terminal
-from acphold.cli.settings import agent_command, agent_names
+from acphold.cli.settings import agent_names, startable
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import on_one_line
 from acphold.client import connected_to
@@ -117,10 +117,12 @@ async def _chat(
             return await join(wanted.resume, journal, host)
     if agent is None and not program:
         raise UsageError(
-            "name an agent of the settings file, or give its command behind `--`: "
-            "acphold chat -- gemini --acp"
+            "name an agent, as in `acphold chat claude`, or give its command behind `--`: "
+            "`acphold chat -- gemini --acp`"
         )
-    command = _wrap_command(agent, program, journal)
+    agent, program = startable(agent, tuple(program))
+    agent_words = [agent] if agent is not None else ["--", *program]
+    command = own_command("wrap", f"--journal={path_of(journal)}", *agent_words)
     seat = Seat(permission=permission, reads_only=False, leaving="leaves")
     if on_terminal():
         print(f"Starting {on_one_line(agent or spoken_name(program))} …", file=sys.stderr)
@@ -144,16 +146,6 @@ async def _say_how_to_go_on(session_id: str, agent: str, journal: str | None, ho
     async with opened(journal) as kept:
         short = await short_id(kept, session_id)
     print(f"\nTo go on: acphold chat{host} --resume {on_one_line(short)} {on_one_line(agent)}")
-
-
-def _wrap_command(
-    agent: str | None, program: Sequence[str], journal: str | None
-) -> tuple[str, ...]:
-    """The command line that serves the agent, as an editor would start it."""
-    if agent is not None:
-        agent_command(agent)  # so that a name that is not there is told here
-    journal_word = f"--journal={path_of(journal)}"
-    return own_command("wrap", journal_word, *([agent] if agent is not None else ["--", *program]))
 
 
 async def _known(wanted: Wanted, journal: str | None) -> tuple[Wanted, bool]:

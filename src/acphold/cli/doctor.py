@@ -86,9 +86,9 @@ def doctor(
 ) -> int:
     """Check this installation, the settings, the journal and an agent.
 
-    With AGENT, a name of the settings file, or `-- CMD` the agent is started as `acphold wrap`
-    would start it, and asked what it can do. The exit code is 1 when something is wrong; each
-    problem says what to do.
+    With AGENT, a name that acphold knows or one of the settings file, or with `-- CMD` the agent is
+    started as `acphold wrap` would start it, and asked what it can do. The exit code is 1 when
+    something is wrong; each problem says what to do.
     """
     program = chosen_agent(agent, program).command
     report = Report()

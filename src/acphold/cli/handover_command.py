@@ -62,7 +62,7 @@ def handover(
     conversation: all that you said, and of what was said and done the newest that there is room
     for. No file of either agent is written.
 
-    AGENT is a name of the settings file, which has the command. ID@SEQ hands over the conversation
+    AGENT is a name that acphold knows, or of the settings file. ID@SEQ hands over the conversation
     up to the turn with that entry. A turn that runs is not taken.
     """
     chosen = chosen_agent(agent, program)

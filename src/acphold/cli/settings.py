@@ -1,4 +1,4 @@
-"""The settings file: agents that have a name there, and how `wrap` serves them.
+"""Agents by name: those of the settings file, with how `wrap` serves them, and those we know.
 
     [defaults]                       for all agents of the file: options of `wrap`, and `env`
     start_timeout = 120
@@ -21,6 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acphold.errors import SettingsError
+from acphold.known_agents import KNOWN_AGENTS, KnownAgent
+from acphold.processes.program import on_path
 
 if TYPE_CHECKING:
     from acphold.cli.command_line import Parser
@@ -36,6 +38,19 @@ LARGEST: Final = 1 << 20
 
 OWN_KEYS: Final = ("command", "env")
 """Keys of an agent that are no options of `wrap`."""
+
+
+class UninstalledAgentError(SettingsError):
+    """An agent that acphold knows is not on PATH; says how to install it."""
+
+    def __init__(self, agent: KnownAgent) -> None:
+        programs = " nor ".join(f"`{command[0]}`" for command in agent.commands)
+        no = "neither " if len(agent.commands) > 1 else "no "
+        told = f"PATH has {no}{programs} for {agent.title}; install it: `{agent.install}`"
+        if agent.fetched:
+            told += f", or have npm fetch it: `-- {' '.join(agent.fetched)}`"
+        super().__init__(told)
+        self.agent = agent
 
 
 class NamedAgent(NamedTuple):
@@ -115,20 +130,49 @@ def chosen_agent(agent: str | None, program: Sequence[str]) -> NamedAgent:
 
 
 def agent_command(name: str) -> NamedAgent:
-    """The agent that the settings file has under `name`; raises SettingsError."""
+    """The agent of that name: the settings file's, else one that acphold knows and PATH has.
+
+    Raises SettingsError; UninstalledAgentError for one that is known and not there.
+    """
     path = settings_path()
     settings = read_settings(path)
-    if settings is None:
+    agents = table_of(settings or {}, "agents", path)
+    defaults = table_of(settings or {}, "defaults", path)
+    if name in agents:
+        return _agent(name, agents, defaults, path)
+    if (known := KNOWN_AGENTS.get(name)) is None:
+        where = f"{path} has no" if settings is not None else f"there is no {path}, and so no"
+        near = near_to(name, [*agents, *KNOWN_AGENTS])
         raise SettingsError(
-            f"there is no agent {name!r}, because there is no settings file {path}; "
-            f"{_elsewhere(name)}"
+            f"{where} agent {name!r}{near}, and acphold knows none of that name; the command of "
+            f"another agent goes behind `--`; acphold knows {', '.join(KNOWN_AGENTS)}"
         )
-    agents = table_of(settings, "agents", path)
-    if name not in agents:
-        raise SettingsError(
-            f"{path} has no agent {name!r}{near_to(name, agents)}; {_elsewhere(name)}"
-        )
-    return _agent(name, agents, table_of(settings, "defaults", path), path)
+    _refuse_unfit_defaults(defaults, path)
+    for command in known.commands:
+        if on_path(command[0]) is not None:
+            env = _variables(defaults.get("env", {}), f"{path}: [defaults]")
+            return NamedAgent(command, name, env, {}, _options(defaults))
+    raise UninstalledAgentError(known)
+
+
+def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """The agent that a person named, or its command: if it is not installed, one that fetches it.
+
+    They are asked before anything is fetched. Raises SettingsError, for a no as well.
+    """
+    if agent is None:
+        return None, program
+    try:
+        agent_command(agent)
+    except UninstalledAgentError as error:
+        from acphold.cli.command_line import is_confirmed
+
+        fetched = error.agent.fetched
+        question = f"{error.agent.title} is not installed. Fetch and start `{' '.join(fetched)}`?"
+        if not (fetched and sys.stdin.isatty() and is_confirmed(question)):
+            raise
+        return None, fetched
+    return agent, program
 
 
 def named_agents(settings: Mapping[str, object], path: str) -> list[NamedAgent | SettingsError]:
@@ -145,12 +189,13 @@ def named_agents(settings: Mapping[str, object], path: str) -> list[NamedAgent |
 
 
 def agent_names() -> list[str]:
-    """The names that the file has, for completion; none when it cannot be read."""
+    """The names that the file has, and those that acphold knows; for completion."""
     try:
         path = settings_path()
-        return [*table_of(read_settings(path) or {}, "agents", path)]
+        named = [*table_of(read_settings(path) or {}, "agents", path)]
     except SettingsError:
-        return []
+        named = []
+    return [*dict.fromkeys([*named, *KNOWN_AGENTS])]
 
 
 def _agent(
@@ -214,10 +259,6 @@ def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, o
     if not isinstance(value, dict):
         raise SettingsError(f"{path}: [{key}] has to be a table")
     return value
-
-
-def _elsewhere(name: str) -> str:
-    return f"an agent's command goes behind `--`, as in `-- {name}`"
 
 
 def near_to(word: str, words: Iterable[str]) -> str:

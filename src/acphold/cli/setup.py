@@ -74,8 +74,8 @@ def setup(
 ) -> int:
     """Write an agent into an editor's settings, behind acphold.
 
-    AGENT is a name of the settings file; without it, all of them are written. With `-- CMD` no
-    settings file is needed:
+    AGENT is a name that acphold knows, or one of the settings file; without it, all of the file
+    are written. Any other agent is given by its command:
 
       acphold setup zed claude
       acphold setup jetbrains -- gemini --acp

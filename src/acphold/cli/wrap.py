@@ -127,7 +127,8 @@ def _without_program(*, agent: str | None = None, **_: object) -> int:
     With --background the agent goes on when the editor leaves: its next start finds it again, and
     so does any other client of yours. `acphold list` shows what is live, `acphold stop` ends it.
 
-    AGENT is a name of the settings file, which has the command and options for it.
+    AGENT is a name that acphold knows, as `claude` or `gemini`, or one of the settings file, which
+    has the command and options for it.
     """
     # A usable command line was taken by `acphold.cli.start` before anything was imported.
     if agent is not None:

@@ -1,0 +1,189 @@
+"""The agents that acphold knows by name: what each calls itself, and how it is started.
+
+Whoever uses one names it: `acphold chat claude`. What its program or package is called are facts,
+and a new agent is a row of the table.
+
+Sources: ACP's registry (https://github.com/agentclientprotocol/registry), and the agents' packages.
+`wrap` reads this before it starts an agent, so nothing is imported that takes time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class KnownAgent(NamedTuple):
+    """An agent that people use.
+
+    `name` is what a person types and a list shows, `title` what the vendor calls it. `keys` are
+    what it says it is in `agentInfo.name`, those of earlier releases behind the one of today: its
+    sessions are kept under that. `commands` are tried in order; `package` is what npm has it as,
+    with its arguments, or nothing. `install` and `sign_in` are what a person types for that.
+    `is_imported` of those whose conversations on disk `acphold import` reads.
+    """
+
+    name: str
+    title: str
+    keys: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
+    package: tuple[str, ...]
+    install: str
+    sign_in: str
+    is_imported: bool = False
+
+    @property
+    def fetched(self) -> tuple[str, ...]:
+        """The command that has npm fetch the package and starts it; () where npm has none."""
+        return ("npx", "-y", *self.package) if self.package else ()
+
+
+_CLAUDE: Final = "@agentclientprotocol/claude-agent-acp"
+_CODEX: Final = "@agentclientprotocol/codex-acp"
+
+KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
+    agent.name: agent
+    for agent in (
+        KnownAgent(
+            "claude",
+            "Claude Code",
+            (_CLAUDE, "@zed-industries/claude-agent-acp", "@zed-industries/claude-code-acp"),
+            (("claude-agent-acp",), ("claude-code-acp",)),
+            (_CLAUDE,),
+            f"npm install -g {_CLAUDE}",
+            "claude /login",
+            is_imported=True,
+        ),
+        KnownAgent(
+            "codex",
+            "Codex",
+            ("codex-acp", _CODEX, "@zed-industries/codex-acp"),
+            (("codex-acp",),),
+            (_CODEX,),
+            f"npm install -g {_CODEX}",
+            "codex login",
+            is_imported=True,
+        ),
+        KnownAgent(
+            "gemini",
+            "Gemini CLI",
+            ("gemini-cli", "@google/gemini-cli"),
+            (("gemini", "--acp"),),
+            ("@google/gemini-cli", "--acp"),
+            "npm install -g @google/gemini-cli",
+            "gemini",
+            is_imported=True,
+        ),
+        KnownAgent(
+            "opencode",
+            "OpenCode",
+            ("OpenCode", "opencode"),
+            (("opencode", "acp"),),
+            ("opencode-ai", "acp"),
+            "npm install -g opencode-ai",
+            "opencode auth login",
+            is_imported=True,
+        ),
+        KnownAgent(
+            "qwen",
+            "Qwen Code",
+            ("qwen-code", "@qwen-code/qwen-code"),
+            (("qwen", "--acp"),),
+            ("@qwen-code/qwen-code", "--acp"),
+            "npm install -g @qwen-code/qwen-code",
+            "qwen",
+            is_imported=True,
+        ),
+        KnownAgent(
+            "goose",
+            "Goose",
+            ("goose acp", "goose"),
+            (("goose", "acp"),),
+            (),
+            "brew install block-goose-cli",
+            "goose configure",
+            is_imported=True,
+        ),
+        KnownAgent(
+            "cline",
+            "Cline",
+            ("cline",),
+            (("cline", "--acp"),),
+            ("cline", "--acp"),
+            "npm install -g cline",
+            "cline auth",
+            is_imported=True,
+        ),
+        KnownAgent(
+            "copilot",
+            "GitHub Copilot",
+            ("Copilot", "copilot"),
+            (("copilot", "--acp"),),
+            ("@github/copilot", "--acp"),
+            "npm install -g @github/copilot",
+            "copilot login",
+            is_imported=True,
+        ),
+        KnownAgent(
+            "kilo",
+            "Kilo Code",
+            ("Kilo", "kilo"),
+            (("kilo", "acp"),),
+            ("@kilocode/cli", "acp"),
+            "npm install -g @kilocode/cli",
+            "kilo auth login",
+        ),
+        KnownAgent(
+            "vibe",
+            "Mistral Vibe",
+            ("@mistralai/mistral-vibe", "mistral-vibe"),
+            (("vibe-acp",),),
+            (),
+            "uv tool install mistral-vibe",
+            "vibe --setup",
+        ),
+        KnownAgent(
+            "auggie",
+            "Auggie",
+            ("auggie",),
+            (("auggie", "--acp"),),
+            ("@augmentcode/auggie", "--acp"),
+            "npm install -g @augmentcode/auggie",
+            "auggie login",
+        ),
+        KnownAgent(
+            "kimi",
+            "Kimi CLI",
+            ("Kimi CLI", "kimi"),
+            (("kimi", "acp"),),
+            (),
+            "uv tool install kimi-cli",
+            "kimi login",
+        ),
+        KnownAgent(
+            "droid",
+            "Factory Droid",
+            ("droid", "factory-droid"),
+            (("droid", "exec", "--output-format", "acp"),),
+            (),
+            "npm install -g droid",
+            "droid",
+        ),
+    )
+}
+"""The table, by name."""
+
+_NAMES: Final = {
+    key.casefold(): agent.name for agent in KNOWN_AGENTS.values() for key in agent.keys
+}
+
+
+def short_name(key: str) -> str:
+    """What a person calls the agent that is kept under `key`; the key itself if nobody knows."""
+    return _NAMES.get(key.casefold(), key)
+
+
+def keys_of(name: str) -> tuple[str, ...]:
+    """Under what the sessions of an agent are kept that a person names so: the name itself, too."""
+    known = KNOWN_AGENTS.get(name.casefold())
+    return (name, *(key for key in known.keys if key != name)) if known else (name,)
