@@ -291,7 +291,7 @@ def test_a_session_that_is_put_in_order_meanwhile_is_not_written_twice_in_part(
     read = SqliteJournal.read
 
     async def of_another_moment(
-        self: SqliteJournal, session_id: str, after: int, limit_bytes: int = 0
+        self: SqliteJournal, session_id: str, after: int, **_: int
     ) -> list[Segment]:
         found = await read(self, session_id, after, 1)
         return found[:1] if not after else await read(self, session_id, 0, 1)

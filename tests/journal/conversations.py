@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from acphold.history.entries import Entry, Segment
-from acphold.journal import Lease, NewSession, SqliteJournal
+from acphold.journal import Journal, Lease, NewSession
 
 Json = dict[str, object]
 
@@ -247,13 +247,13 @@ def turn(prompt: str, *updates: object) -> Pieces:
     ]
 
 
-async def append(journal: SqliteJournal, lease: Lease, pieces: Pieces) -> int:
+async def append(journal: Journal, lease: Lease, pieces: Pieces) -> int:
     """Append all; the number of the last entry."""
     for kind, raws in pieces:
         await journal.append(lease, kind, raws)
     return lease.next_seq - 1
 
 
-async def begun(journal: SqliteJournal, session_id: str = "s1") -> Lease:
+async def begun(journal: Journal, session_id: str = "s1") -> Lease:
     """A new session."""
     return await journal.create(NewSession(session_id, "a", "/w"))

@@ -151,25 +151,23 @@ async def test_a_long_conversation_is_taken_in_piece_by_piece(
     assert "".join(texts) in str((await journal.state("s2")).timeline)
 
 
-async def test_a_session_that_is_put_in_order_meanwhile_is_read_again(
+async def test_a_session_that_is_put_in_order_meanwhile_is_copied_once(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await session(journal, PROMPT, *map(said, "ABCDEF"), END)
-    read, times = journal.read, 0
+    monkeypatch.setattr(copies, "PIECE_BYTES", 50)
+    take_in, times = journal.take_in, 0
 
-    async def read_one_by_one(session_id: str, after: int, limit: int = 1) -> list[Segment]:
+    async def settled_meanwhile(*args: object, **more: object) -> None:
         nonlocal times
         times += 1
-        if times == 4:
-            lease = await journal.acquire("s1")
-            await journal.settle(lease, 8)
-        return await read(session_id, after, 1)
+        if times == 2:
+            await journal.settle(await journal.acquire("s1"), 8)
+        await take_in(*args, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(journal, "read", read_one_by_one)
-    row = await journal.session("s1")
-    await copy(journal, row, NewSession("s2", "a", "/"), 99)
-    monkeypatch.undo()
-    assert '"ABCDEF"' in str((await journal.state("s2")).timeline)
+    monkeypatch.setattr(journal, "take_in", settled_meanwhile)
+    await copied(journal, through=8)
+    assert "'ABCDEF'" in str((await journal.state("s2")).timeline).replace('"', "'")
     assert times > 6
 
 
@@ -178,7 +176,7 @@ async def test_one_that_is_never_still_is_refused(
 ) -> None:
     await session(journal, PROMPT, END)
 
-    async def overlapping(session_id: str, after: int, limit: int = 1) -> list[Segment]:
+    async def overlapping(session_id: str, after: int, **_: int) -> list[Segment]:
         return [Segment(1, after + 1, "update", 0, said("A")[1])]
 
     monkeypatch.setattr(journal, "read", overlapping)

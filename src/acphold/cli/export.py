@@ -14,18 +14,15 @@ from typing import TextIO
 from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_cwd, add_journal
-from acphold.cli.journals import opened, place_name, sessions, whole
+from acphold.cli.journals import entries, opened, place_name, sessions, whole
 from acphold.cli.terminal_text import counted, folder, on_one_line, visible, visible_json
-from acphold.errors import RewrittenError, UnknownSessionError
+from acphold.errors import UnknownSessionError
 from acphold.exports import destination
 from acphold.exports.destination import FORMS, Form, form_of
 from acphold.exports.redacted import Redaction
 from acphold.exports.session_head import INDEX, Head
 from acphold.history import Entry
 from acphold.journal import Journal, ListFilter, SessionRow
-
-READ_BYTES = 64 << 20
-"""Of most sessions, all is read at once."""
 
 LISTED = 40
 """Lines about what was taken out that are printed; all of them go into a file."""
@@ -245,7 +242,7 @@ class _Writing:
         head = Head.of(row, await self._journal.downstream(row.session_id))
 
         def read() -> AsyncIterator[Entry]:
-            return _entries(self._journal, row.session_id)
+            return entries(self._journal, row.session_id)
 
         return await self._redaction.of(head, read) if self._redaction else (head, read())
 
@@ -254,25 +251,6 @@ class _Writing:
         tame = visible_json if self._form.name == "jsonl" and file.isatty() else str
         async for text in self._form.writer()(head, found):
             file.write(tame(text))
-
-
-async def _entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
-    """All entries of a session but void ones, oldest first.
-
-    Those of one read are of one moment; between two, somebody may put the session in order, and
-    then what was read does not go on: RewrittenError.
-    """
-    after = 0
-    while found := await journal.read(session_id, after, READ_BYTES):
-        for segment in found:
-            if segment.first_seq <= after:
-                raise RewrittenError(
-                    f"session {session_id!r} was put in order while it was read; try again"
-                )
-            for entry in segment.entries():
-                if entry.raw:
-                    yield entry
-            after = segment.last_seq
 
 
 def _tell(redaction: Redaction, report: str | None) -> None:

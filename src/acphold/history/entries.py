@@ -142,6 +142,13 @@ class Segment(Struct, frozen=True, gc=False):
         raw = self.raw.split(b"\n", seq - self.first_seq + 1)[-1]
         return Segment(seq + 1, self.last_seq, self.kind, self.at, raw)
 
+    def up_to(self, seq: int) -> Segment:
+        """This segment without its entries above `seq`; itself when it cannot be cut there."""
+        if seq >= self.last_seq or self.is_merged:
+            return self
+        raw = b"\n".join(self.raw.split(b"\n", seq - self.first_seq + 1)[:-1])
+        return Segment(self.first_seq, seq, self.kind, self.at, raw)
+
 
 def on_one_line(raw: bytes) -> bytes:
     """JSON that came in a frame of its own, and may be laid out over lines, on one.

@@ -6,25 +6,29 @@ agent, none of the settings and commands of the agent that the conversation was 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import json
 from msgspec.structs import replace
 
-from acphold.errors import RewrittenError
 from acphold.history.entries import KINDS, PARAMS, SETTINGS, TURN_END, UPDATE, PastEntry, Segment
 from acphold.history.raw_update import may_be_chunk, members, update_kind
 from acphold.history.times import now_ms
-from acphold.journal.journal import Journal, Lease, NewSession, Origin, RowChange, SessionRow
+from acphold.journal.journal import (
+    Journal,
+    Lease,
+    NewSession,
+    Origin,
+    RowChange,
+    SessionRow,
+    history,
+)
 from acphold.schema.splice import splice
 from acphold.schema.update_kinds import kinds_about
 
 PIECE_BYTES: Final = 512 << 10
 """How much is taken in at once: others cannot write meanwhile."""
-
-TRIES: Final = 5
-"""How often a session is read whose entries are being joined meanwhile, as after every turn."""
 
 TITLE: Final = "acphold/title"
 """The `_meta` key that says who made a title: nobody's agent."""
@@ -40,21 +44,17 @@ async def copy(journal: Journal, source: SessionRow, new: NewSession, through: i
     """Make the session `new` of the entries of `source` up to `through`, and let go of it.
 
     It has the title of `new`, and one origin more than `source`. Nothing is left of it when that
-    fails: SessionExistsError, UnknownSessionError, JournalError.
+    fails: SessionExistsError, UnknownSessionError, JournalError, RewrittenError.
     """
     origin = Origin(source.session_id, source.agent, through)
     new = replace(new, renamed=source.renamed, origins=(*source.origins, origin))
-    for attempt in range(1, TRIES + 1):
-        lease = await journal.create(new, yields=True)
-        try:
-            await _fill(journal, lease, source, new, through)
-        except BaseException as exc:
-            await journal.abandon(lease)
-            if not isinstance(exc, RewrittenError) or attempt == TRIES:
-                raise
-        else:
-            await journal.release(lease)
-            return
+    lease = await journal.create(new, yields=True)
+    try:
+        await _fill(journal, lease, source, new, through)
+    except BaseException:
+        await journal.abandon(lease)
+        raise
+    await journal.release(lease)
 
 
 async def _fill(
@@ -63,7 +63,7 @@ async def _fill(
     """Take the entries in; with the last of them the session comes into the list."""
     piece: list[PastEntry] = []
     size = 0
-    async for segment in _read(journal, source.session_id, through):
+    async for segment in history(journal, source.session_id, through=through):
         taken = list(_copied(segment, for_another=source.agent != new.agent))
         size += sum(len(entry.raw) for entry in taken)
         piece += taken
@@ -73,26 +73,6 @@ async def _fill(
     if new.title is not None:
         piece.append(PastEntry(UPDATE, now_ms(), _titled(new.title)))
     await journal.take_in(lease, piece, RowChange(updated_at=now_ms(), prompted=True))
-
-
-async def _read(journal: Journal, session_id: str, through: int) -> AsyncIterator[Segment]:
-    """The segments up to `through`; RewrittenError when they do not follow one another."""
-    after = 0
-    while after < through and (found := await journal.read(session_id, after)):
-        for segment in found:
-            if segment.first_seq <= after:
-                raise RewrittenError(
-                    f"session {session_id!r} was put in order while it was copied; try again"
-                )
-            if segment.first_seq > through:
-                return
-            yield segment if segment.last_seq <= through else _cut(segment, through)
-            after = segment.last_seq
-
-
-def _cut(segment: Segment, through: int) -> Segment:
-    raws = segment.raw.split(b"\n")[: through - segment.first_seq + 1]
-    return Segment(segment.first_seq, through, segment.kind, segment.at, b"\n".join(raws))
 
 
 def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
+from acphold.errors import RewrittenError
+
 if TYPE_CHECKING:
     from acphold.errors import LeaseLostError
     from acphold.history.entries import PastEntry, Run, Segment
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1 << 20
 """How much of a session's history one `read` brings at most, beyond its first segment."""
+
+TAIL_BYTES: Final = 64 << 20
+"""How much that may still be put together is read at once; see `history`."""
 
 
 class Origin(Struct, frozen=True, rename="camel"):
@@ -386,11 +391,13 @@ class Journal(Protocol):
         """
 
     async def read(
-        self, session_id: str, after: int, limit_bytes: int = READ_BYTES
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
     ) -> list[Segment]:
         """Segments with entries above `after`, oldest first; empty only at the end.
 
-        A segment that `after` cuts through is trimmed. Raises UnknownSessionError.
+        They are of one moment. A segment that `after` cuts through is trimmed. What is not settled
+        may be put together before the next `read`: who does not hold the lease has up to
+        `tail_bytes` of it come with what is before it. Raises UnknownSessionError.
         """
 
     async def followers(self, session_id: str) -> int:
@@ -501,9 +508,27 @@ class Journal(Protocol):
         """Finish what runs in the background and close."""
 
 
-async def history(journal: Journal, session_id: str, after: int = 0) -> AsyncIterator[Segment]:
-    """All segments of a session above `after`, oldest first, one `read` of them in memory."""
-    while segments := await journal.read(session_id, after):
-        for segment in segments:
-            yield segment
-        after = segments[-1].last_seq
+async def history(
+    journal: Journal, session_id: str, after: int = 0, through: int | None = None
+) -> AsyncIterator[Segment]:
+    """The segments of a session above `after`, oldest first, one `read` of them in memory.
+
+    All that there are now, or those up to `through`, each entry once: whoever settles the session
+    meanwhile joins only what is not settled yet, and that is read at once. Only where that is more
+    than TAIL_BYTES can it change between two pages; then RewrittenError is raised.
+    """
+    last = (await journal.session(session_id)).last_seq
+    through = last if through is None else min(through, last)
+    first = after
+    while after < through and (
+        page := await journal.read(session_id, after, tail_bytes=TAIL_BYTES)
+    ):
+        for segment in page:
+            if segment.first_seq <= after != first:
+                raise RewrittenError(
+                    f"session {session_id!r} was put in order while it was read; try again"
+                )
+            if segment.first_seq > through:
+                return
+            yield segment.up_to(through)
+            after = segment.last_seq

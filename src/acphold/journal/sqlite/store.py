@@ -40,7 +40,6 @@ from acphold.journal.sqlite import (
     owner_files,
     packed_rows,
     search_index,
-    segments,
     session_rows,
     token_usage,
     unread,
@@ -394,9 +393,14 @@ class SqliteJournal:
         return self._look(lambda db: session_rows.resolve(db, prefix, cwd))
 
     async def read(
-        self, session_id: str, after: int, limit_bytes: int = READ_BYTES
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
     ) -> list[Segment]:
-        return self._look(lambda db: _read_on(db, session_id, after, limit_bytes))
+        def page(db: Connection) -> list[Segment]:
+            return upkeep.read(db, session_id, after, limit_bytes, tail_bytes)
+
+        if tail_bytes > READ_BYTES and self._unsettled_bytes(session_id) > READ_BYTES:
+            return await self._background.run(page)
+        return self._look(page)
 
     async def followers(self, session_id: str) -> int:
         return self._look(lambda db: upkeep.followers(db, session_id))
@@ -405,9 +409,12 @@ class SqliteJournal:
         return await self._background.run(lambda db: upkeep.is_exact(db, session_id, after))
 
     async def summary(self, session_id: str) -> Summary:
-        if self._look(lambda db: upkeep.unsettled_bytes(db, session_id)) > READ_BYTES:
+        if self._unsettled_bytes(session_id) > READ_BYTES:
             return await self._background.run(lambda db: upkeep.summary(db, session_id))
         return self._look(lambda db: upkeep.summary(db, session_id))
+
+    def _unsettled_bytes(self, session_id: str) -> int:
+        return self._look(lambda db: upkeep.unsettled_bytes(db, session_id))
 
     async def state(self, session_id: str, through: int | None = None) -> SessionState:
         return await self._background.run(lambda db: upkeep.state(db, session_id, through))
@@ -570,13 +577,3 @@ class SqliteJournal:
     def _wait_for(self, seconds: float) -> None:
         self._hurried = seconds < self._busy_seconds
         self.connect().connection.patience = seconds
-
-
-def _read_on(
-    connection: Connection, session_id: str, after: int, limit_bytes: int
-) -> list[Segment]:
-    number = session_rows.number_of(connection, session_id)
-    found = segments.read(connection, number, after, limit_bytes)
-    if found:
-        found[0] = found[0].after(after)
-    return found

@@ -58,6 +58,27 @@ _encode_settled: Final = msgspec.msgpack.encode
 _decode_settled: Final = msgspec.msgpack.Decoder(Settled).decode
 
 
+# -- reading ------------------------------------------------------------------------------------
+
+
+def read(
+    connection: sqlite3.Connection, session_id: str, after: int, limit_bytes: int, tail_bytes: int
+) -> list[Segment]:
+    """As `Journal.read`."""
+    if not tail_bytes:
+        number = session_rows.number_of(connection, session_id)
+        found = segments.read(connection, number, after, limit_bytes)
+    else:
+        with reading(connection):
+            number, settled = _settled_through(connection, session_id)
+            found = segments.read(connection, number, after, limit_bytes, max(after, settled))
+            if not found or found[-1].last_seq >= settled:
+                found += segments.read(connection, number, max(after, settled), tail_bytes)
+    if found:
+        found[0] = found[0].after(after)
+    return found
+
+
 # -- folding ----------------------------------------------------------------------------------
 
 
