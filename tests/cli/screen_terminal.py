@@ -49,10 +49,11 @@ class Terminal:
         """Press keys."""
         os.write(self._ours, keys.encode())
 
-    def until(self, *words: str, but: str | None = None) -> str:
-        """Wait until the screen shows all of this, and not `but`; the screen."""
+    def until(self, *words: str, but: str | None = None, below: str = "") -> str:
+        """Wait until the screen shows all of this (`below` the last place of that), and not `but`;
+        the screen."""
         deadline = time.monotonic() + DEADLINE
-        while not self._shows(words, but):
+        while not self._shows(words, but, below):
             if time.monotonic() > deadline or not self._read(0.1):
                 raise AssertionError(f"never showed {words} without {but}:\n{self.text}")
         return self.text
@@ -69,8 +70,13 @@ class Terminal:
         self.screen.resize(ROWS, columns)
         _set_size(self._ours, columns)
 
-    def _shows(self, words: Sequence[str], but: str | None) -> bool:
-        return all(word in self.text for word in words) and (but is None or but not in self.text)
+    def _shows(self, words: Sequence[str], but: str | None, below: str) -> bool:
+        _, found, shown = self.text.rpartition(below) if below else ("", "it", self.text)
+        return (
+            bool(found)
+            and all(word in shown for word in words)
+            and (but is None or but not in self.text)
+        )
 
     def _read(self, seconds: float) -> bool:
         """Draw what comes within this time; False behind the end."""

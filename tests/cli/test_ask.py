@@ -287,16 +287,6 @@ def ask_alone(acphold: CommandLine, prompt: str, *options: str) -> Finished:
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize(("typed", "option"), [(b"\n", "n"), (b"7\nyes\n1\n", "y")])
-def test_on_a_terminal_the_person_is_asked(acphold: CommandLine, typed: bytes, option: str) -> None:
-    shown = acphold.on_terminal(
-        "ask", steps({"ask": PERMISSION}), "--", *scripted_agent(), typed=typed
-    )
-    assert "The agent asks for permission: Run \\x1b[2J it (execute)" in shown.out
-    assert "  1  Yes\n  2  No\n" in shown.out
-    assert f'"optionId": "{option}"' in shown.out
-
-
 def test_forms_files_and_terminals_are_not_offered(acphold: CommandLine, tmp_path: Path) -> None:
     form = {"mode": "form", "message": "Who?", "requestedSchema": {"properties": {}}}
     asked = (

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from acphold.screen.panels import SEEN_SECONDS
 from tests.cli.conversation import ended, prompt, remember
 from tests.cli.screen_terminal import Terminal, terminal
 from tests.editor import DEADLINE, scripted_agent
@@ -385,12 +383,12 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
     with place.chat(columns=300) as one:
         one.until("Starting")
         one.type(steps(ask(title="Run it")) + "\r")
-        one.until("? May it? Run it", "[y] allow once: Go on")
-        time.sleep(SEEN_SECONDS)  # what comes sooner is not meant for it
-        one.type("yes, and then\r")
+        one.until("? May it? Run it", "[y] allow once: Go on", "a key, then Enter")
+        one.type("y\ry\r")  # a paste, which is a prompt like any other line
+        one.until("y\ny\n\na key, then Enter")
         one.type("y\r")
-        one.until("asked: allowed once: May it? Run it → Go on", "you: yes, and then")
-        one.until('agent: heard: [{"type": "text", "text": "yes, and then"}]')
+        one.until("asked: allowed once: May it? Run it → Go on", "you: y\n  y")
+        one.until('agent: heard: [{"type": "text", "text": "y\\ny"}]')
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until('you: [{"say": "begun"}')
         one.process.send_signal(signal.SIGINT)  # the terminal of the test is not in control

@@ -1,20 +1,13 @@
-"""The input of `acphold ask`: the prompt, what comes on stdin, and answers on the terminal."""
+"""The input of `acphold ask`: the prompt, and what comes on stdin."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import UsageError
-from acphold.cli.terminal_text import on_one_line
-
-if TYPE_CHECKING:
-    from acphold.client import PermissionQuestion
-    from acphold.schema import PermissionOption
 
 FROM_STDIN = "-"
 """The prompt that stands for all of stdin."""
@@ -25,9 +18,6 @@ open for ever. A prompt of `-` waits."""
 
 MOST_STDIN = 16 << 20
 """Bytes of stdin that are sent; a model takes in a fraction of it."""
-
-
-# -- the prompt -----------------------------------------------------------------------------
 
 
 def prompt_and_stdin(prompt: str, deadline: float | None) -> list[str]:
@@ -62,8 +52,10 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
     while select.select([fd], [], [], _left(deadline, None))[0]:
         piece = os.read(fd, 64 * 1024)
         data += piece
+        if not piece and b"\0" in data:
+            raise UsageError("what came on stdin is no text; name a --file")
         if not piece:
-            return _text(bytes(data))
+            return data.decode(errors="replace")
         if len(data) > MOST_STDIN:
             raise UsageError(f"more than {MOST_STDIN >> 20} MiB came on stdin; name a --file")
     raise TimeoutError
@@ -73,68 +65,3 @@ def _left(deadline: float | None, most: float | None) -> float | None:
     """Seconds until the deadline, `most` of them at most; None for no bound."""
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     return min((it for it in (left, most) if it is not None), default=None)
-
-
-def _text(data: bytes) -> str:
-    if b"\0" in data:
-        raise UsageError("what came on stdin is no text; name a --file")
-    return data.decode(errors="replace")
-
-
-# -- the person -----------------------------------------------------------------------------
-
-
-def person_here() -> Person | None:
-    """Whoever sits at the terminal; None where there is no terminal to ask on."""
-    if sys.stdin is not None and sys.stdin.isatty() and os.isatty(2):
-        return Person(sys.stdin.fileno(), 2)
-    try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    return Person(terminal, terminal)
-
-
-class Person:
-    """Answers on a terminal: what is typed on `reads`, what is shown on `writes`."""
-
-    def __init__(self, reads: int, writes: int) -> None:
-        self._reads = reads
-        self._writes = writes
-        self._turn = asyncio.Lock()
-
-    async def decide(self, question: PermissionQuestion) -> PermissionOption | bool:
-        """The option that they choose; no answer at all rejects."""
-        async with self._turn:  # an agent may ask several things at once
-            tool = question.tool_call
-            options = question.options
-            what = on_one_line(tool.title or "a tool call")
-            self._show(f"\nThe agent asks for permission: {what} ({on_one_line(tool.kind)})\n")
-            for number, option in enumerate(options, 1):
-                self._show(f"  {number}  {on_one_line(option.name)}\n")
-            while True:
-                self._show(f"Your answer (1-{len(options)}; Enter rejects): ")
-                line = (await self._line()).strip()
-                if not line:
-                    return False
-                if line.isdecimal() and 1 <= int(line) <= len(options):
-                    return options[int(line) - 1]
-
-    def _show(self, text: str) -> None:
-        os.write(self._writes, text.encode(errors="replace"))
-
-    async def _line(self) -> str:
-        """A line, as soon as one was typed; "" at the end."""
-        loop = asyncio.get_running_loop()
-        typed: asyncio.Future[None] = loop.create_future()
-
-        def on_readable() -> None:
-            if not typed.done():
-                typed.set_result(None)
-
-        loop.add_reader(self._reads, on_readable)
-        try:
-            await typed
-        finally:
-            loop.remove_reader(self._reads)
-        return os.read(self._reads, 4096).decode(errors="replace")

@@ -20,8 +20,9 @@ from acphold.schema.updates import Notice
 if TYPE_CHECKING:
     from acphold.cli.command_line import Exit
     from acphold.client import PermissionQuestion, RemoteSession
+    from acphold.client.policy import PermissionAnswer
     from acphold.errors import AcpholdError
-    from acphold.schema import PermissionOption, Update
+    from acphold.schema import Update
 
 
 def tell(words: str) -> None:
@@ -42,8 +43,11 @@ class Output(Protocol):
     def updates(self, raws: Sequence[bytes]) -> None:
         """What the agent has said and done."""
 
+    def end_line(self) -> None:
+        """What comes next on the terminal is not ours."""
+
     def decided(
-        self, question: PermissionQuestion, answer: PermissionOption | bool, *, by_person: bool
+        self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
         """A permission request was answered, by a person or as the arguments say."""
 
@@ -100,6 +104,11 @@ class Text:
             print(self._tame(text), end="")
             self._last = text[-1]
 
+    def end_line(self) -> None:
+        if sys.stdout.isatty():
+            self._end_line()
+            sys.stdout.flush()
+
     def _end_line(self) -> None:
         """What comes next does not belong to the message so far."""
         if self._last != "\n":
@@ -107,7 +116,7 @@ class Text:
             self._last = "\n"
 
     def decided(
-        self, question: PermissionQuestion, answer: PermissionOption | bool, *, by_person: bool
+        self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
         if answer is False and not by_person:  # the person has just seen it
             what = on_one_line(question.tool_call.title or "a tool call")
@@ -140,8 +149,11 @@ class JsonLines:
             print(self._tame(encode_object(said).decode(errors="replace")))
         sys.stdout.flush()
 
+    def end_line(self) -> None:
+        return None  # each object has a line of its own
+
     def decided(
-        self, question: PermissionQuestion, answer: PermissionOption | bool, *, by_person: bool
+        self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
         tool, option = question.tool_call, chosen(answer, question.options)
         self._say(

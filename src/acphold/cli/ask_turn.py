@@ -6,15 +6,16 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct, convert
 
-from acphold.cli.ask_input import Person, person_here, prompt_and_stdin
+from acphold.cli.ask_input import prompt_and_stdin
 from acphold.cli.ask_output import JsonLines, Output, Text
+from acphold.cli.ask_person import Person, person_here
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.journals import opened
 from acphold.cli.settings import NamedAgent, wrap_arguments
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from acphold.client.policy import PermissionAnswer
     from acphold.journal import SessionRow
     from acphold.processes.program import Program
-    from acphold.schema import PermissionOption
 
 CANCEL_GRACE: Final = 5.0
 """Seconds that the agent gets to end a turn that was cancelled: somebody waits for our end."""
@@ -194,9 +194,11 @@ class Asking:
             self._output.begins(key, session)
             turn = self._turn = session.prompt(*self._question.content)
             while raws := await turn.take_all():
-                self._output.updates(raws)
+                with self._beside_question():
+                    self._output.updates(raws)
             self._end = self._stopped or ENDS.get(turn.stop_reason or "", Exit.OK)
-            self._output.ended(turn.stop_reason, self._end)
+            with self._beside_question():
+                self._output.ended(turn.stop_reason, self._end)
 
     # -- the agent and the session --------------------------------------------------------
 
@@ -258,11 +260,25 @@ class Asking:
     async def _decide(self, asked: PermissionQuestion) -> PermissionAnswer:
         person = self._question.person
         rule = rule_for(self._question.permission, asked.tool_call.kind)
+        answer: PermissionAnswer
         if rule == "ask" and person is not None:
-            answer: PermissionOption | bool = await person.decide(asked)
+            self._output.end_line()
+            answer = await person.decide(asked)
         else:
             if self._turn is None or not self._turn.has_begun:
                 await left_to_others(asked.session_id)
             answer = rule == "allow"
-        self._output.decided(asked, answer, by_person=rule == "ask")
+        with self._beside_question():
+            self._output.decided(asked, answer, by_person=rule == "ask")
         return answer
+
+    @contextmanager
+    def _beside_question(self) -> Iterator[None]:
+        """For the block something is printed, maybe while a person is asked something."""
+        person = self._question.person
+        if person is None or not person.asks:
+            yield
+            return
+        with person.put_away():
+            yield
+            self._output.end_line()

@@ -133,7 +133,7 @@ class Seat:
     async def _on_lines(self) -> None:
         from acphold.screen.plain import TeletypeFace
 
-        face = TeletypeFace(self.flow, sys.stdout)
+        face = TeletypeFace(self.flow, sys.stdout, self.sitting)
         self.sitting.face = self.answers.face = face
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
@@ -142,7 +142,7 @@ class Seat:
         face.changed()
         self.sitting.attend()
         try:
-            await face.converse(self.sitting)
+            await face.run()
         finally:
             loop.remove_signal_handler(signal.SIGINT)
             await self.sitting.aclose()

@@ -132,8 +132,9 @@ def plain_console(file: TextIO) -> Console:
     )
 
 
-def console() -> Console:
-    """Stdout for rich: in colour on a terminal, plain text of PLAIN_WIDTH columns otherwise."""
+def console(file: TextIO | None = None) -> Console:
+    """A file for rich, stdout by default: in colour on a terminal, plain text of PLAIN_WIDTH
+    columns otherwise."""
     from rich.console import Console
     from rich.theme import Theme
 
@@ -141,8 +142,9 @@ def console() -> Console:
         def on_broken_pipe(self) -> None:
             raise  # as everywhere: rich would end us as if something were wrong
 
-    told = sys.stdout.isatty() or "COLUMNS" in os.environ
+    told = (file or sys.stdout).isatty() or "COLUMNS" in os.environ
     return Stdout(
+        file=file,
         theme=Theme(STYLES),
         width=None if told else PLAIN_WIDTH,
         highlight=False,

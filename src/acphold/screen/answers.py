@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rich.text import Text
@@ -59,7 +60,8 @@ class PersonAnswers:
 
     With `reads_only` questions are shown, and never answered from here. A question that is
     withdrawn, because another client has answered or the turn was cancelled, goes away. One that
-    waits already when a session is joined comes before there is a face, and waits for that.
+    waits already when a session is joined comes before there is a face, and waits for that. What
+    belongs to a question is shown when it is asked, and not over the one before.
     """
 
     def __init__(self, flow: Flow, *, reads_only: bool = False) -> None:
@@ -67,6 +69,7 @@ class PersonAnswers:
         self._has_face = asyncio.Event()
         self._flow = flow
         self._reads_only = reads_only
+        self._asking = asyncio.Lock()
 
     @property
     def face(self) -> Face:
@@ -81,43 +84,48 @@ class PersonAnswers:
 
     async def on_permission(self, question: PermissionQuestion) -> str | None:
         """Ask whether a tool may go on; the id of an option."""
-        await self._has_face.wait()
-        shown = asked(question.tool_call)
-        if len(shown.lines) > 1:  # more than the line that the question has, too
-            self._show(shown)
-        choice = permission(question.tool_call, question.options)
-        answer = await self._chosen(choice)
-        if answer is None:
-            return None
-        chosen = next(option for option in question.options if option.option_id == answer)
-        self._show(passage(Decision(choice.title, Came(chosen.kind, chosen.name))))
-        return answer
+        async with self._asked():
+            self._show(asked(question.tool_call))
+            choice = permission(question.tool_call, question.options)
+            answer = await self._chosen(choice)
+            if answer is None:
+                return None
+            chosen = next(option for option in question.options if option.option_id == answer)
+            self._show(passage(Decision(choice.title, Came(chosen.kind, chosen.name))))
+            return answer
 
     async def on_page(self, question: PageQuestion) -> bool | None:
         """Ask whether the person opens a page, all of whose address they see."""
-        await self._has_face.wait()
-        self._show(_request(f"{question.message}\n{question.url}"))
-        keys = (Key("y", "yes, I open it", "yes"), Key("n", "no", "no"))
-        answer = await self._chosen(Choice("Do you open this page?", keys))
-        return None if answer is None else answer == "yes"
+        async with self._asked():
+            self._show(_request(f"{question.message}\n{question.url}"))
+            keys = (Key("y", "yes, I open it", "yes"), Key("n", "no", "no"))
+            answer = await self._chosen(Choice("Do you open this page?", keys))
+            return None if answer is None else answer == "yes"
 
     async def on_form(self, question: FormQuestion) -> Filled:
         """Ask for the fields, one after the other; all of them are shown before they go."""
+        async with self._asked():
+            self._show(_request(question.message))
+            try:
+                # Fields take what is typed, so the person says first that they begin.
+                if question.form.properties and await self._chosen(_begin(question)) != "fill":
+                    self._show(passage(Decision(question.message, Came("decline"))))
+                    return None
+                while True:
+                    values = await self._filled(question)
+                    answer = await self._chosen(_review(values))
+                    if answer != "change":
+                        self._show(passage(Decision(question.message, Came(ENDS[answer]))))
+                        return values if answer == "send" else None
+            except _Left:
+                return "dismissed"
+
+    @asynccontextmanager
+    async def _asked(self) -> AsyncIterator[None]:
+        """For the block, a question is the one that is asked."""
         await self._has_face.wait()
-        self._show(_request(question.message))
-        try:
-            # Fields take what is typed, so the person says first that they begin.
-            if question.form.properties and await self._chosen(_begin(question)) != "fill":
-                self._show(passage(Decision(question.message, Came("decline"))))
-                return None
-            while True:
-                values = await self._filled(question)
-                answer = await self._chosen(_review(values))
-                if answer != "change":
-                    self._show(passage(Decision(question.message, Came(ENDS[answer]))))
-                    return values if answer == "send" else None
-        except _Left:
-            return "dismissed"
+        async with self._asking:
+            yield
 
     async def _filled(self, question: FormQuestion) -> Values:
         values: Values = {}

@@ -7,8 +7,9 @@ it runs in one event loop; printing takes the bottom away, writes, and has it dr
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO, cast
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -16,6 +17,8 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History, InMemoryHistory
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -35,6 +38,7 @@ from rich.console import Console
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
 from acphold.screen.layout import GUTTER, MARK, Gutter, Passage
+from acphold.screen.lines import drop_typed
 from acphold.screen.panels import SEEN_SECONDS, Choice, Field, Pick, Stage
 
 REDRAW_SECONDS = 0.05
@@ -65,7 +69,9 @@ STYLE = Style.from_dict(
 
 
 class LineScreen:
-    """See the module. With `reads_only` there is no input."""
+    """See the module. With `reads_only` there is no input; what is typed may be no prompt, but
+    only an answer. The terminal is the console's file, and `typed_on`, which is stdin by default.
+    """
 
     def __init__(
         self,
@@ -76,10 +82,13 @@ class LineScreen:
         completer: Completer | None = None,
         history: History | None = None,
         reads_only: bool = False,
+        takes_prompts: bool = True,
+        typed_on: TextIO | None = None,
     ) -> None:
         self.flow = flow
         self.person = person
         self.reads_only = reads_only
+        self._takes_prompts = takes_prompts
         self.choice: Choice | None = None
         self.field: Field | None = None
         self.wrong = ""
@@ -100,18 +109,27 @@ class LineScreen:
         self._due: asyncio.TimerHandle | None = None
         self._live: tuple[object, str] = ((), "")
         self._version = 0
-        self._app = self._application()
+        self._app = self._application(create_input(typed_on))
 
     # -- running --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Be there until `close` is called."""
+        """Be there until `close` is called; EOFError when the terminal is gone. May be run again.
+
+        Where there are no prompts, what was typed before is meant for nothing that is asked here,
+        and SIGINT is for whoever runs the turn.
+        """
+        if not self._takes_prompts:
+            drop_typed(self._app.input.fileno())
+            clear_typeahead(self._app.input)
+            self.input.reset()
         try:
-            await self._app.run_async(pre_run=self.changed)
+            await self._app.run_async(pre_run=self.changed, handle_sigint=self._takes_prompts)
         finally:
             for timer in (self._due, self._seeing):
                 if timer is not None:
                     timer.cancel()
+            self._due = None
             self._print([*self.flow.take(), *self.flow.live()])  # also what is left in the middle
 
     def close(self) -> None:
@@ -127,8 +145,12 @@ class LineScreen:
     def _redraw(self) -> None:
         self._due = None
         self._version += 1
-        self._print(self.flow.take())
+        self.print_finished()
         self._app.invalidate()
+
+    def print_finished(self) -> None:
+        """Print now what is finished."""
+        self._print(self.flow.take())
 
     def _print(self, shown: Sequence[Passage]) -> None:
         if not shown:
@@ -136,13 +158,17 @@ class LineScreen:
         with self._console.capture() as captured:
             for passage in shown:
                 self._gutter.put(passage)
-        if self._app.is_running:
-            self._app.renderer.erase(leave_alternate_screen=False)
+        with self.put_away():
             self._app.output.write_raw(captured.get())
             self._app.output.flush()
-        else:
-            sys.stdout.write(captured.get())
-            sys.stdout.flush()
+
+    @contextmanager
+    def put_away(self) -> Iterator[None]:
+        """For the block the bottom is away: what is written stands above it."""
+        if self._app.is_running:
+            self._app.renderer.erase(leave_alternate_screen=False)
+        yield
+        self._app.invalidate()
 
     # -- asking ---------------------------------------------------------------------------
 
@@ -153,7 +179,7 @@ class LineScreen:
             if choice.is_menu:
                 self._app.layout.focus(self._panel)
             else:
-                self.pick = Pick(choice)
+                self.pick = Pick(choice, takes_prompts=self._takes_prompts)
                 self._seeing = asyncio.get_running_loop().call_later(SEEN_SECONDS, self._seen)
             try:
                 return await self._answer()
@@ -225,8 +251,8 @@ class LineScreen:
 
     # -- the layout -----------------------------------------------------------------------
 
-    def _application(self) -> Application[None]:
-        output = Vt100_Output.from_pty(sys.stdout)
+    def _application(self, typed: Input) -> Application[None]:
+        output = Vt100_Output.from_pty(cast(TextIO, self._console.file))
         output.enable_cpr = False  # its answers may come when we have left, into the shell
         self._panel = Window(
             FormattedTextControl(self._panel_text, focusable=True),
@@ -257,6 +283,7 @@ class LineScreen:
             style=STYLE,
             key_bindings=key_bindings(self),
             erase_when_done=True,
+            input=typed,
             output=output,
             color_depth=ColorDepth.DEPTH_1_BIT if self._console.no_color else None,
             include_default_pygments_style=False,

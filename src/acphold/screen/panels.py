@@ -52,6 +52,10 @@ SEEN_SECONDS = 0.5
 and reaches for a key in less."""
 
 
+A_KEY = "a key, then Enter"
+"""What answers a question."""
+
+
 class Key(Struct, frozen=True):
     """What is typed to answer, a key or a number, what it means, and the answer."""
 
@@ -92,11 +96,15 @@ class Stage(Enum):
 
 
 class Pick:
-    """The answer that is picked, while a choice is open that came up by itself."""
+    """The answer that is picked, while a choice is open that came up by itself.
 
-    def __init__(self, choice: Choice) -> None:
+    Where the screen `takes_prompts`, a line that is no answer is one.
+    """
+
+    def __init__(self, choice: Choice, *, takes_prompts: bool = True) -> None:
         self.choice = choice
         self.stage = Stage.NEW
+        self._takes_prompts = takes_prompts
         self._text = ""
 
     def seen(self, text: str) -> None:
@@ -126,8 +134,9 @@ class Pick:
         if self.stage is Stage.DRAFT and (key := self.choice.key(self._text)) is not None:
             return f"Enter picks: {key.words}"
         if self.stage is Stage.DRAFT:
-            return "to answer, empty the line first (Ctrl-U); Enter sends it as a prompt"
-        return "a key, then Enter; any other line is a prompt"
+            sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
+            return f"to answer, empty the line first (Ctrl-U){sent}"
+        return f"{A_KEY}; any other line is a prompt" if self._takes_prompts else A_KEY
 
     def enter(self) -> bool:
         """Enter was pressed, with no answer picked; whether the line is a prompt."""

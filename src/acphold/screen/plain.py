@@ -7,17 +7,26 @@ import select
 import sys
 import threading
 from collections.abc import Coroutine
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Plain
-from acphold.screen.panels import SEEN_SECONDS, Choice, Field
+from acphold.screen.lines import Entry, TypedLines, drop_typed
+from acphold.screen.panels import A_KEY, SEEN_SECONDS, Choice, Field
 
 if TYPE_CHECKING:
     from acphold.screen.sitting import Sitting
 
 T = TypeVar("T")
+
+
+class Prompting(Protocol):
+    """Whose prompts are typed."""
+
+    def submit(self, text: str) -> None:
+        """Send a prompt."""
+
 
 LOOK_SECONDS = 0.5
 """Between two looks whether anybody reads what is printed: no event says so."""
@@ -29,7 +38,7 @@ class PlainFace:
     asks = False
 
     def __init__(self, flow: Flow, stream: TextIO) -> None:
-        self._flow = flow
+        self.flow = flow
         self._stream = stream
         self._plain = Plain(stream)
         self._closed = asyncio.Event()
@@ -37,11 +46,17 @@ class PlainFace:
 
     def changed(self) -> None:
         """Print what is finished. The sitting is over when that cannot be written any more."""
+        self._print()
+
+    def _print(self, *lines: str) -> None:
+        """Print what is finished, and these lines behind it."""
         if self._unwritten is not None:
             return
         try:
-            for passage in self._flow.take():
+            for passage in self.flow.take():
                 self._plain.put(passage)
+            if lines:
+                self._plain.gap("\n".join(lines))
             self._stream.flush()
         except (
             OSError
@@ -95,13 +110,29 @@ def is_unread(stream: TextIO) -> bool:
 
 
 class TeletypeFace(PlainFace):
-    """A terminal that prints lines and can do no more: a line answers a question, or prompts."""
+    """A terminal that prints lines and can do no more: a line answers a question, or prompts.
 
-    def __init__(self, flow: Flow, stream: TextIO) -> None:
+    A question comes up while something is typed, maybe. So it can be answered only when it was
+    there for a while, and what was typed until then is gone, also a line that was begun; and what
+    is pasted, several lines at once, answers nothing.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        stream: TextIO,
+        person: Prompting,
+        *,
+        typed_on: int = 0,
+        takes_prompts: bool = True,
+    ) -> None:
         super().__init__(flow, stream)
+        self._person = person
+        self._typed_on = typed_on
+        self._takes_prompts = takes_prompts
         self._asking = asyncio.Lock()
         self._question: Choice | Field | None = None
-        self._asked_at = 0.0
+        self._seen_at: float | None = None
         self._answer: asyncio.Future[str | None] | None = None
 
     @property
@@ -111,52 +142,89 @@ class TeletypeFace(PlainFace):
 
     async def choose(self, choice: Choice) -> str | None:
         """Ask for a line that is one of the keys."""
-        keys = [f"  [{key.name}] {key.words}" for key in choice.keys]
-        return await self._ask(choice, [f"? {choice.title}", *keys])
+        async with self._asking:
+            self._print(
+                f"? {choice.title}", *(f"  [{key.name}] {key.words}" for key in choice.keys)
+            )
+            self._seen_at = None
+            seeing = asyncio.get_running_loop().call_later(SEEN_SECONDS, self._seen)
+            try:
+                return await self._answered(choice)
+            finally:
+                seeing.cancel()
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; an empty one is the default."""
-        told = [f"? {field.title}", *(f"  {hint}" for hint in (*field.hints, wrong) if hint)]
-        default = [f"  Enter: {field.default}"] if field.default else []
-        return await self._ask(field, [*told, *default])
-
-    async def _ask(self, question: Choice | Field, lines: list[str]) -> str | None:
         async with self._asking:
-            self.changed()
-            self._plain.gap("\n".join(lines))
-            self._stream.flush()
-            loop = asyncio.get_running_loop()
-            self._question, self._asked_at = question, loop.time()
-            self._answer = loop.create_future()
-            try:
-                return await self._answer
-            finally:
-                self._question = None
+            told = [f"  {hint}" for hint in (*field.hints, wrong) if hint]
+            default = [f"  Enter: {field.default}"] if field.default else []
+            self._print(f"? {field.title}", *told, *default)
+            return await self._answered(field)
 
-    async def converse(self, sitting: Sitting) -> None:
-        """Take lines until stdin ends, or the sitting is over."""
-        lines = _lines_of(sys.stdin)
+    async def _answered(self, question: Choice | Field) -> str | None:
+        self._question = question
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            return await self._answer
+        finally:
+            self._question = None
+
+    def _seen(self) -> None:
+        drop_typed(self._typed_on)
+        self._seen_at = asyncio.get_running_loop().time()
+        self._hint()
+
+    def _hint(self) -> None:
+        self._print(f"{A_KEY}; any other line is a prompt" if self._takes_prompts else A_KEY)
+
+    def give(self, answer: str | None) -> None:
+        """The person has answered; None when they left the question."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    async def run(self) -> None:
+        """Take lines until there are no more, or `close` is called. May be run again."""
+        self._closed.clear()
+        if not self._takes_prompts:
+            drop_typed(self._typed_on)
+        typed = TypedLines(self._typed_on)
         over = asyncio.create_task(self._closed.wait(), name="sitting over")
         try:
-            while line := await _first(lines.get(), over):
-                self._take(line.strip(), sitting)
+            while (entry := await _first(typed.entry(), over)) is not None:
+                self._take(entry)
         finally:
             over.cancel()
 
-    def _take(self, line: str, sitting: Sitting) -> None:
+    def _take(self, entry: Entry) -> None:
         match self._question:
-            case Choice() as choice if (answer := choice.answer(line)) is not None:
-                # One that was typed before the question could be read is neither.
-                if asyncio.get_running_loop().time() >= self._asked_at + SEEN_SECONDS:
-                    self._settle(answer)
-            case Field(default=default):
-                self._settle(line or default)
-            case _ if line:
-                sitting.submit(line)
+            case Field(default=default) if "\n" not in entry.text:
+                self.give(entry.text or default)
+            case Field():
+                self._print("one line, then Enter")
+            case Choice() as choice:
+                # What was typed before the question could be read is no answer to it.
+                is_seen = self._seen_at is not None and entry.at >= self._seen_at
+                answer = choice.answer(entry.text)
+                if answer is not None and is_seen:
+                    self.give(answer)
+                elif answer is None:
+                    self._prompt(entry.text)
+                    if is_seen:
+                        self._hint()
+            case None:
+                self._prompt(entry.text)
 
-    def _settle(self, answer: str) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(answer)
+    def _prompt(self, text: str) -> None:
+        if text and self._takes_prompts:
+            self._person.submit(text)
+
+    def print_finished(self) -> None:
+        """Print now what is finished."""
+        self.changed()
+
+    def put_away(self) -> AbstractContextManager[None]:
+        """For the block something else is printed: nothing is in its way."""
+        return nullcontext()
 
 
 async def _never() -> None:

@@ -1,0 +1,144 @@
+"""The person at the terminal of `acphold ask`: the screen of `chat`, there while they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from acphold.cli.terminal_text import LINE_TERMINALS, console
+
+if TYPE_CHECKING:
+    from acphold.client import PermissionQuestion
+    from acphold.screen.answers import PersonAnswers
+    from acphold.screen.line_screen import LineScreen
+    from acphold.screen.panels import Choice, Field
+    from acphold.screen.plain import TeletypeFace
+
+
+def person_here() -> Person | None:
+    """Whoever sits at the terminal; None where there is no terminal to ask on."""
+    if sys.stdin is not None and sys.stdin.isatty() and os.isatty(2):
+        return Person(sys.stdin.fileno(), 2)
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    return Person(terminal, terminal)
+
+
+class Person:
+    """Types on `reads` and sees what is on `writes`: a face of the screen, and who its keys serve.
+
+    The screen comes when something is asked, and goes when it is answered. It is made for the first
+    question: importing it takes longer than all else that is done before the agent is asked.
+    """
+
+    in_turn = True
+
+    def __init__(self, reads: int, writes: int) -> None:
+        self._reads = reads
+        self._writes = writes
+        self._is_asked = False
+
+    async def decide(self, question: PermissionQuestion) -> str | bool:
+        """The id of the option that they choose; no answer at all rejects."""
+        answer = await self._answers.on_permission(question)
+        return False if answer is None else answer
+
+    def put_away(self) -> AbstractContextManager[None]:
+        """For the block the question is away, for what else is written on this terminal."""
+        return self._screen.put_away() if self._is_asked else nullcontext()
+
+    @cached_property
+    def _answers(self) -> PersonAnswers:
+        from acphold.screen.answers import PersonAnswers
+
+        answers = PersonAnswers(self._screen.flow)
+        answers.face = self
+        return answers
+
+    @cached_property
+    def _screen(self) -> LineScreen | TeletypeFace:
+        from acphold.screen.flow import Flow
+
+        shown = open(self._writes, "w", errors="replace", closefd=False)  # noqa: SIM115
+        if os.environ.get("TERM") in LINE_TERMINALS:
+            from acphold.screen.plain import TeletypeFace
+
+            return TeletypeFace(Flow(), shown, self, typed_on=self._reads, takes_prompts=False)
+        from acphold.screen.line_screen import LineScreen
+
+        typed = open(self._reads, closefd=False)  # noqa: SIM115
+        return LineScreen(Flow(), console(shown), self, typed_on=typed, takes_prompts=False)
+
+    # -- as the face of the questions -----------------------------------------------------
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question is on the terminal."""
+        return self._is_asked
+
+    def changed(self) -> None:
+        """Print what was asked, and what came of it."""
+        self._screen.print_finished()
+
+    async def choose(self, choice: Choice) -> str | None:
+        """Ask for a key; None when there is nobody any more."""
+        return await self._there(self._screen.choose(choice))
+
+    async def enter(self, field: Field, wrong: str = "") -> str | None:
+        """Ask for a line; None when there is nobody any more."""
+        return await self._there(self._screen.enter(field, wrong))
+
+    def close(self) -> None:
+        """There is nothing to be left."""
+
+    async def _there(self, asking: Coroutine[None, None, str | None]) -> str | None:
+        """The answer; the screen is on the terminal until it is given, or the terminal is gone."""
+        self._is_asked = True
+        screen = asyncio.create_task(self._screen.run(), name="screen of a question")
+        answer = asyncio.create_task(asking, name="answer of a person")
+        try:
+            await asyncio.wait({screen, answer}, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            with suppress(EOFError, OSError):  # the terminal is gone
+                await screen
+            return None
+        finally:
+            for task in (answer, screen):
+                task.cancel()
+            await asyncio.gather(answer, screen, return_exceptions=True)
+            self._is_asked = False
+
+    # -- as whom the keys are for ---------------------------------------------------------
+
+    def submit(self, text: str) -> None:
+        """A line that is no answer: it is nothing else, either."""
+
+    def interrupt(self) -> None:
+        """Ctrl-C, which the terminal does not make a signal of while the screen is there."""
+        signal.raise_signal(signal.SIGINT)
+
+    def leave(self) -> None:
+        """Ctrl-D: there is no answer."""
+        self._screen.give(None)
+
+    def typed(self) -> None:
+        """No hint is old by it."""
+
+    def next_mode(self) -> None:
+        """Not from here."""
+
+    def set_options(self) -> None:
+        """Not from here."""
+
+    def status(self) -> Sequence[str]:
+        """What can be done besides."""
+        return ("the agent waits for your answer", "Ctrl-D: none, which rejects", "Ctrl-C cancels")
