@@ -18,7 +18,11 @@ from tests.hub.test_positions import POSITIONS, after, settle
 
 DEADLINE = 60
 
-OFFERS_ALL: dict[str, Any] = {"session": {"notices": {}, "compaction": {}}, "plan": {}}
+OFFERS_ALL: dict[str, Any] = {
+    "session": {"notices": {}, "compaction": {}},
+    "plan": {},
+    "subagents": {},
+}
 
 NEEDING = {name for name, kind in UPDATE_KINDS.items() if kind.needs}
 
@@ -26,7 +30,16 @@ NEEDING = {name for name, kind in UPDATE_KINDS.items() if kind.needs}
 def needing_updates() -> list[bytes]:
     """One of each kind that has to be offered, and a text that comes behind them."""
     updates = [
-        {"sessionUpdate": name, "compactionId": "c", "title": "t", "plan": {}, "planId": "p"}
+        {
+            "sessionUpdate": name,
+            "compactionId": "c",
+            "title": "t",
+            "plan": {},
+            "planId": "p",
+            "sessionId": "child",
+            "subagentSessionId": "child",
+            "messageId": "m",
+        }
         for name in sorted(NEEDING)
     ]
     return [json.dumps(update).encode() for update in updates] + [said("behind")]

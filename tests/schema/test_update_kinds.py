@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import fields
 
-from acphold.schema.update_kinds import UPDATE_KINDS, Form, withheld
+from acphold.schema.update_kinds import OPENCODE_CHILD, UPDATE_KINDS, Form, withheld
 from acphold.schema.updates import KnownUpdate
 
 STABLE = {variant.__struct_config__.tag: variant for variant in get_args(KnownUpdate)}
@@ -36,6 +36,12 @@ def test_what_goes_on_with_a_thing_or_changes_it_says_which_one() -> None:
         (b'{"session":{"notices":{}}}', {"notice"}),
         (b'{"session":{"notices":null,"compaction":{}}}', {"compaction_update"}),
         (b'{"session":[]}', set()),
+        (b'{"subagents":{}}', {"subagent_update", "subagent_spawned"}),
+        (
+            b'{"_meta":{"jetbrains":{"air":{"capabilities":["nativeSubagentSessions"]}}}}',
+            {"subagent_update", "subagent_spawned"},
+        ),
+        (b'{"_meta":{"opencode/child-session-updates":true}}', {OPENCODE_CHILD}),
         (b"null", set()),
         (b"no JSON", set()),
         (b"\xff", set()),
@@ -45,4 +51,5 @@ def test_what_goes_on_with_a_thing_or_changes_it_says_which_one() -> None:
 def test_what_a_client_does_not_offer_to_show_is_withheld(
     capabilities: bytes, shown: set[str]
 ) -> None:
-    assert {"notice", "compaction_update"} - withheld(capabilities) == shown
+    kinds = {"notice", "compaction_update", "subagent_update", "subagent_spawned", OPENCODE_CHILD}
+    assert kinds - withheld(capabilities) == shown

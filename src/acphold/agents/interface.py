@@ -52,10 +52,11 @@ class Answered(Struct, frozen=True, gc=False):
 
 
 class Asked(Struct, frozen=True, gc=False):
-    """A request of the agent to a client."""
+    """A request of the agent to a client; `child` is the id of the sub-agent that asks, if any."""
 
     method: str
     params: bytes
+    child: str = ""
 
 
 Event = Updates | Notified | Answered

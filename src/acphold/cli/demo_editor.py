@@ -23,6 +23,7 @@ from acphold.history.timeline import (
     ContextCompaction,
     Item,
     Message,
+    SubAgent,
     ToolCall,
     TurnEnd,
 )
@@ -256,6 +257,8 @@ def _named(item: Item) -> str:
             return f"tool call {item.title!r}"
         case ContextCompaction():
             return "a compaction of the agent's context"
+        case SubAgent():
+            return f"sub-agent {item.name!r}"
         case TurnEnd():
             return f"the end of a turn: {item.outcome}"
 

@@ -13,7 +13,7 @@ from html import escape
 
 from acphold.exports.session_head import Head
 from acphold.history import Entry
-from acphold.history.timeline import ContextCompaction, Message, ToolCall
+from acphold.history.timeline import ContextCompaction, Item, Message, SubAgent, ToolCall
 from acphold.presentation.blocks import (
     blocks_of,
     described,
@@ -23,7 +23,14 @@ from acphold.presentation.blocks import (
     unfenced,
 )
 from acphold.presentation.diffs import diff_lines
-from acphold.presentation.scenes import aside, compacted, speaker, step_mark
+from acphold.presentation.scenes import (
+    aside,
+    compacted,
+    speaker,
+    speaker_in_child,
+    step_mark,
+    sub_agent_stands,
+)
 from acphold.presentation.visible_text import counted, local, on_one_line, visible
 from acphold.reports.transcript import Planned, Scene, ToldTurn, produced, turns
 from acphold.schema import Content, Diff, TextContent, ToolCallContent
@@ -91,6 +98,11 @@ def _scene(scene: Scene) -> str:
         case ContextCompaction(summary=summary) if summary:
             kept = _quoted(_message(Message("agent", None, summary)))
             return _fold(on_one_line(f"context {compacted(scene)}"), kept)
+        case SubAgent():
+            words, status = sub_agent_stands(scene)
+            about = ": ".join(filter(None, ("sub-agent", words)))
+            headed = f"{step_mark(status)} {on_one_line(scene.name)} ({about})"
+            return _fold(headed, "\n\n".join(map(_in_child, scene.timeline)) or "*no words*")
         case Planned():
             steps = [f"- {step_mark(step.status)} {_plain(step.text)}" for step in scene.steps]
             return f"{_label('Plan')}\n\n" + "\n".join(steps)
@@ -99,6 +111,13 @@ def _scene(scene: Scene) -> str:
                 return ""
             _, what, words = found
             return f"{_label(what)} *{_plain(words)}*"
+
+
+def _in_child(item: Item) -> str:
+    """What was said or done in a sub-agent's session."""
+    if not isinstance(item, Message):
+        return _scene(item)
+    return f"{_label(speaker_in_child(item))}\n\n{_quoted(_message(item))}"
 
 
 # -- what was said and done -------------------------------------------------------------------

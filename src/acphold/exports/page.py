@@ -17,7 +17,7 @@ from pathlib import Path
 from acphold.exports.prose import prose
 from acphold.exports.session_head import Head
 from acphold.history import Entry
-from acphold.history.timeline import ContextCompaction, Message, ToolCall
+from acphold.history.timeline import ContextCompaction, Item, Message, SubAgent, ToolCall
 from acphold.presentation.blocks import (
     blocks_of,
     described,
@@ -32,7 +32,9 @@ from acphold.presentation.scenes import (
     compacted,
     is_told,
     speaker,
+    speaker_in_child,
     step_mark,
+    sub_agent_stands,
 )
 from acphold.presentation.visible_text import counted, iso, local, on_one_line, visible
 from acphold.reports.transcript import Planned, Scene, ToldTurn, produced, turns
@@ -173,6 +175,8 @@ def _scene(scene: Scene) -> str:
             return _tool(scene)
         case ContextCompaction(summary=summary) if summary:
             return _compaction(scene)
+        case SubAgent():
+            return _sub_agent(scene)
         case Planned():
             return _plan(scene)
         case _:
@@ -204,6 +208,26 @@ def _compaction(compaction: ContextCompaction) -> str:
         f'<details class="block thought"><summary><b>context</b> '
         f"<span>{_text(on_one_line(compacted(compaction)))}</span></summary>{inside}</details>\n"
     )
+
+
+def _sub_agent(agent: SubAgent) -> str:
+    words, status = sub_agent_stands(agent)
+    about = " · ".join(filter(None, ("sub-agent", words)))
+    return (
+        f'<details class="block tool {_status(status)}"><summary>'
+        f'<b class="mark">{step_mark(status)}</b> {_text(on_one_line(agent.name))} '
+        f"<span>{about}</span></summary>{''.join(map(_in_child, agent.timeline))}</details>\n"
+    )
+
+
+def _in_child(item: Item) -> str:
+    """What was said or done in a sub-agent's session."""
+    if not isinstance(item, Message):
+        return _scene(item)
+    inside = "".join(_block(block, markdown=item.role == "agent") for block in _blocks(item))
+    whose = "told" if item.role == "user" else item.role
+    head = f"<h2>{speaker_in_child(item)}</h2>"
+    return f'<article class="block message {whose}">{head}{inside}</article>\n'
 
 
 def _plan(planned: Planned) -> str:

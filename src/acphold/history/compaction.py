@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from acphold.history.entries import PARAMS, PROMPT, TERMINAL, TURN_END, UPDATE, Segment
+from acphold.history.children import said, with_update
+from acphold.history.entries import CHILD, PARAMS, PROMPT, TERMINAL, TURN_END, UPDATE, Segment
 from acphold.history.raw_update import (
     UNREADABLE,
     PlainChunk,
@@ -87,8 +88,9 @@ def compact(segments: Sequence[Segment], apart: Collection[int] = ()) -> list[Se
 
     Chunks of one thing in a row become one; a tool call and what updates it become one where the
     call began. What a later update makes void is emptied, and so is what was only for the moment.
-    Everything else stays as it is. Nothing is put together across an entry of `apart`, and a
-    segment ends there: somebody goes on behind it.
+    Everything else stays as it is. What each sub-agent says is put together by itself, however they
+    take turns. Nothing is put together across an entry of `apart`, and a segment ends there:
+    somebody goes on behind it.
     """
     if not segments:
         return []
@@ -120,14 +122,20 @@ def _numbered(segment: Segment) -> Iterable[tuple[int, bytes]]:
 class _Piece:
     """What one entry is made of; `last_seq` follows from the piece after it."""
 
-    def __init__(self, first_seq: int, kind: str, at: int, content: bytes | Run | _Tool) -> None:
+    def __init__(
+        self, first_seq: int, kind: str, at: int, content: bytes | Run | _Tool, came_in: bytes
+    ) -> None:
         self.first_seq = first_seq
         self.kind = kind
         self.at = at
         self.content = content
+        self._came_in = came_in
 
     def raw(self) -> bytes:
-        return self.content if isinstance(self.content, bytes) else self.content.joined()
+        if isinstance(self.content, bytes):
+            return self.content
+        joined = self.content.joined()
+        return with_update(self._came_in, joined) if self.kind == CHILD else joined
 
 
 class _Tool:
@@ -206,8 +214,38 @@ class _Summarized:
 
 
 class _Compacting:
+    """The pieces of a session, and a lane for itself, "", and for each of its sub-agents."""
+
     def __init__(self) -> None:
         self.pieces: list[_Piece] = []
+        self._lanes: dict[str, _Lane] = {"": _Lane(self.pieces)}
+
+    def part(self) -> None:
+        """What comes next is put together with nothing before it."""
+        for lane in self._lanes.values():
+            lane.part()
+
+    def add(self, first_seq: int, kind: str, at: int, raw: bytes) -> None:
+        if kind == CHILD:
+            told = said(raw)
+            lane = self._lanes.setdefault(told.child, _Lane(self.pieces))
+            content = lane.add(UPDATE, told.update)
+            if content is told.update:
+                content = raw
+        else:
+            if kind in (TURN_END, PROMPT):
+                for each in self._lanes.values():
+                    each.turn_over(has_ended=kind == TURN_END)
+            content = self._lanes[""].add(kind, raw)
+        if content is not None:
+            self.pieces.append(_Piece(first_seq, kind, at, content, raw))
+
+
+class _Lane:
+    """What is said in one session: nothing of it is put together with what is said in another."""
+
+    def __init__(self, pieces: list[_Piece]) -> None:
+        self.pieces = pieces
         self._run: Run | None = None
         self._tools: dict[str, _Tool] = {}
         self._snapshots: dict[str, int] = {}
@@ -215,25 +253,25 @@ class _Compacting:
         self._compactions: dict[str, _Summarized] = {}
 
     def part(self) -> None:
-        """What comes next is put together with nothing before it."""
         self._run = None
         self._tools.clear()
 
-    def add(self, first_seq: int, kind: str, at: int, raw: bytes) -> None:
+    def turn_over(self, *, has_ended: bool) -> None:
+        """A turn has ended, or the next one begins."""
+        self._in_turn.clear()
+        if has_ended:
+            self._tools.clear()  # who has all of a turn gets the next ones whole
+
+    def add(self, kind: str, raw: bytes) -> bytes | Run | _Tool | None:
+        """What an entry adds; None when an earlier piece took it in."""
         content: bytes | Run | _Tool | None = raw
         if kind in (UPDATE, TERMINAL):
             content = self._update(raw)
-        elif kind == TURN_END:
-            self._tools.clear()  # who has all of a turn gets the next ones whole
-            self._in_turn.clear()
-        elif kind == PROMPT:
-            self._in_turn.clear()
         elif kind == PARAMS:
             self._let_go(members(raw).get("update", b""))
-        if content is None:
-            return
-        self._run = content if isinstance(content, Run) else None
-        self.pieces.append(_Piece(first_seq, kind, at, content))
+        if content is not None:
+            self._run = content if isinstance(content, Run) else None
+        return content
 
     def _update(self, raw: bytes) -> bytes | Run | _Tool | None:
         """What the update adds; None when an earlier piece took it in."""

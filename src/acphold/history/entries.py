@@ -49,6 +49,12 @@ The last three only where there are any; see `acphold.history.decisions`.
 AUTHOR: Final = "author"
 """`{"name": "…", "version": "…"}`: the program from which the prompt right behind it came."""
 
+CHILD: Final = "child"
+"""What was said in a sub-agent's session: the params of its `session/update`, with the child's id.
+
+One that came as another notification is `{"method": "…", "params": …}`: see `history.children`.
+"""
+
 KINDS: Final = (
     UPDATE,
     PARAMS,
@@ -60,6 +66,7 @@ KINDS: Final = (
     QUESTION,
     ANSWER,
     AUTHOR,
+    CHILD,
 )
 """The kinds that the fold and the replay know; any other is kept and passed over."""
 

@@ -10,8 +10,20 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from acphold.history.children import (
+    AT_WORK,
+    DEEPEST,
+    SPEAKS_OF_CHILDREN,
+    OpenChild,
+    Spelling,
+    child_standing,
+    is_opencodes,
+    opencode_child,
+    said,
+)
 from acphold.history.entries import (
     ANSWER,
+    CHILD,
     PARAMS,
     PROMPT,
     QUESTION,
@@ -40,6 +52,7 @@ from acphold.history.timeline import (
     Item,
     Message,
     MessageDraft,
+    SubAgent,
     ToolCall,
     ToolDraft,
     TurnEnd,
@@ -57,7 +70,8 @@ class Summary(Struct, frozen=True):
 
     `open_tools` are the ids, in alphabetical order, of tool calls that are neither completed nor
     failed; `open_compactions` those of compactions that go on; `open_questions` those of what
-    people were asked and nothing came of yet.
+    people were asked and nothing came of yet; `open_children` are the sub-agents of which something
+    more is expected.
     """
 
     standing: Standing = NO_STANDING
@@ -65,6 +79,7 @@ class Summary(Struct, frozen=True):
     open_tools: tuple[str, ...] = ()
     open_questions: tuple[str, ...] = ()
     open_compactions: tuple[str, ...] = ()
+    open_children: tuple[OpenChild, ...] = ()
 
 
 class SessionState(Summary, frozen=True):
@@ -83,14 +98,12 @@ class SessionState(Summary, frozen=True):
 
     def summary(self) -> Summary:
         """This state without its conversation."""
-        return Summary(
-            self.standing, self.turn, self.open_tools, self.open_questions, self.open_compactions
-        )
+        return Summary(**{name: getattr(self, name) for name in Summary.__struct_fields__})
 
 
 EMPTY: Final = SessionState()
 
-Draft: TypeAlias = MessageDraft | ToolDraft | CompactionDraft
+Draft: TypeAlias = "MessageDraft | ToolDraft | CompactionDraft | ChildDraft"
 """Something on the timeline that may still change."""
 
 
@@ -115,7 +128,11 @@ def fold(entries: Iterable[Entry], state: SessionState = EMPTY) -> SessionState:
 class Fold:
     """A fold that goes on: what it costs grows with the entries, not with the state before them."""
 
-    def __init__(self, state: SessionState = EMPTY) -> None:
+    def __init__(self, state: SessionState = EMPTY, within: ChildDraft | None = None) -> None:
+        self._within = within
+        # One for the whole tree: an update of a child names it, wherever it lies.
+        self._children: dict[str, ChildDraft] = {} if within is None else within.tree
+        self._between: dict[str, tuple[ChildDraft, Role, str]] = {}
         self._standing = state.standing
         self._turn: TurnState = state.turn
         self._turns = state.turns
@@ -126,9 +143,14 @@ class Fold:
         self._messages: dict[tuple[Role, str], int] = {}
         self._tools: dict[str, int] = {}
         self._compactions: dict[str, int] = {}
+        for known in state.open_children:
+            self._children[known.session_id] = left = ChildDraft(known.session_id, self)
+            left.leave_open(known)
         for index, item in enumerate(state.timeline):
             if isinstance(item, ToolCall):
                 self._tools[item.tool_call_id] = index
+            elif isinstance(item, SubAgent):
+                self._timeline[index] = self._known_child(item)
             elif isinstance(item, ContextCompaction):
                 self._compactions[item.compaction_id] = index
             elif isinstance(item, Message) and item.message_id is not None:
@@ -140,6 +162,8 @@ class Fold:
             self._update(entry.raw)
         elif entry.kind == PARAMS:
             self._update(members(entry.raw).get("update", b""))
+        elif entry.kind == CHILD:
+            self._child_entry(entry.raw)
         elif entry.kind == PROMPT:
             self._prompt(entry)
         elif entry.kind == TURN_END:
@@ -164,9 +188,14 @@ class Fold:
             tuple(sorted(self._open_tools)),
             tuple(sorted(self._open_questions)),
             tuple(sorted(self._open_compactions)),
-            tuple(map(_closed, self._timeline)),
+            tuple(still for child in self._children.values() if (still := child.still_open())),
+            self.timeline(),
             self._turns,
         )
+
+    def timeline(self) -> tuple[Item, ...]:
+        """The conversation so far."""
+        return tuple(map(_closed, self._timeline))
 
     def _prompt(self, entry: Entry) -> None:
         self._turn = "running"
@@ -197,6 +226,8 @@ class Fold:
             self._tool(kind, members(raw))
         elif kind in ("compaction_update", "compaction_summary_chunk"):
             self._compact(kind, members(raw))
+        elif kind in SPEAKS_OF_CHILDREN:
+            self._about_child(kind, members(raw))
         else:
             self._standing = fold_update(self._standing, kind, raw)
 
@@ -273,9 +304,165 @@ class Fold:
         assert isinstance(item, ToolDraft)
         return item
 
+    # -- sub-agents -----------------------------------------------------------------------
+
+    def _child_entry(self, raw: bytes) -> None:
+        """What was said in a child: it has a fold of its own."""
+        entry = said(raw)
+        lane = self
+        if entry.child:
+            child = self._child(entry.child)
+            child.touch()
+            lane = child.folding
+        lane._update(entry.update)
+        if is_opencodes(raw) and (told := opencode_child(members(raw).get("params", b""))):
+            self._child(told).spelling = "opencode"
+
+    def _about_child(self, kind: str, parts: dict[str, bytes]) -> None:
+        if (told := child_standing(kind, parts)) is not None:
+            child = self._child(told.child)
+            child.spelling, child.caller = told.spelling, told.caller or child.caller
+            child.fields.update(told.changes)
+            child.touch()
+        elif kind == "session_message":
+            self._message_between(parts)
+        elif place := self._between.get(string(parts.get("messageId")) or ""):
+            child, role, message_id = place
+            if block := parts.get("content"):
+                child.folding._message(role, message_id).add_block(block)
+                child.touch()
+
+    def _message_between(self, parts: dict[str, bytes]) -> None:
+        """A message between sessions stands in the child that it goes to, as from its user.
+
+        What comes from a child is kept only where that child itself tells it.
+        """
+        if not (message_id := string(parts.get("messageId"))):
+            return
+        role: Role = "user"
+        child, own_id = (
+            self._children.get(string(parts.get("recipientSessionId")) or ""),
+            message_id,
+        )
+        if child is not None and child is not self._within:
+            own_id = string(parts.get("recipientMessageId")) or message_id
+        elif (child := self._within) is None:
+            return
+        elif string(parts.get("senderSessionId")) == child.session_id:
+            role = "agent"
+        self._between[message_id] = (child, role, own_id)
+        if (content := parts.get("content", b"")).startswith(b"["):
+            child.folding._replace_message(role, own_id, items(content))
+        child.touch()
+
+    def _replace_message(self, role: Role, message_id: str, blocks: list[bytes]) -> None:
+        """All of a message is this now."""
+        draft = MessageDraft(role, message_id)
+        index = self._messages.setdefault((role, message_id), len(self._timeline))
+        self._timeline[index : index + 1] = [draft]
+        for block in blocks:
+            draft.add_block(block)
+
+    def _child(self, session_id: str) -> ChildDraft:
+        """The child with this id. A new one stands here, unless that lies too deep."""
+        if (known := self._children.get(session_id)) is not None:
+            return known
+        lane = self
+        while lane._within is not None and lane._within.depth >= DEEPEST:
+            lane = lane._within.lies_in
+        self._children[session_id] = child = ChildDraft(session_id, lane)
+        lane._timeline.append(child)
+        return child
+
+    def _known_child(self, item: SubAgent) -> ChildDraft:
+        """A child of the state that is folded on from."""
+        left = self._children.get(item.session_id)
+        self._children[item.session_id] = child = ChildDraft(item.session_id, self)
+        if left is not None:
+            child.spelling = left.spelling
+        child.go_on_from(item, left)
+        return child
+
+
+class ChildDraft:
+    """A sub-agent that may still change, with a fold of what is said in it.
+
+    It lies in the fold of its parent; `tree` has all children of the session by their ids.
+    """
+
+    def __init__(self, session_id: str, lies_in: Fold) -> None:
+        self.session_id = session_id
+        self.lies_in = lies_in
+        self.tree = lies_in._children
+        parent = lies_in._within
+        self.depth: int = 1 if parent is None else parent.depth + 1
+        self._parent = "" if parent is None else parent.session_id
+        self.spelling: Spelling = "update"
+        self.caller: str | None = None
+        self.fields: dict[str, str | None] = {}
+        self._made: SubAgent | None = None
+        self.folding = Fold(within=self)
+
+    def go_on_from(self, item: SubAgent, left: ChildDraft | None) -> None:
+        """It is known what it was; and what of it was `left` open, if anything was."""
+        self.caller = item.caller
+        self.fields = {name: getattr(item, name) for name in _CHILD_FIELDS}
+        open_tools = () if left is None else (*left.folding._open_tools,)
+        compactions = () if left is None else (*left.folding._open_compactions,)
+        state = SessionState(
+            open_tools=open_tools, open_compactions=compactions, timeline=item.timeline
+        )
+        self.folding = Fold(state, self)
+
+    def leave_open(self, known: OpenChild) -> None:
+        """No more is known of it than what was open."""
+        self.spelling, self.depth, self._parent = known.spelling, known.depth, known.parent
+        self.fields = {"state": "running"} if known.is_at_work else {}
+        state = SessionState(open_tools=known.open_tools, open_compactions=known.open_compactions)
+        self.folding = Fold(state, self)
+
+    def touch(self) -> None:
+        """It has changed, and so has all that it lies in."""
+        child: ChildDraft | None = self
+        while child is not None:
+            child._made = None
+            child = child.lies_in._within
+
+    def sub_agent(self) -> SubAgent:
+        """The sub-agent so far."""
+        if self._made is None:
+            self._made = SubAgent(
+                self.session_id,
+                caller=self.caller,
+                timeline=self.folding.timeline(),
+                **self.fields,
+            )
+        return self._made
+
+    def still_open(self) -> OpenChild | None:
+        """What is expected of it; None for nothing."""
+        folding, is_at_work = self.folding, self.fields.get("state") in AT_WORK
+        if not (is_at_work or folding._open_tools or folding._open_compactions):
+            return None
+        return OpenChild(
+            self.session_id,
+            self._parent,
+            self.depth,
+            self.spelling,
+            is_at_work,
+            tuple(sorted(folding._open_tools)),
+            tuple(sorted(folding._open_compactions)),
+        )
+
+
+_CHILD_FIELDS: Final = ("title", "description", "state", "stop_reason")
+"""What an announcement may change of a SubAgent."""
+
 
 def _closed(item: Item | Draft) -> Item:
     match item:
+        case ChildDraft():
+            return item.sub_agent()
         case CompactionDraft():
             return item.compaction()
         case MessageDraft():

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
+from acphold.history.children import said, with_update
 from acphold.history.compaction import Run
 from acphold.history.entries import (
     AUTHOR,
+    CHILD,
     PARAMS,
     PROMPT,
     TERMINAL,
@@ -42,13 +44,15 @@ TURN_MARK = "acphold/turn"
 class Replayed(Struct, frozen=True, gc=False):
     """One `session/update` to send: its `update` object, or with `whole_params` all of its params.
 
-    Such params hold the session id that the agent knows; the sender puts the client's there. `seq`
+    Such params hold the session id that the agent knows; the sender puts the client's there. With
+    `in_child` it is the raw of a `child` entry, which says itself whose session it is of. `seq`
     is the last entry that is told with it; 0 when more of that entry follows.
     """
 
     raw: bytes
     whole_params: bool = False
     seq: int = 0
+    in_child: bool = False
 
 
 NOBODY = Segment(0, -1, AUTHOR, 0, b"")
@@ -109,6 +113,13 @@ def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
                 raw = splice(raw, {"update": shown})
             if not is_for_the_moment(update_kind(update)):
                 yield Replayed(raw, whole_params=True, seq=seq)
+    elif segment.kind == CHILD:
+        for seq, raw in segment.raws():
+            update = said(raw).update
+            if (shown := terminals_gone(update)) != update:
+                raw = with_update(raw, shown)
+            if raw and not is_for_the_moment(update_kind(update)):
+                yield Replayed(raw, in_child=True, seq=seq)
     elif segment.kind == TERMINAL:
         for seq, raw in segment.raws():
             yield Replayed(raw, seq=seq)

@@ -131,7 +131,29 @@ def turn_end(raw: bytes, at: int) -> TurnEnd:
     return TurnEnd(_OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
 
 
-Item = Message | ToolCall | ContextCompaction | TurnEnd
+class SubAgent(Struct, frozen=True):
+    """An agent that the agent has do something, as a session of its own: a child of this one.
+
+    `state` is `running`, `idle`, `requires_action` or a word of the agent's own, None when it does
+    not say; `stop_reason` is why it went idle. `caller` is the tool call that made it, where that
+    is told. `timeline` is what was said and done in it, sub-agents of its own included.
+    """
+
+    session_id: str
+    title: str | None = None
+    description: str | None = None
+    state: str | None = None
+    stop_reason: str | None = None
+    caller: str | None = None
+    timeline: tuple[Item, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called, for people."""
+        return self.title or self.description or self.session_id
+
+
+Item = Message | ToolCall | ContextCompaction | TurnEnd | SubAgent
 """One thing on the timeline."""
 
 

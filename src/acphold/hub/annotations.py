@@ -1,7 +1,7 @@
 """What acphold itself adds to a conversation: each carries a `_meta` key of ours.
 
-Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `CompactionUpdate`, `SessionInfoUpdate`,
-`Notice`; for the keys: spec v1, extensibility.
+Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `CompactionUpdate`, `SubagentUpdate`,
+`SessionInfoUpdate`, `Notice`; for the keys: spec v1, extensibility.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Raw, Struct
 
+from acphold.errors import INTERNAL_ERROR
 from acphold.history import Message, SessionState, ToolCall
+from acphold.history.children import OpenChild
 from acphold.history.speakers import NOTICE, is_the_persons
 from acphold.history.times import LATEST_MS
 from acphold.journal.copies import TITLE
@@ -62,6 +64,37 @@ def ended_compaction(compaction_id: str, why: str, *, cancelled: bool) -> bytes:
             "_meta": {FAILED: why},
         }
     )
+
+
+def ended_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool) -> bytes:
+    """What tells of the end of a sub-agent whose end nobody will report, as its agent would.
+
+    An update of its parent; of opencode's, the params of a notification.
+    """
+    told: dict[str, object]
+    if child.spelling == "spawned":
+        state = "cancelled" if cancelled else "failed"
+        kind = "subagent_state_update"
+        told = {"sessionUpdate": kind, "subagentSessionId": child.session_id, "state": state}
+    elif child.spelling == "opencode":
+        told = {
+            "rootSessionId": session_id,
+            "childSessionId": child.session_id,
+            "parentSessionId": child.parent or session_id,
+            "depth": child.depth,
+            "type": "status",
+            "status": "interrupted",
+        }
+    else:
+        stopped: dict[str, object] = {"stopReason": "cancelled"}
+        if not cancelled:
+            stopped = {"stopReason": "error", "error": {"code": INTERNAL_ERROR, "message": why}}
+        told = {
+            "sessionUpdate": "subagent_update",
+            "sessionId": child.session_id,
+            "state": {"state": "idle", **stopped},
+        }
+    return encode({**told, "_meta": {FAILED: why}})
 
 
 def title_update(title: str) -> bytes:

@@ -157,6 +157,11 @@ class Attachment:
         self._reading: asyncio.Task[None] | None = None
 
     @property
+    def session_id(self) -> str:
+        """The id of the session that it is on."""
+        return self._source.id
+
+    @property
     def is_open(self) -> bool:
         """Whether the client has the answer that opens the session."""
         return self.state in (LIVE, READING)

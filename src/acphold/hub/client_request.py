@@ -2,7 +2,8 @@
 
 It is sent to every client that can answer, behind the updates that came before it. The first answer
 counts, and the others are told that it is over. A client that does not know `$/cancel_request`
-answers all the same, later; that answer is ignored.
+answers all the same, later; that answer is ignored. What a sub-agent asks has its id for a client
+that shows sub-agents, and that of the session for any other.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ from acphold.schema import (
     REQUEST_PERMISSION,
     WRITE_TEXT_FILE,
     ClientCapabilities,
+    encode,
 )
 from acphold.schema.initialize import ElicitationCapabilities
-from acphold.schema.splice import members
+from acphold.schema.splice import members, splice
+from acphold.schema.update_kinds import CHILD
 
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """What a person decides: anybody who is attached may answer."""
@@ -93,7 +96,10 @@ class ClientRequest:
             await attachment.reached(self.seq)
             if client.buffered > LAG:
                 await client.drain()  # one that reads nothing is not sent more and more questions
-            result = await client.ask(self.asked.method, self.asked.params)
+            params = self.asked.params
+            if self.asked.child and CHILD in client.withheld:  # it knows the session alone
+                params = splice(params, {"sessionId": encode(attachment.session_id)})
+            result = await client.ask(self.asked.method, params)
         except ConnectionLostError:
             return  # it went without answering; somebody else may
         except RemoteError as exc:

@@ -11,19 +11,21 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from acphold.agents import Agent, Asked, Updates
+from acphold.agents import Agent, Asked, Notified, Updates
 from acphold.errors import (
     InvalidParamsError,
     JournalError,
     LeaseLostError,
     MethodNotFoundError,
 )
+from acphold.history.entries import CHILD
 from acphold.history.raw_update import CHUNK_STARTS, update_kind
 from acphold.history.standing import fold_update
 from acphold.hub.agent_session import AgentSession, Setup, Voice, update_in
 from acphold.hub.alerts import NO_ALERTS, Alerts, SessionAlerts
 from acphold.hub.annotations import first_words, title_update
 from acphold.hub.attachment import Attachment, Client
+from acphold.hub.children import Children
 from acphold.hub.choices import (
     in_step,
     mode_behind_option,
@@ -41,7 +43,7 @@ from acphold.hub.interjections import Interjections, prompt_in, repeats, user_me
 from acphold.hub.prompt_turn import Stage, Turn
 from acphold.hub.questions import Questions, is_decision, refusal
 from acphold.hub.restoration import Restoration
-from acphold.hub.routes import Routes
+from acphold.hub.routes import Child, Routes
 from acphold.hub.services import Services
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
@@ -53,10 +55,13 @@ from acphold.schema import (
     ClientCapabilities,
 )
 from acphold.schema.splice import array, members, splice
-from acphold.schema.update_kinds import kinds_about
+from acphold.schema.update_kinds import OPENCODE_CHILD, kinds_about
 from acphold.serving import ServeOptions
 
 log = logging.getLogger(__name__)
+
+INTERRUPTED = "interrupted: acphold was ended meanwhile"
+"""Why something has no end of its own that nobody lived to report."""
 
 REPEATED = kinds_about("choices", "commands", "cost")
 """Updates that say the whole of something: one that says it again is not journalled again."""
@@ -80,6 +85,7 @@ class Conversation:
     ) -> None:
         self.session = session
         self.side = AgentSession(agent, routes, session.id, setup)
+        self.children = Children(session, self.side, routes, journal)
         told_outside = SessionAlerts(alerts, session, agent)
         self.questions = Questions(session, self.side, options, told_outside)
         self.interjections = Interjections()
@@ -108,10 +114,15 @@ class Conversation:
 
     async def hear(self, updates: Updates) -> None:
         """Publish those that count; a failing journal ends the turn with the reason."""
-        raws = self.side.counting(updates)
-        if not raws:
+        if (child := self.children.find(updates.session_id)) is not None:
+            await self._hear_child(child, updates)
             return
+        raws = self.side.counting(updates)
         try:
+            if self.side.voice is not Voice.COUNTS:
+                await self.children.look(updates)
+            if not raws:
+                return
             if updates.kind == "update" and all(raw.startswith(CHUNK_STARTS) for raw in raws):
                 if updates.are_last:
                     self.session.hold("update", raws)  # with the end of the turn
@@ -122,12 +133,49 @@ class Conversation:
         except JournalError as exc:
             log.error("session %s: %s", self.id, exc)
             await self.turns.fail(exc)
+        for early in self.children.early():
+            await self.hear(early)
+
+    async def _hear_child(self, child: Child, updates: Updates) -> None:
+        """Publish what is said in a sub-agent, if what the agent says now counts."""
+        try:
+            if entries := await self.children.entries(child, updates):
+                await self._publish_of_children(entries)
+        except JournalError as exc:
+            log.error("session %s: %s", self.id, exc)
+            await self.turns.fail(exc)
+        for early in self.children.early():
+            await self.hear(early)
+
+    async def _hear_opencode(self, params: bytes) -> None:
+        """The same of what comes as a notification of opencode's."""
+        try:
+            if entry := await self.children.opencode(params):
+                await self._publish_of_children([entry])
+        except JournalError as exc:
+            log.error("session %s: %s", self.id, exc)
+            await self.turns.fail(exc)
+
+    async def _publish_of_children(self, entries: Sequence[bytes]) -> None:
+        if self.side.voice is Voice.COUNTS:
+            await self.session.publish(CHILD, entries)
+        else:
+            log.info("session %s: %d old updates were dropped", self.id, len(entries))
+
+    async def notified(self, event: Notified) -> None:
+        """A notification that is no update: for the clients that are there."""
+        if event.method == OPENCODE_CHILD:
+            await self._hear_opencode(event.params)
+            return
+        about = self.children.asked(Asked(event.method, event.params))
+        self.session.tell(event.method, about.params, about_child=bool(about.child))
 
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
         before = self.session.standing
         if kind == "update":
             raws = [self._without_foreign_title(raw) for raw in raws if not self._is_old(raw)]
             raws = [await self.title.wins_over(raw) for raw in raws]
+        raws = await self.children.told(kind, raws)
         if any(b'"user_message_chunk"' in raw for raw in raws):
             await self._publish_user_messages(kind, raws)
         elif raws:
@@ -177,7 +225,7 @@ class Conversation:
 
     async def answer(self, asked: Asked) -> bytes:
         """The answer to what the agent asks; raises MethodNotFoundError when none can be given."""
-        asked = Asked(asked.method, self.side.under_our_id(asked.params))
+        asked = self.children.asked(asked)
         try:
             if is_decision(asked):
                 return await self._decide(asked)
@@ -325,13 +373,11 @@ class Conversation:
     async def close_interrupted_turn(self) -> None:
         """A turn that a crash cut off is marked, and what was open in it is closed."""
         session = self.session
-        why = "interrupted: acphold was ended in this turn"
-        marks = await session.closing(why)
+        await session.close_open(INTERRUPTED)
         if session.standing.title is None:
             title = first_words(await session.state(through=session.last_seq))
-            marks += [] if title is None else [title_update(title)]
-        if marks:
-            await session.publish("update", marks)
+            if title is not None:
+                await session.publish("update", [title_update(title)])
         await session.publish("turn_end", [b'{"interrupted":true}'])
 
     async def close_left_questions(self, ids: Sequence[str]) -> None:

@@ -15,16 +15,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from acphold.history import Segment
-from acphold.history.entries import AUTHOR
+from acphold.history.children import is_opencodes, said, with_update
+from acphold.history.entries import AUTHOR, CHILD
 from acphold.history.raw_update import BEGUN, PROMPT_BEGUN, update_kind
 from acphold.history.replay import NOBODY, Replayed, replay, terminals_gone
 from acphold.hub.annotations import NOTICE_START, notice_as_message
 from acphold.hub.choices import without_booleans
 from acphold.schema import UPDATE, ClientCapabilities
 from acphold.schema.splice import members, splice
+from acphold.schema.update_kinds import CHILD as CHILD_KIND
+from acphold.schema.update_kinds import OPENCODE_CHILD
 
 POSITION = "acphold/seq"
 """The `_meta` key of a position."""
+
+PARENT = "acphold/parent"
+"""The `_meta` key of the session that a sub-agent belongs to, beside the position: it is one there.
+"""
 
 NO_NEWS = b'{"sessionUpdate":"session_info_update"}'
 """An update that changes nothing: each of its members may be missing (spec v1, session list)."""
@@ -73,6 +80,10 @@ class Frames:
             return self.replayed(
                 Replayed(each, whole_params=True, seq=seq) for seq, each in segment.raws()
             )
+        if segment.kind == CHILD:
+            return self.replayed(
+                Replayed(each, in_child=True, seq=seq) for seq, each in segment.raws()
+            )
         if segment.kind not in ("update", "echo"):
             return self.history([segment])
         if self._positions:
@@ -109,6 +120,8 @@ class Frames:
     def _line(self, update: Replayed) -> bytes:
         if update.whole_params:
             return self._whole(update)
+        if update.in_child:
+            return self._of_child(update)
         if not (shown := self._shown(update.raw)):
             return b""
         if self._positions and update.seq:
@@ -127,6 +140,28 @@ class Frames:
             theirs = meta if meta.startswith(b"{") else b"{}"
             changes["_meta"] = splice(theirs, {POSITION: b"%d" % update.seq})
         return self._head + splice(update.raw, changes) + b"}\n"
+
+    def _of_child(self, update: Replayed) -> bytes:
+        """The line of what was said in a sub-agent: it has the sub-agent's own id, and for who asks
+        for positions that of the session beside it."""
+        told = said(update.raw)
+        is_opencodes_own = is_opencodes(update.raw)
+        if (OPENCODE_CHILD if is_opencodes_own else CHILD_KIND) in self._withheld:
+            return b""
+        raw = update.raw
+        if told.update and not is_opencodes_own:
+            if not (shown := self._shown(told.update)):
+                return b""
+            raw = raw if shown is told.update else with_update(raw, shown)
+        method, params = UPDATE.name.encode(), raw
+        if is_opencodes_own:
+            method, params = OPENCODE_CHILD.encode(), members(raw)["params"]
+        if self._positions and update.seq:
+            theirs = members(params).get("_meta", b"")
+            place = {PARENT: self._id, POSITION: b"%d" % update.seq}
+            meta = splice(theirs if theirs.startswith(b"{") else b"{}", place)
+            params = splice(splice(params, {"_meta": None}), {"_meta": meta})
+        return b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (method, params)
 
     def _shown(self, raw: bytes) -> bytes:
         """The update as this client may be told it; b"" for one that it has not offered to show."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from acphold.errors import AcpholdError, HeldElsewhereError, JournalError, LeaseLostError
 from acphold.history.fold import Summary
 from acphold.hub.agent_session import Setup
-from acphold.hub.conversation import Conversation
+from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import Session
 from acphold.journal import At, Journal, Lease, Silent
 from acphold.journal.owners import RENEW_SECONDS
@@ -65,6 +65,8 @@ class Ownership:
         await conversation.close_left_questions(summary.open_questions)
         if summary.turn == "running":
             await conversation.close_interrupted_turn()
+        elif summary.open_children:  # they went on when their turn was over
+            await session.close_children(INTERRUPTED, summary.open_children)
         await conversation.title.look()
         self._live[session.id] = conversation
         self.deleted.discard(session.id)

@@ -18,6 +18,8 @@ from msgspec import Struct
 
 from acphold.agents import Answered, Asked, Call, Event, Exchange, Notified, Updates
 from acphold.errors import ConnectionLostError, InvalidParamsError
+from acphold.history.raw_update import members as members_of
+from acphold.history.raw_update import string
 from acphold.hub.attachment import LAG, Client
 from acphold.hub.client_request import can_answer, unanswerable
 from acphold.hub.conversation import Conversation
@@ -25,6 +27,7 @@ from acphold.hub.questions import is_decision, refusal
 from acphold.hub.routes import Routes
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.schema.splice import members, splice
+from acphold.schema.update_kinds import OPENCODE_CHILD
 
 log = logging.getLogger(__name__)
 
@@ -88,11 +91,13 @@ class Router:
 
     async def _notified(self, event: Notified) -> None:
         agent_session = _session_id(event.params)
+        if event.method == OPENCODE_CHILD:
+            agent_session = _root_session_id(event.params)
         conversation = self._find(agent_session)
         if conversation is not None:
             await self._make_room([item.client for item in conversation.session.attachments])
-            conversation.session.tell(event.method, conversation.side.under_our_id(event.params))
-        elif self._routes.is_closed(agent_session):
+            await conversation.notified(event)
+        elif self._routes.is_closed(agent_session) or event.method == OPENCODE_CHILD:
             log.info("%s for a session that is closed was dropped", event.method)
         else:
             await self._make_room(self.clients)
@@ -200,6 +205,11 @@ def _session_id(params: bytes) -> str | None:
         return msgspec.json.decode(params or b"{}", type=_SessionParams).sessionId
     except msgspec.MsgspecError:
         return _odd_session_id(params)
+
+
+def _root_session_id(params: bytes) -> str | None:
+    """The agent's id of the session of whose sub-agent opencode tells in this notification."""
+    return string(members_of(params).get("rootSessionId"))
 
 
 def _odd_session_id(params: bytes) -> str | None:

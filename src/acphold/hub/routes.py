@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+
+from msgspec import Struct
 
 from acphold.agents import Agent, Updates
 
@@ -15,6 +18,14 @@ log = logging.getLogger(__name__)
 
 EARLY_BYTES = 1024 * 1024
 """Bytes of updates that are kept for sessions nobody knows yet; beyond it they are dropped."""
+
+
+class Child(Struct, frozen=True):
+    """A sub-agent of session `session_id`; clients know it as `id`. One in it is deeper by one."""
+
+    session_id: str
+    id: str
+    depth: int
 
 
 class AgentTurn(asyncio.Event):
@@ -39,6 +50,8 @@ class Routes:
         self.agent: Agent | None = None
         self._generation = 0
         self._sessions: dict[str, str] = {}
+        self._children: dict[str, Child] = {}
+        self._children_of: dict[str, dict[str, Child]] = {}
         self._closed: set[str] = set()
         self._early: dict[str, list[Updates]] = {}
         self._early_bytes = 0
@@ -48,6 +61,18 @@ class Routes:
         """From now on this id is that session; what came for it before, in order."""
         self._look()
         self._sessions[agent_session] = session_id
+        if (child := self._children.pop(agent_session, None)) is not None:
+            del self._children_of[child.session_id][agent_session]
+        return self._early_of(agent_session)
+
+    def bind_child(self, agent_session: str, child: Child) -> list[Updates]:
+        """From now on this id is that child; what came for it before, in order."""
+        self._look()
+        self._children[agent_session] = child
+        self._children_of.setdefault(child.session_id, {})[agent_session] = child
+        return self._early_of(agent_session)
+
+    def _early_of(self, agent_session: str) -> list[Updates]:
         self._closed.discard(agent_session)
         early = self._early.pop(agent_session, [])
         self._early_bytes -= sum(map(_size, early))
@@ -58,11 +83,28 @@ class Routes:
         for agent_session in [key for key, value in self._sessions.items() if value == session_id]:
             del self._sessions[agent_session]
             self._closed.add(agent_session)
+        for agent_session in self._children_of.pop(session_id, ()):
+            del self._children[agent_session]
+            self._closed.add(agent_session)
 
     def find(self, agent_session: str | None) -> str | None:
-        """The session behind an id of the agent; None for an id that is not bound."""
+        """The session behind an id of the agent, which may be a child's; None for an id that is not
+        bound."""
         self._look()
-        return None if agent_session is None else self._sessions.get(agent_session)
+        if agent_session is None:
+            return None
+        if (found := self._sessions.get(agent_session)) is not None:
+            return found
+        child = self._children.get(agent_session)
+        return None if child is None else child.session_id
+
+    def child(self, agent_session: str) -> Child | None:
+        """The child behind an id of the agent; None for one of a session, or that is not bound."""
+        return self._children.get(agent_session)
+
+    def children_of(self, session_id: str) -> Mapping[str, Child]:
+        """The children of a session by the agent's ids."""
+        return self._children_of.get(session_id, {})
 
     def is_closed(self, agent_session: str | None) -> bool:
         """Whether this id was that of a session and is no longer."""
@@ -112,6 +154,8 @@ class Routes:
         if self._generation != generation:
             self._generation = generation
             self._sessions.clear()
+            self._children.clear()
+            self._children_of.clear()
             self._closed.clear()
             self._early.clear()
             self._early_bytes = 0

@@ -95,7 +95,7 @@ class Services:
             place = self._place(asked, prompting)
 
         async def ask(method: str, params: bytes) -> bytes:
-            return await self._ask(Asked(method, params), place)
+            return await self._ask(Asked(method, params, asked.child), place)
 
         try:
             answer = await self._texts.pass_on(asked, place, ask)

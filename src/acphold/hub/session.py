@@ -24,13 +24,22 @@ from acphold.errors import (
     UnknownSessionError,
 )
 from acphold.history import Segment, SessionState, ToolCall
+from acphold.history import entries as entries_of
+from acphold.history.children import OpenChild, child_entry, opencode_entry
 from acphold.history.fold import Fold
 from acphold.history.standing import Standing
-from acphold.hub.annotations import ended_compaction, failed_tool, milliseconds, notice
+from acphold.hub.annotations import (
+    ended_child,
+    ended_compaction,
+    failed_tool,
+    milliseconds,
+    notice,
+)
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
 from acphold.hub.news import NO_CHANGE, News, both
 from acphold.hub.rest import Rest
 from acphold.journal import Journal, Lease, RowChange, SessionRow
+from acphold.schema.update_kinds import CHILD
 
 log = logging.getLogger(__name__)
 
@@ -242,18 +251,44 @@ class Session:
         """All entries up to `through`, folded."""
         return await self._journal.state(self.id, through)
 
-    async def closing(self, why: str, since: int = 0, *, cancelled: bool = False) -> list[bytes]:
-        """Updates that close what nobody will report the end of any more, and why.
+    async def close_open(self, why: str, since: int = 0, *, cancelled: bool = False) -> None:
+        """Publish the end of what nobody will report the end of any more, and why.
 
-        These are tool calls, with what was told of them behind `since`, and compactions.
+        These are tool calls, with what was told of them behind `since`, compactions, and sub-agents
+        with such things of their own.
         """
         found = await self._journal.summary(self.id)
         told = await self.tools(since) if found.open_tools else {}
         tools = [told.get(id_, ToolCall(id_, {})) for id_ in found.open_tools]
-        return [
+        await self.close_children(why, found.open_children, cancelled=cancelled)
+        closing = [
             *(failed_tool(tool, why) for tool in tools),
             *(ended_compaction(id_, why, cancelled=cancelled) for id_ in found.open_compactions),
         ]
+        if closing:
+            await self.publish("update", closing)
+
+    async def close_children(
+        self, why: str, open_children: Sequence[OpenChild], *, cancelled: bool = False
+    ) -> None:
+        """Publish the end of sub-agents, of the innermost first, and of what is open in them."""
+        for child in sorted(open_children, key=lambda child: -child.depth):
+            inside = [
+                *(failed_tool(ToolCall(id_, {}), why) for id_ in child.open_tools),
+                *(ended_compaction(it, why, cancelled=cancelled) for it in child.open_compactions),
+            ]
+            if inside:
+                entries = [child_entry(child.session_id, update) for update in inside]
+                await self.publish(entries_of.CHILD, entries)
+            if not child.is_at_work:
+                continue
+            ended = ended_child(child, self.id, why, cancelled=cancelled)
+            if child.spelling == "opencode":
+                await self.publish(entries_of.CHILD, [opencode_entry(ended)])
+            elif child.parent:
+                await self.publish(entries_of.CHILD, [child_entry(child.parent, ended)])
+            else:
+                await self.publish("update", [ended])
 
     async def tools(self, since: int) -> dict[str, ToolCall]:
         """The tool calls by their ids, as far as told behind `since`."""
@@ -363,10 +398,16 @@ class Session:
             attachment.tell(method, params)
         self._untold.clear()
 
-    def tell(self, method: str, params: bytes) -> None:
-        """Pass a notification that is no update to all clients; not kept in the journal."""
+    def tell(self, method: str, params: bytes, *, about_child: bool = False) -> None:
+        """Pass a notification that is no update to all clients; not kept in the journal.
+
+        One about a sub-agent is for those that show sub-agents, if any is there.
+        """
         for attachment in self.attachments:
-            attachment.tell(method, params)
+            if not (about_child and CHILD in attachment.client.withheld):
+                attachment.tell(method, params)
+        if about_child:
+            return
         if not self.attachments:
             self._keep_untold(method, params)
 

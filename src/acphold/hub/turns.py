@@ -354,8 +354,7 @@ class Turns:
 
     async def _close_open(self, why: str, since: int = 0, *, cancelled: bool = False) -> None:
         """What the agent was at, and nobody will report the end of any more, is closed."""
-        if closing := await self._session.closing(why, since, cancelled=cancelled):
-            await self._session.publish("update", closing)
+        await self._session.close_open(why, since, cancelled=cancelled)
 
     def _give_title(self, turn: Turn) -> None:
         """After its first turn a session has a title: the agent's own, else the first line."""

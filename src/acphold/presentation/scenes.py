@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from acphold.history.speakers import is_the_persons
-from acphold.history.timeline import ContextCompaction, Message, TurnEnd, TurnOutcome
+from acphold.history.timeline import ContextCompaction, Message, SubAgent, TurnEnd, TurnOutcome
 from acphold.presentation.visible_text import on_one_line
 from acphold.reports.transcript import Decision, ModeChanged, Noticed, TurnOpen, reason
 from acphold.schema import PermissionOption
@@ -109,6 +109,37 @@ def compacted(scene: ContextCompaction) -> str:
     """What the agent has done to its context."""
     words = COMPACTIONS.get(scene.status, "a compaction")
     return f"{words}: {scene.error}" if scene.error else words
+
+
+AT_WORK: Final = {
+    "running": "at work",
+    "created": "at work",
+    "paused": "paused",
+    "requires_action": "waits for an answer",
+}
+"""What a sub-agent is doing, by the states that there are but `idle`."""
+
+DONE: Final = {
+    None: ("idle", "completed"),
+    "end_turn": ("done", "completed"),
+    "cancelled": ("cancelled", "failed"),
+    "error": ("failed", "failed"),
+    "refusal": ("refused", "failed"),
+}
+"""Why it does nothing more, with the status of a tool call that has gone so."""
+
+
+def sub_agent_stands(scene: SubAgent) -> tuple[str, str]:
+    """How a sub-agent stands in words, and as the status of a tool call."""
+    if scene.state == "idle":
+        return DONE.get(scene.stop_reason, ("stopped", "failed"))
+    words = AT_WORK.get(scene.state or "", "")
+    return words, "in_progress" if words else "pending"
+
+
+def speaker_in_child(message: Message) -> str:
+    """Who says something in a sub-agent's session: what comes in is what it was told to do."""
+    return {"user": "Task", "agent": "Sub-agent", "thought": "Thought"}[message.role]
 
 
 def ended(scene: TurnEnd | TurnOpen) -> str:

@@ -15,7 +15,7 @@ from acphold.history.entries import ANSWER, ECHO, QUESTION, TURN_END, Entry
 from acphold.history.fold import EMPTY, SessionState, fold
 from acphold.history.raw_update import encode_object, members, string, update_kind
 from acphold.history.speakers import is_our_notice
-from acphold.history.timeline import ContextCompaction, Message, ToolCall, TurnEnd
+from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall, TurnEnd
 from acphold.schema import Plan, ToolCallContent, decode
 from acphold.schema.tool_calls import ToolCallPatch
 
@@ -78,6 +78,7 @@ Scene = (
     Message
     | ToolCall
     | ContextCompaction
+    | SubAgent
     | TurnEnd
     | Planned
     | Noticed
@@ -210,7 +211,16 @@ class _Telling:
             beside.append((self._plan_place, 0, _plan(self._state.plan)))
         if self._state.turns and self._last != TURN_END:
             beside.append((end, 2, TurnOpen()))
-        timeline = [(place, 1, item) for place, item in enumerate(self._state.timeline)]
+        calls: dict[str | None, int] = {
+            item.tool_call_id: place
+            for place, item in enumerate(self._state.timeline)
+            if isinstance(item, ToolCall)
+        }
+        timeline = [
+            # A sub-agent stands under the call that made it, where the agent tells which that was.
+            (calls.get(item.caller, place) if isinstance(item, SubAgent) else place, 1, item)
+            for place, item in enumerate(self._state.timeline)
+        ]
         return [scene for *_, scene in sorted([*beside, *timeline], key=lambda told: told[:2])]
 
 

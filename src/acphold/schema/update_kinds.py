@@ -40,20 +40,37 @@ and options, which the person sets; `commands` are what one agent offers."""
 
 class UpdateKind(Struct, frozen=True):
     """A kind of update. `of` is the member that names the thing it adds to or changes, `field` the
-    member that has what it says; `needs` the place in `clientCapabilities` where a client offers to
-    show it: no other client may be told it."""
+    member that has what it says; `needs` the places in `clientCapabilities` at one of which a
+    client offers to show it: no other client may be told it."""
 
     name: str
     form: Form
     subject: Subject = "conversation"
     of: str = ""
     field: str = ""
-    needs: tuple[str, ...] = ()
+    needs: tuple[tuple[str, ...], ...] = ()
 
 
-_NOTICES: Final = ("session", "notices")
-_COMPACTION: Final = ("session", "compaction")
-_PLAN: Final = ("plan",)
+_NOTICES: Final = (("session", "notices"),)
+_COMPACTION: Final = (("session", "compaction"),)
+_PLAN: Final = (("plan",),)
+_CHILDREN: Final = (
+    ("subagents",),
+    ("_meta", "jetbrains", "air", "capabilities", "nativeSubagentSessions"),
+    ("_meta", "subagents"),
+)
+"""Where a client says that it shows sub-agents as sessions of their own: the RFD's place, that of
+JetBrains AIR, and one that SDKs do not strip."""
+
+CHILD: Final = "subagent_update"
+"""The kind that announces a sub-agent: who is not told of this is told nothing that is said in one.
+"""
+
+OPENCODE_CHILD: Final = "opencode/session/child_update"
+"""The notification by which opencode tells of sub-agents; it is no `session/update`, and offered by
+a key of its own."""
+
+_OPENCODE_CHILDREN: Final = ("_meta", "opencode/child-session-updates")
 
 UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
     kind.name: kind
@@ -81,6 +98,13 @@ UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
             of="compactionId",
             field="content",
             needs=_COMPACTION,
+        ),
+        UpdateKind(CHILD, Form.EVENT, of="sessionId", needs=_CHILDREN),
+        UpdateKind("subagent_spawned", Form.EVENT, of="subagentSessionId", needs=_CHILDREN),
+        UpdateKind("subagent_state_update", Form.EVENT, of="subagentSessionId", needs=_CHILDREN),
+        UpdateKind("session_message", Form.EVENT, of="messageId", field="content", needs=_CHILDREN),
+        UpdateKind(
+            "session_message_chunk", Form.EVENT, of="messageId", field="content", needs=_CHILDREN
         ),
     )
 }
@@ -115,11 +139,14 @@ def offered(capabilities: object, *path: str) -> bool:
 
 
 def withheld(capabilities: bytes) -> frozenset[str]:
-    """The kinds that a client with these `clientCapabilities`, as JSON, has not offered to show."""
+    """The kinds that a client with these `clientCapabilities`, as JSON, has not offered to show;
+    among them OPENCODE_CHILD, the one notification that has to be offered."""
     try:
         can = json.decode(capabilities)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         can = None  # what cannot be read offers nothing
+    needs = {kind.name: kind.needs for kind in UPDATE_KINDS.values() if kind.needs}
+    needs[OPENCODE_CHILD] = (_OPENCODE_CHILDREN,)
     return frozenset(
-        kind.name for kind in UPDATE_KINDS.values() if kind.needs and not offered(can, *kind.needs)
+        name for name, places in needs.items() if not any(offered(can, *it) for it in places)
     )

@@ -12,10 +12,27 @@ from rich.segment import Segment
 from rich.text import Text
 
 from acphold.errors import InvalidParamsError
-from acphold.history.timeline import ContextCompaction, Message, ToolCall, TurnEnd, TurnOutcome
+from acphold.history.timeline import (
+    ContextCompaction,
+    Message,
+    SubAgent,
+    ToolCall,
+    TurnEnd,
+    TurnOutcome,
+)
 from acphold.presentation.blocks import described
 from acphold.presentation.diffs import diff_lines
-from acphold.presentation.scenes import TOLD, compacted, decided, ended, is_told, noticed, step_mark
+from acphold.presentation.scenes import (
+    TOLD,
+    compacted,
+    decided,
+    ended,
+    is_told,
+    noticed,
+    speaker_in_child,
+    step_mark,
+    sub_agent_stands,
+)
 from acphold.presentation.visible_text import counted, on_one_line, visible
 from acphold.reports.transcript import (
     Decision,
@@ -80,6 +97,8 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE) -> Passage:
             return Passage(label, label, lines, markdown=scene.role == "agent")
         case ToolCall():
             return Passage("tool", "tool", list(_tool(scene, full=full, more=more)))
+        case SubAgent():
+            return Passage("child", "tool", list(_sub_agent(scene, full=full, more=more)))
         case ContextCompaction():
             kept = _lines(block_text(scene.summary), "faint")
             return Passage("context", "faint", [*_lines(compacted(scene)), *kept])
@@ -129,13 +148,34 @@ def _tool(call: ToolCall, *, full: bool, more: str) -> Iterator[Text]:
         (f"{mark} ", style), title, (f"  {on_one_line(call.kind)} · ", "faint"), (status, style)
     )
     for item in produced(call):
-        lines = list(_output(item, whole=full))
-        shown = lines if full else lines[:OUTPUT_LINES]
-        for line in shown:
-            yield Text("  ").append_text(line)
-        if len(lines) > len(shown):
-            left = counted(len(lines) - len(shown), "more line")
-            yield Text(f"  … {left}{more}", "faint")
+        yield from _inside(list(_output(item, whole=full)), full=full, more=more)
+
+
+def _inside(lines: Sequence[Text], *, full: bool, more: str) -> Iterator[Text]:
+    shown = lines if full else lines[:OUTPUT_LINES]
+    for line in shown:
+        yield Text("  ").append_text(line)
+    if len(lines) > len(shown):
+        left = counted(len(lines) - len(shown), "more line")
+        yield Text(f"  … {left}{more}", "faint")
+
+
+def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
+    words, status = sub_agent_stands(agent)
+    style = STATUS_STYLES.get(status, "faint")
+    about = f"  sub-agent · {words}" if words else "  sub-agent"
+    yield Text.assemble((f"{step_mark(status)} ", style), on_one_line(agent.name), (about, "faint"))
+    lines: list[Text] = []
+    for item in agent.timeline:
+        if isinstance(item, Message):
+            first, *rest = _lines(block_text(item.content)) or [Text()]
+            label = speaker_in_child(item).lower()
+        else:
+            inner = passage(item, full=full, more=more)
+            label, (first, *rest) = inner.label, inner.lines or [Text()]
+        lines.append(Text.assemble((f"{label}: ", "faint"), first))
+        lines += [Text("  ").append_text(line) for line in rest]
+    yield from _inside(lines, full=full, more=more)
 
 
 def _output(item: ToolCallContent, *, whole: bool) -> Iterable[Text]:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acphold.errors import (
     HELD_ELSEWHERE,
@@ -25,6 +25,7 @@ from acphold.errors import (
 )
 from acphold.hub import Client, Setup
 from acphold.hub.attachment import LAG
+from acphold.hub.frames import PARENT
 from acphold.rpc import NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
@@ -266,13 +267,20 @@ def _ignore(_: OwnerLine) -> None:
     """We have left by ourselves."""
 
 
+class _Meta(Struct):
+    parent: str = field(name=PARENT, default="")
+
+
 class _Params(Struct):
     sessionId: str = ""
+    meta: _Meta = field(name="_meta", default_factory=_Meta)
 
 
 def _session_id(params: bytes) -> str:
+    """The session in which an update has its position: of a sub-agent's, the one it belongs to."""
     try:
-        return msgspec.json.decode(params, type=_Params).sessionId
+        said = msgspec.json.decode(params, type=_Params)
+        return said.meta.parent or said.sessionId
     except msgspec.MsgspecError:
         return ""
 

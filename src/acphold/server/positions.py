@@ -55,7 +55,7 @@ def without_position(params: bytes) -> bytes:
     return splice(params, {"_meta": meta if members(meta) else None})
 
 
-_TOLD = re.compile(rb'"_meta":\{"%b":(\d+)\}\}$' % POSITION.encode())
+_TOLD = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
 """How the params of an update end that carries its position."""
 
 

@@ -122,7 +122,7 @@ def methods(records: Sequence[Record], witness: Witness) -> None:
 
 @RULES.observer(
     "schema.offered-updates",
-    "Notices and compactions are told only to clients that offer to show them.",
+    "Notices, compactions and sub-agents are told only to clients that offer to show them.",
     MUST,
     Source("Schema", "SessionUpdate"),
     unless="the agent sent no update to a client that does not",
@@ -131,12 +131,12 @@ def offered_updates(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for line in record.updates():
             kind = UPDATE_KINDS.get(line.update_kind)
-            path = () if kind is None else kind.needs
-            if not path:
+            places = () if kind is None else kind.needs
+            if not places:
                 witness.saw()
-            elif not offered(record.offers, *path):
+            elif not any(offered(record.offers, *place) for place in places):
                 witness.saw()
-                witness.accuse(f"{'.'.join(path)} was not offered", line)
+                witness.accuse(f"{'.'.join(places[0])} was not offered", line)
 
 
 # -- custom requests ------------------------------------------------------------------------

@@ -1,0 +1,214 @@
+"""Sub-agents: sessions that an agent tells of as parts of another session, its children.
+
+A child is announced in the session that made it, its parent, which may be a child itself. What is
+said in it comes under its own id, and is a `child` entry of the session that a client has opened.
+
+who tells of it                      announced by        how it stands
+-----------------------------------  ------------------  ------------------------------------------
+ACP (unstable)                       subagent_update     its `state`: `running`, `idle` …
+JetBrains AIR, and agents before     subagent_spawned    subagent_state_update: `running`,
+there was a word for it                                  `completed`, `failed` …
+opencode                             its notification    the same one, by `status`
+
+Sources: ACP v1 schema with its unstable parts, `SubagentUpdate`, `StateUpdate`, `SessionMessage`;
+for the others, what codex-acp, claude-agent-acp and opencode send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from acphold.history.raw_update import encode_object, encode_text, members, string
+from acphold.schema.splice import splice
+from acphold.schema.update_kinds import OPENCODE_CHILD
+
+MOST_CHILDREN: Final = 512
+"""How many children of one session are told apart while its agent runs."""
+
+DEEPEST: Final = 8
+"""How many children may lie in one another, the first being a child of the session itself."""
+
+LONGEST_ID: Final = 512
+"""Characters of a child's id."""
+
+Spelling = Literal["update", "spawned", "opencode"]
+"""Which row of the table."""
+
+_ID_OF: Final = {
+    "subagent_update": "sessionId",
+    "subagent_spawned": "subagentSessionId",
+    "subagent_state_update": "subagentSessionId",
+}
+"""The kinds that announce a child, or say how it stands, and the member that names it."""
+
+_MESSAGE_ENDS: Final = ("senderSessionId", "recipientSessionId")
+"""The members of a `session_message` that name sessions."""
+
+SPEAKS_OF_CHILDREN: Final = frozenset({*_ID_OF, "session_message", "session_message_chunk"})
+"""The kinds of updates that are about children."""
+
+_ENDED: Final = {
+    "completed": "end_turn",
+    "failed": "error",
+    "disconnected": "error",
+    "cancelled": "cancelled",
+    "stopped": "cancelled",
+    "interrupted": "cancelled",
+}
+"""The stop reason behind each word that ends a child, in the two spellings that have such words."""
+
+AT_WORK: Final = frozenset({"running", "requires_action", "paused", "created"})
+"""The states in which something more is expected of a child."""
+
+
+class ChildStanding(Struct, frozen=True):
+    """What an announcement says of a child; `changes` are values of fields of SubAgent."""
+
+    child: str
+    spelling: Spelling
+    changes: Mapping[str, str | None]
+    caller: str | None = None
+
+
+def child_standing(kind: str, parts: Mapping[str, bytes]) -> ChildStanding | None:
+    """What an update of this kind says of a child; None if it is about none."""
+    if kind not in _ID_OF or not (child := string(parts.get(_ID_OF[kind]))):
+        return None
+    if kind == "subagent_update":
+        changes = _named(parts, title="title", description="description")
+        if (state := parts.get("state")) is not None:
+            told = members(state)
+            changes["state"] = string(told.get("state"))
+            changes["stop_reason"] = string(told.get("stopReason"))
+        return ChildStanding(child, "update", changes, _caller(parts))
+    changes = _named(parts, title="name", description="task")
+    word = "running" if kind == "subagent_spawned" else string(parts.get("state"))
+    return ChildStanding(child, "spawned", {**changes, **_state(word)}, _caller(parts))
+
+
+def _named(parts: Mapping[str, bytes], **names: str) -> dict[str, str | None]:
+    """The texts that are there, null as None, by the names of our fields."""
+    return {
+        ours: string(value)
+        for ours, theirs in names.items()
+        if (value := parts.get(theirs)) is not None and value[:1] in b'"n'
+    }
+
+
+def _state(word: str | None) -> dict[str, str | None]:
+    if word in _ENDED:
+        return {"state": "idle", "stop_reason": _ENDED[word]}
+    return {"state": word, "stop_reason": None}
+
+
+def _caller(parts: Mapping[str, bytes]) -> str | None:
+    """The tool call that made the child, where the agent says so.
+
+    The protocol has no member for it; agents put one into their own part of `_meta`.
+    """
+    for value in members(parts.get("_meta", b"")).values():
+        own = members(value)
+        for name in ("parentToolCallId", "parentToolUseId", "toolCallId", "toolUseId"):
+            if (caller := string(own.get(name))) is not None:
+                return caller
+    return None
+
+
+# -- ids ------------------------------------------------------------------------------------
+
+
+def announced_child(kind: str, update: bytes) -> str:
+    """The id of the child that an update announces, or says something of; "" for none."""
+    return (string(members(update).get(_ID_OF[kind])) or "") if kind in _ID_OF else ""
+
+
+def with_ids(kind: str, update: bytes, ids: Mapping[str, str]) -> bytes:
+    """An update that names children, with their ids replaced; a session that is not among them is
+    not named."""
+    if kind in _ID_OF:
+        child = announced_child(kind, update)
+        new = ids.get(child, child)
+        return update if new == child else splice(update, {_ID_OF[kind]: encode_text(new)})
+    parts, changes = members(update), dict[str, bytes]()
+    for name in _MESSAGE_ENDS:
+        if (named := string(parts.get(name))) is not None and ids.get(named) != named:
+            changes[name] = encode_text(ids[named]) if named in ids else b"null"
+    return splice(update, changes) if changes else update
+
+
+# -- entries --------------------------------------------------------------------------------
+
+
+class Said(Struct, frozen=True):
+    """What a `child` entry says: an update in the session `child`; "" for that of the root."""
+
+    child: str
+    update: bytes
+
+
+def said(raw: bytes) -> Said:
+    """What a `child` entry says; opencode's words as the others would say it."""
+    parts = members(raw)
+    if "method" not in parts:
+        return Said(string(parts.get("sessionId")) or "", parts.get("update", b""))
+    told, child = members(parts.get("params", b"")), opencode_child(parts.get("params", b""))
+    if string(told.get("type")) == "update":
+        return Said(child, told.get("update", b""))
+    parent = string(told.get("parentSessionId")) or ""
+    lane = "" if parent == string(told.get("rootSessionId")) else parent
+    update = {
+        "sessionUpdate": b'"subagent_state_update"',
+        "subagentSessionId": encode_text(child),
+        "state": told.get("status", b"null"),
+        "name": told.get("title", b"null"),
+    }
+    return Said(lane, encode_object({n: v for n, v in update.items() if v != b"null"}))
+
+
+def opencode_child(params: bytes) -> str:
+    """The child that a notification of opencode's is about; "" for none."""
+    return string(members(params).get("childSessionId")) or ""
+
+
+def child_entry(child: str, update: bytes) -> bytes:
+    """The raw of a `child` entry: this update, in that session."""
+    return b'{"sessionId":%b,"update":%b}' % (encode_text(child), update)
+
+
+def is_opencodes(raw: bytes) -> bool:
+    """Whether a `child` entry came as a notification of opencode's."""
+    return raw.startswith(b'{"method"')
+
+
+def opencode_entry(params: bytes) -> bytes:
+    """The raw of a `child` entry that came as a notification of opencode's."""
+    return b'{"method":"%b","params":%b}' % (OPENCODE_CHILD.encode(), params)
+
+
+def with_update(raw: bytes, update: bytes) -> bytes:
+    """A `child` entry with another update in the place of its own."""
+    if not is_opencodes(raw):
+        return splice(raw, {"update": update})
+    params = members(raw).get("params", b"{}")
+    return splice(raw, {"params": splice(params, {"update": update})})
+
+
+# -- what is still open -----------------------------------------------------------------------
+
+
+class OpenChild(Struct, frozen=True):
+    """A child of which something more is expected: it is at work, or has open tool calls.
+
+    `parent` is the id of its parent, "" for the session itself; `depth` is 1 for a child of that.
+    """
+
+    session_id: str
+    parent: str = ""
+    depth: int = 1
+    spelling: Spelling = "update"
+    is_at_work: bool = False
+    open_tools: tuple[str, ...] = ()
+    open_compactions: tuple[str, ...] = ()
