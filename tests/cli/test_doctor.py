@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from acphold.journal.sqlite import deletion
+from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember
 from tests.imports.claude_home import Transcript
@@ -164,6 +166,32 @@ def test_the_doctor_repairs_counts_and_the_search_index(
     assert json.loads(acphold.run("list", "--json").out)["messageCount"] == 3
     assert "friendlier" in acphold.run("search", "friendlier", "--json").out
     assert "all counts were right" in acphold.run("doctor", "--repair").out
+
+
+def test_the_doctor_sees_a_summary_that_is_not_what_was_written_and_repairs_it(
+    acphold: CommandLine, journal: Path
+) -> None:
+    remember(journal, "aa-1", *CONVERSATION, title="Greeting")
+    with closing(sqlite3.connect(journal, isolation_level=None)) as file:
+        file.execute("UPDATE summaries SET summary = CAST(summary || 'x' AS BLOB)")
+    done = acphold.run("doctor")
+    assert done.code == 1
+    assert "the summary of 1 session is not what was written: aa-1" in " ".join(done.out.split())
+    assert "were made anew: aa-1" in acphold.run("doctor", "--repair").out
+    assert acphold.run("doctor").code == 0
+
+
+def test_the_doctor_tells_what_a_deletion_that_was_cut_short_has_left(
+    acphold: CommandLine, journal: Path
+) -> None:
+    remember(journal, "aa-1", *CONVERSATION)
+    remember(journal, "bb-2", *CONVERSATION)
+    with closing(connect(str(journal), 1.0)) as killed:
+        deletion.delete(killed, "aa-1")
+    left = "something of 1 deleted session is still in the file"
+    assert left in " ".join(acphold.run("doctor").out.split())
+    assert acphold.run("index").code == 0
+    assert left not in " ".join(acphold.run("doctor").out.split())
 
 
 def test_there_may_be_nothing_to_repair(acphold: CommandLine, journal: Path) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from acphold.journal import SqliteJournal, Whose
+from acphold.journal.sqlite import connection
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import CONVERSATION, remember
+from tests.journal.sqlite.test_file import file_size_limit
 from tests.owners import owning
 
 DAY = 24 * 60 * 60 * 1000
@@ -130,3 +132,22 @@ def test_a_session_that_is_deleted_while_the_old_ones_are_looked_for_is_no_error
     done = acphold.run("prune", "--older-than", "90d", "--yes")
     assert (done.code, done.out) == (0, "Deleted 2 sessions.\n")
     assert ids(acphold) == {"s-1", "s-10"}
+
+
+def test_a_disk_that_is_full_on_the_way_is_told_with_how_many_are_gone(
+    journal: Path, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        remember(journal, f"s-{number}", *CONVERSATION)
+        _age(journal, f"s-{number}", 100)
+    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
+    with file_size_limit(64 * 4096):
+        done = acphold.run("prune", "--older-than", "90d", "--yes")
+    gone = 30 - len(ids(acphold))
+    assert 0 < gone < 30
+    assert done.code == 4
+    assert f"{gone} of 30 sessions were deleted before that" in done.err
+    assert acphold.run("prune", "--older-than", "90d", "--yes").code == 0
+    assert ids(acphold) == set()
+    with closing(sqlite3.connect(journal)) as file:
+        assert file.execute("SELECT count(*) FROM segments").fetchone() == (0,)

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from acphold.journal.sqlite.file import APPLICATION_ID
-from acphold.journal.sqlite.migrations import MIGRATIONS
+from acphold.journal.sqlite.migrations import MIGRATIONS, take_step
 
 LEFT_OUT = ("documents", "words", "volumes", "leases", "owners")
 """Tables of the search index, of whichever release, and of who owns what."""
@@ -17,8 +17,7 @@ def made_by(release: int, path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     for step in MIGRATIONS[:release]:
-        for statement in step:
-            database.execute(statement)
+        take_step(database, step)
     database.execute(f"PRAGMA user_version = {release}")
     return database
 

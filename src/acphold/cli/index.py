@@ -49,5 +49,6 @@ async def _index(location: str | None) -> None:
             while left := await work(STEP_SECONDS):
                 if on_terminal:
                     print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
+        await journal.sweep()
     if on_terminal:
         print("\r\x1b[K", end="", file=sys.stderr)

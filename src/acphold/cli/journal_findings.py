@@ -13,7 +13,7 @@ from acphold.cli.journals import opened, path_of, sessions
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
 from acphold.errors import AcpholdError
 from acphold.journal import Journal, ListFilter, SqliteJournal
-from acphold.journal.sqlite import repair, sizes
+from acphold.journal.sqlite import deletion, repair, sizes, upkeep
 
 LITTLE_SPACE = 64 << 20
 """Bytes free on the journal's disk below which it is time to make room."""
@@ -44,6 +44,8 @@ async def _looked_inside(location: str | None, path: Path) -> list[Finding]:
             Finding(await _contents(journal)),
             *await _room_of(journal),
             *_whole(path, await journal.damage()),
+            *_spoiled(await journal.attend(upkeep.spoiled_summaries)),
+            *_unswept(await journal.attend(deletion.unswept)),
             *_cut(journal.log_cut_at),
             *_private(path, was_open=journal.was_open_to_others),
         ]
@@ -97,6 +99,26 @@ def _whole(path: Path, damage: list[str]) -> list[Finding]:
         return [Finding("it is whole: every page and every history was read")]
     advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
     return [Finding(on_one_line(sentence), advice) for sentence in damage]
+
+
+def _spoiled(sessions: list[str]) -> list[Finding]:
+    """Of what is known of sessions beside what was said, something is not as it was written."""
+    if not sessions:
+        return []
+    some = ", ".join(map(on_one_line, sessions[:LARGEST]))
+    what = f"the summary of {counted(len(sessions), 'session')} is not what was written: {some}"
+    more = ", …" if len(sessions) > LARGEST else ""
+    return [Finding(f"{what}{more}", "`acphold doctor --repair` makes it anew")]
+
+
+def _unswept(count: int) -> list[Finding]:
+    """What a deletion has left that something has cut short, such as a full disk."""
+    if not count:
+        return []
+    text = f"something of {counted(count, 'deleted session')} is still in the file"
+    return [
+        Finding(f"{text}: the next turn overwrites it, or `acphold index` does now", is_past=True)
+    ]
 
 
 def _cut(at: int | None) -> list[Finding]:

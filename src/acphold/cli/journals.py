@@ -60,14 +60,22 @@ async def sessions(
     journal: Journal, wanted: ListFilter, limit: int | None = None
 ) -> AsyncIterator[SessionRow]:
     """The sessions that are wanted, newest first, `limit` of them at most."""
+    async for rows in pages(journal, wanted, limit):
+        for row in rows:
+            yield row
+
+
+async def pages(
+    journal: Journal, wanted: ListFilter, limit: int | None = None
+) -> AsyncIterator[list[SessionRow]]:
+    """These sessions, some of them at a time."""
     after: ListKey | None = None
     left = limit
     while left is None or left > 0:
         rows = await journal.page(wanted, after, PAGE if left is None else min(PAGE, left))
-        for row in rows:
-            yield row
         if not rows:
             return
+        yield rows
         after = rows[-1].key
         left = None if left is None else left - len(rows)
 

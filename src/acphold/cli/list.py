@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, above_zero, add_cwd, add_journal
-from acphold.cli.journals import exists, opened, path_of, sessions
+from acphold.cli.journals import exists, opened, pages, path_of, sessions
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     console,
@@ -23,7 +23,6 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
-from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.history.times import now_ms
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.server.neighbours import LiveSession, Process, processes
@@ -188,57 +187,75 @@ def json_line(row: SessionRow, live: Live | None = None) -> str:
 async def _print_table(location: str | None, wanted: ListFilter, limit: int | None) -> None:
     on_terminal = sys.stdout.isatty()
     live = await live_sessions()
+    table = _Table()
     async with opened(location) as journal:
-        # One more than is shown tells whether there are more.
-        found = [row async for row in sessions(journal, wanted, limit and limit + 1)]
         now = now_ms()
-        rows = [
-            cells(
-                row,
-                await short_id(journal, row.session_id),
-                now,
-                live.get(row.session_id, (None,))[0],
-                whole_folder=not on_terminal,
-            )
-            for row in found[:limit]
-        ]
+        # One more than is shown tells whether there are more.
+        async for rows in pages(journal, wanted, limit and limit + 1):
+            short_ids = await journal.short_ids([row.session_id for row in rows], SHORT_ID)
+            for row, short in zip(rows, short_ids, strict=True):
+                state = live.get(row.session_id, (None,))[0]
+                table.add(cells(row, short, now, state, whole_folder=not on_terminal))
+        found = len(table.lines)
         put_away = (
             [] if found else [row async for row in sessions(journal, _with_archived(wanted), 1)]
         )
+    if limit is not None:
+        del table.lines[limit:]
     if put_away:
         print("All of these are archived; `--archived` shows them.", file=sys.stderr)
-    elif not rows:
+    elif not found:
         print(visible(_none(wanted)), file=sys.stderr)
     elif on_terminal:
-        _print_coloured(rows)
+        _print_coloured(table.rows())
     else:
-        for line in aligned(with_states_if_any(rows)):
-            print(GAP.join(line).rstrip())
-    if limit is not None and len(found) > limit:
+        table.print()
+    if limit is not None and found > limit:
         print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
+
+
+class _Table:
+    """The lines of a list, by COLUMNS; of a hundred thousand each is kept in one piece."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._widths = [len(column.heading) for column in COLUMNS]
+        self._has_state = False
+
+    def add(self, cells: Sequence[str]) -> None:
+        """One more line."""
+        self.lines.append("\0".join(cells))  # which no cell has in it
+        self._widths = [*map(max, self._widths, map(_width, cells))]
+        self._has_state = self._has_state or bool(cells[_STATE])
+
+    def rows(self) -> list[list[str]]:
+        """The cells of the lines."""
+        return [line.split("\0") for line in self.lines]
+
+    def print(self) -> None:
+        """Headings and lines with every cell as wide as its column; states if there are any."""
+        shown = [n for n in range(len(COLUMNS)) if n != _STATE or self._has_state]
+        for line in ("\0".join(column.heading for column in COLUMNS), *self.lines):
+            row = line.split("\0")
+            padded = (row[n] + " " * (self._widths[n] - _width(row[n])) for n in shown)
+            print(GAP.join(padded).rstrip())
+
+
+_STATE = next(n for n, column in enumerate(COLUMNS) if column.heading == "STATE")
+
+
+def _width(cell: str) -> int:
+    """The columns that a cell takes."""
+    if cell.isascii():
+        return len(cell)
+    from rich.cells import cell_len
+
+    return cell_len(cell)
 
 
 async def short_id(journal: Journal, session_id: str) -> str:
     """The shortest beginning of an id, of SHORT_ID characters at least, that fits no other."""
-    short, fitting = SHORT_ID, len(session_id)
-    if short >= fitting or await _fits_only(journal, session_id[:short], session_id):
-        return session_id[:short]
-    while short + 1 < fitting:
-        middle = (short + fitting) // 2
-        if await _fits_only(journal, session_id[:middle], session_id):
-            fitting = middle
-        else:
-            short = middle
-    return session_id[:fitting]
-
-
-async def _fits_only(journal: Journal, prefix: str, session_id: str) -> bool:
-    try:
-        return (await journal.resolve(prefix)).session_id == session_id
-    except AmbiguousIdError:
-        return False
-    except UnknownSessionError:
-        return True  # it was deleted a moment ago, and it fits no other
+    return (await journal.short_ids([session_id], SHORT_ID))[0]
 
 
 def cells(
@@ -325,19 +342,15 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], excess: int) -> list[
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """The rows with every cell as wide as its column."""
-    from rich.cells import cell_len
-
     widths = _widths(rows)
     return [
-        [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
         for row in rows
     ]
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    from rich.cells import cell_len
-
-    return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    return [max(map(_width, column)) for column in zip(*rows, strict=True)]
 
 
 def _with_archived(wanted: ListFilter) -> ListFilter:

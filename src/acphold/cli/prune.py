@@ -19,7 +19,7 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.journals import is_live, opened, sessions
 from acphold.cli.terminal_text import age, counted, on_one_line
-from acphold.errors import UnknownSessionError
+from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history.times import now_ms
 from acphold.journal import Journal, ListFilter, SessionRow
 
@@ -127,7 +127,17 @@ async def _is_idle(journal: Journal, row: SessionRow) -> bool:
 
 async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:
     async with opened(location) as journal:
-        return len(await journal.prune([row.session_id for row in found], before))
+        try:
+            return len(await journal.prune([row.session_id for row in found], before))
+        except JournalUnavailableError as error:
+            # Each of them is deleted, or it is not: reading tells, also on a disk that is full.
+            everything = ListFilter(include_unprompted=True, archived="include")
+            left = {row.session_id async for row in sessions(journal, everything)}
+            gone = sum(row.session_id not in left for row in found)
+            raise JournalUnavailableError(
+                f"{error}; {gone} of {counted(len(found), 'session')} were deleted before that, "
+                "and what is left of these is overwritten by the next turn, or `acphold index`"
+            ) from error
 
 
 def _show(found: list[SessionRow], *, all_of_them: bool) -> None:

@@ -390,6 +390,9 @@ class Journal(Protocol):
         Raises UnknownSessionError and AmbiguousIdError.
         """
 
+    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
+        """The shortest beginning of each id, of `least` characters at least, that fits no other."""
+
     async def read(
         self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
     ) -> list[Segment]:

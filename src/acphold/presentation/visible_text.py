@@ -52,6 +52,8 @@ def visible(text: str) -> str:
 
     Everything that is shown to a person and that we did not write goes through here.
     """
+    if text.isascii() and text.isprintable():
+        return text
     # Patterns as text: most commands need none of them, and compiling them takes milliseconds.
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return re.sub(_HIDDEN, _shown, whole)

@@ -7,8 +7,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from acphold.journal import NewSession, RowChange, SqliteJournal
-from acphold.journal.sqlite import repair, sizes
+from acphold.journal.sqlite import repair, sizes, upkeep
 from tests.journal.conversations import chunk, encode
 
 
@@ -57,6 +59,24 @@ async def test_a_wrong_count_and_a_lost_summary_are_made_anew(path: Path) -> Non
     assert (await journal.session("s1")).message_count == 2
     assert await journal.summary("s1") == summary
     assert await repaired(journal) == repair.Repaired((), 0)
+    await journal.aclose()
+
+
+@pytest.mark.parametrize("place", range(0, 90, 7))
+async def test_a_bit_of_a_summary_that_was_turned_over_is_seen_and_the_summary_made_anew(
+    path: Path, place: int
+) -> None:
+    journal = await filled(path, "s1", "s2")
+    summary = await journal.summary("s1")
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        (kept,) = file.execute("SELECT summary FROM summaries ORDER BY session").fetchone()
+        turned = bytearray(kept)
+        turned[place % len(kept)] ^= 1
+        file.execute("UPDATE summaries SET summary = ? WHERE session = 1", (bytes(turned),))
+    assert await journal.attend(upkeep.spoiled_summaries) == ["s1"]
+    assert await repaired(journal) == repair.Repaired(("s1",), 0)
+    assert await journal.attend(upkeep.spoiled_summaries) == []
+    assert await journal.summary("s1") == summary
     await journal.aclose()
 
 

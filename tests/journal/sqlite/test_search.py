@@ -20,7 +20,7 @@ from acphold.journal.hits import Term
 from acphold.journal.sqlite import connection, search_index, segments, session_rows
 from acphold.journal.sqlite import store as sqlite
 from acphold.journal.sqlite.connection import connect
-from acphold.journal.sqlite.migrations import MIGRATIONS
+from acphold.journal.sqlite.migrations import MIGRATIONS, take_step
 from acphold.journal.sqlite.search import search, terms
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
 from tests.journal.earlier_release import taken_back
@@ -284,8 +284,7 @@ async def test_a_phrase_is_words_in_a_row(journal: SqliteJournal) -> None:
 def test_no_words_are_an_error(words: str) -> None:
     journal = sqlite3.connect(":memory:")
     for step in MIGRATIONS:
-        for statement in step:
-            journal.execute(statement)
+        take_step(journal, step)
     assert search(journal, Sought(words)) == []
     assert search(journal, Sought(words, part="diffs", rank=True)) == []
     journal.close()
@@ -529,8 +528,7 @@ def test_of_what_is_taken_out_no_word_is_left(
 ) -> None:
     database = connect(":memory:", 1.0)
     for step in MIGRATIONS:
-        for statement in step:
-            database.execute(statement)
+        take_step(database, step)
     session = session_rows.create(database, NewSession("s", "a", "/w"))
     found = compact(segments_of(pieces))
     segments.insert(database, session, found)

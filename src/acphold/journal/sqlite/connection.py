@@ -86,7 +86,8 @@ class Connection(sqlite3.Connection):
 
         And JournalUnavailableError when a file is written that was taken for immutable.
         """
-        if self.access.appearance not in (None, _appearance(self.path)):
+        looked = self.access.appearance
+        if looked is not None and looked != _appearance(self.path):
             raise JournalUnavailableError(
                 f"the journal {self.path} lies where only others can write, and they did; try again"
             )

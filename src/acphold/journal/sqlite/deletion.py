@@ -103,6 +103,12 @@ def remove_rows(connection: sqlite3.Connection, number: int) -> None:
 # -- sweeping -----------------------------------------------------------------------------------
 
 
+def unswept(connection: sqlite3.Connection) -> int:
+    """How many deleted sessions still have something in the file or in the log."""
+    (count,) = connection.execute("SELECT count(*) FROM deleted").fetchone()
+    return int(count)
+
+
 def sweep(connection: Connection) -> Iterator[None]:
     """Remove what is left of deleted sessions, from the log too.
 

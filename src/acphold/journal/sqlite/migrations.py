@@ -7,7 +7,9 @@ new step at the end. `PRAGMA user_version` is the number of steps a file has bee
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Final
+from zlib import crc32
 
 from acphold.errors import NewerJournalError, ReadOnlyJournalError
 from acphold.journal.location import NAMED_BY
@@ -204,6 +206,12 @@ _VOLUMES: Final = (
     "UPDATE sessions SET indexed_through = 0",
 )
 
+_CHECKSUMS: Final = (
+    # The CRC-32 of each summary: a bit that the disk turned over may leave it readable, and wrong.
+    "ALTER TABLE summaries ADD COLUMN checksum INTEGER",
+    "UPDATE summaries SET checksum = crc32(summary)",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -214,6 +222,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _FOLLOWERS,
     _OWNERS,
     _VOLUMES,
+    _CHECKSUMS,
 )
 
 VERSION: Final = len(MIGRATIONS)
@@ -230,8 +239,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         try:
             # Another process may have taken this step while we waited for the lock.
             if _version(connection) == version:
-                for statement in MIGRATIONS[version]:
-                    connection.execute(statement)
+                take_step(connection, MIGRATIONS[version])
                 # Who has a lease by an older release must not write what it would write.
                 connection.execute("UPDATE leases SET epoch = 0")
                 connection.execute(f"PRAGMA user_version = {version + 1}")
@@ -242,6 +250,13 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
                 connection.execute("ROLLBACK")
             raise
     refuse_newer(version, path)
+
+
+def take_step(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
+    """Execute a step, with the functions that SQLite does not have."""
+    connection.create_function("crc32", 1, crc32, deterministic=True)
+    for statement in statements:
+        connection.execute(statement)
 
 
 def refuse_newer(version: int, path: str) -> None:

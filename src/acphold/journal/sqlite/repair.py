@@ -64,11 +64,14 @@ def _remove_orphans(connection: Connection) -> int:
 
 
 class _Kept(Struct, frozen=True):
-    """What the journal says of a session: how far it is settled, and what it is up to there."""
+    """What the journal says of a session: how far it is settled, and what it is up to there.
+
+    `state` is None when it is not what was written.
+    """
 
     through: int
     messages: int
-    state: upkeep.Settled
+    state: upkeep.Settled | None
 
 
 def _recounted(connection: Connection, number: int) -> bool:
@@ -78,7 +81,7 @@ def _recounted(connection: Connection, number: int) -> bool:
         if kept is None or (right := _computed(connection, number, kept.through)) == kept:
             return False
         with writing(connection):
-            if _kept(connection, number) != kept:
+            if _kept(connection, number) != kept or right.state is None:
                 continue
             connection.execute(
                 "UPDATE sessions SET message_count = ? WHERE number = ?", (right.messages, number)
@@ -92,7 +95,11 @@ def _kept(connection: sqlite3.Connection, number: int) -> _Kept | None:
     row = connection.execute(
         "SELECT settled_through, message_count FROM sessions WHERE number = ?", (number,)
     ).fetchone()
-    return None if row is None else _Kept(row[0], row[1], upkeep.settled_state(connection, number))
+    if row is None:
+        return None
+    is_spoiled = bool(upkeep.spoiled_summaries(connection, number))
+    state = None if is_spoiled else upkeep.settled_state(connection, number)
+    return _Kept(row[0], row[1], state)
 
 
 def _computed(connection: sqlite3.Connection, number: int, through: int) -> _Kept:

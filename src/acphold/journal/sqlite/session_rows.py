@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from os.path import commonprefix
 from typing import Final
 
 import msgspec
@@ -104,6 +105,24 @@ def resolve(connection: sqlite3.Connection, prefix: str, cwd: str | None = None)
     if len(matches) > 1 and matches[0] != prefix:  # the whole id is the first in its order
         raise AmbiguousIdError(prefix, matches[:MATCHES], more=len(matches) > MATCHES)
     return find(connection, matches[0], counted=True)
+
+
+_NEIGHBOURS: Final = (
+    "SELECT (SELECT max(session_id) FROM sessions WHERE session_id < ?1),"
+    " (SELECT min(session_id) FROM sessions WHERE session_id > ?1)"
+)
+
+
+def short_id(connection: sqlite3.Connection, session_id: str, least: int) -> str:
+    """The shortest beginning of an id, of `least` characters at least, that fits no other."""
+    neighbours = connection.execute(_NEIGHBOURS, (session_id,)).fetchone()
+    # Of all ids, one of those beside it in the alphabet has most in common with it.
+    shared = [
+        len(commonprefix((session_id, found)))  # noqa: RUF071  characters are what counts
+        for found in neighbours
+        if found is not None
+    ]
+    return session_id[: max(least, *(length + 1 for length in shared), 0)]
 
 
 def number_of(connection: sqlite3.Connection, session_id: str) -> int:

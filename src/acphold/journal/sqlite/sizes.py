@@ -8,11 +8,12 @@ from typing import Final
 from msgspec import Struct
 
 _LARGEST: Final = """
-    SELECT session_id, title, bytes FROM (
-        SELECT key >> 32 AS number, sum(length(raw)) AS bytes
-        FROM segments GROUP BY number ORDER BY bytes DESC LIMIT ?
-    ) JOIN sessions USING (number) ORDER BY bytes DESC
+    SELECT session_id, title, (
+        SELECT coalesce(sum(length(raw)), 0) FROM segments
+        WHERE key BETWEEN number << 32 AND number << 32 | 4294967295
+    ) AS bytes FROM sessions ORDER BY bytes DESC LIMIT ?
 """
+# Session by session: to group all rows, SQLite would sort them in memory.
 
 _PAGES: Final = """
     SELECT coalesce(sum(pgsize) FILTER (WHERE name = 'segments'), 0),

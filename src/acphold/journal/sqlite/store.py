@@ -359,11 +359,11 @@ class SqliteJournal:
         old = now_ms() - packed_rows.OLD_MS
         await self.attend(lambda db: packed_rows.pack_piece(db, lease.number, old))
         await self.pack(0)
-        await self._background.in_pieces(deletion.sweep)
+        await self.sweep()
 
     async def abandon(self, lease: Lease) -> bool:
         is_gone = await self._background.run(lambda db: deletion.abandon(db, lease))
-        await self._background.in_pieces(deletion.sweep)
+        await self.sweep()
         return is_gone
 
     # -- sessions that an import has listed -----------------------------------------------
@@ -391,6 +391,11 @@ class SqliteJournal:
 
     async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
         return self._look(lambda db: session_rows.resolve(db, prefix, cwd))
+
+    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
+        return self._look(
+            lambda db: [session_rows.short_id(db, session_id, least) for session_id in session_ids]
+        )
 
     async def read(
         self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
@@ -497,7 +502,7 @@ class SqliteJournal:
 
     async def delete(self, session_id: str) -> bool:
         is_gone = await self._background.run(lambda db: deletion.delete(db, session_id))
-        await self._background.in_pieces(deletion.sweep)
+        await self.sweep()
         return is_gone
 
     async def prune(self, session_ids: Iterable[str], idle_since: int) -> list[str]:
@@ -505,8 +510,12 @@ class SqliteJournal:
         await self._background.in_pieces(
             lambda db: deletion.prune(db, session_ids, idle_since, self._lives, gone)
         )
-        await self._background.in_pieces(deletion.sweep)
+        await self.sweep()
         return gone
+
+    async def sweep(self) -> None:
+        """Overwrite what is left of deleted sessions, if a deletion was cut short."""
+        await self._background.in_pieces(deletion.sweep)
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
         if later := self._look(lambda db: session_rows.used_later(db, agent, times)):

@@ -12,8 +12,9 @@ The functions take the connection of the background thread, and may raise sqlite
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -28,20 +29,12 @@ from acphold.history.times import now_ms
 from acphold.journal.journal import Lease, RowChange
 from acphold.journal.sqlite import leases, packed_rows, segments, session_rows, token_usage
 from acphold.journal.sqlite.connection import Connection, reading, writing
-from acphold.journal.sqlite.migrations import SEQ_BITS
+from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
 _BACK_AT_ONCE: Final = 16
 
 PIECE_BYTES: Final = 512 << 10
 """How much history one transaction rewrites, or removes, at most (beyond one segment)."""
-
-_GAPS: Final = """
-    SELECT session_id, before, first_seq FROM (
-        SELECT key >> 32 AS number, first_seq,
-            lag(key & 4294967295, 1, 0) OVER (PARTITION BY key >> 32 ORDER BY key) AS before
-        FROM segments
-    ) JOIN sessions USING (number) WHERE first_seq != before + 1
-"""
 
 
 class Settled(Struct, frozen=True, array_like=True):
@@ -188,9 +181,21 @@ def settled_state(connection: sqlite3.Connection, number: int) -> Settled:
 
 def keep_settled_state(connection: sqlite3.Connection, number: int, settled: Settled) -> None:
     """Keep what is known of a session, in place of what was."""
+    summary = _encode_settled(settled)
     connection.execute(
-        "INSERT OR REPLACE INTO summaries VALUES (?, ?)", (number, _encode_settled(settled))
+        "INSERT OR REPLACE INTO summaries (session, summary, checksum) VALUES (?, ?, ?)",
+        (number, summary, crc32(summary)),
     )
+
+
+def spoiled_summaries(connection: sqlite3.Connection, number: int | None = None) -> list[str]:
+    """The sessions, of all or of one, of which something else is kept than was written."""
+    rows = connection.execute(
+        "SELECT session_id, summary, checksum FROM summaries JOIN sessions ON number = session"
+        f"{'' if number is None else ' WHERE session = ?'}",
+        () if number is None else (number,),
+    )
+    return [session_id for session_id, summary, checksum in rows if crc32(summary) != checksum]
 
 
 def _context(summary: Summary, state: SessionState = EMPTY) -> SessionState:
@@ -345,12 +350,22 @@ def damage(connection: sqlite3.Connection) -> list[str]:
         pages = [str(line) for (line,) in connection.execute("PRAGMA quick_check(20)")]
         if pages != ["ok"]:
             return pages
-        rows = connection.execute(_GAPS).fetchall()
-        unreadable = packed_rows.damaged_rows(connection)
+        return [*_gaps(connection), *packed_rows.damaged_rows(connection)]
     except sqlite3.DatabaseError as error:
         return [str(error)]
-    gaps = [
-        f"session {session_id!r}: entry {first_seq} follows {before}"
-        for session_id, before, first_seq in rows
-    ]
-    return gaps + unreadable
+
+
+def _gaps(connection: sqlite3.Connection) -> Iterator[str]:
+    """A sentence for each entry that does not follow the one before it."""
+    last = (0, 0)
+    # Row by row: SQLite would keep all of them in memory to look at the one before.
+    for key, first_seq in connection.execute("SELECT key, first_seq FROM segments ORDER BY key"):
+        number, seq = key >> SEQ_BITS, key & SEQ_MASK
+        before = last[1] if number == last[0] else 0
+        last = number, seq
+        if first_seq != before + 1:
+            # Not of one that is deleted, and not swept yet.
+            for (name,) in connection.execute(
+                "SELECT session_id FROM sessions WHERE number = ?", (number,)
+            ):
+                yield f"session {name!r}: entry {first_seq} follows {before}"
