@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -42,10 +42,11 @@ class KeptSession:
                     return owner.pid
         return None
 
-    async def check(self, sent: Sequence[str], refused: Sequence[str]) -> None:
+    async def check(self, sent: Sequence[str], refused: Mapping[str, str]) -> None:
         """AssertionError for a turn without an end, or anything that is there twice.
 
-        `sent` are the prompts that agents got, `refused` those that have to be here all the same.
+        `sent` are the prompts that agents got; `refused` has prompts that have to be here all the
+        same, with what was said of them.
         """
         entries = await self._entries()
         kinds = Counter(entry.kind for entry in entries)
@@ -54,7 +55,8 @@ class KeptSession:
         closed = Counter(json.loads(e.raw)["question"] for e in entries if e.kind == "answer")
         assert asked == closed, "a question is open, or was answered twice"
         prompts = Counter(json.loads(e.raw)[0]["text"] for e in entries if e.kind == "prompt")
-        assert {*refused} <= {*prompts}, "a prompt was refused that had not begun"
+        unbegun = {why for text, why in refused.items() if text not in prompts}
+        assert not unbegun, f"a prompt was refused that had not begun: {unbegun}"
         for twice in (asked, prompts, Counter(sent)):
             assert max(twice.values(), default=1) == 1, f"twice: {twice.most_common(1)}"
 

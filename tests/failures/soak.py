@@ -133,7 +133,7 @@ class Soak:
         self.session = ""
         self.kept = KeptSession(self.journal, "")
         self.turns: list[tuple[Visitor, asyncio.Future[Any], str]] = []
-        self.refused: list[str] = []
+        self.refused: dict[str, str] = {}  # prompts, and why
         self.late = asyncio.Event()  # who has not answered a question answers now
         self.was_settled = False  # an owner ended well, and put together what there was
         self.told = ""  # what happened in this round, for whoever has to find out why
@@ -265,9 +265,9 @@ class Soak:
         _, waiting = await asyncio.wait(turns, timeout=DEADLINE)
         assert not waiting, "a prompt is not answered"
         for visitor, turn, text in self.turns:
-            refused = isinstance(turn.exception(), Refused)
-            if refused and visitor.kind == "line" and visitor.is_there:
-                self.refused.append(text)
+            refusal = turn.exception()
+            if isinstance(refusal, Refused) and visitor.kind == "line" and visitor.is_there:
+                self.refused[text] = refusal.message
         self.turns.clear()
 
     # -- what happens -----------------------------------------------------------------------

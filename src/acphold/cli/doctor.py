@@ -45,6 +45,7 @@ from acphold.errors import (
     SettingsError,
 )
 from acphold.imports import Home, deletions
+from acphold.known_agents import short_name
 from acphold.processes.own_program import own_command
 from acphold.processes.program import on_path
 from acphold.schema import (
@@ -141,9 +142,8 @@ async def checked_processes() -> list[Finding]:
     for process in answered:
         where = "in the background" if process.is_background else "for an editor or a program"
         count = counted(len(process.sessions), "session")
-        found.append(
-            Finding(f"process {process.pid}: {on_one_line(process.agent)}, {where}, {count} live")
-        )
+        called = on_one_line(short_name(process.agent))
+        found.append(Finding(f"process {process.pid}: {called}, {where}, {count} live"))
     for silent in silent_processes(answered):
         what, _, advice = silent.words.partition("; ")
         found.append(Finding(what, advice))

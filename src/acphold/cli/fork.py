@@ -11,6 +11,7 @@ from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
 from acphold.journal import SessionRow, SqliteJournal
+from acphold.known_agents import short_name
 
 """Who holds the lease of a copy while it is made."""
 
@@ -74,6 +75,6 @@ async def told(journal: SqliteJournal, source: SessionRow, made: Forked) -> str:
         what += f"; {counted(made.left_out, 'later turn')} left out"
     short = await short_id(journal, made.session_id)
     return visible(
-        f"{row.session_id}\n  {what}\n  in the list of {on_one_line(row.agent)}; "
+        f"{row.session_id}\n  {what}\n  in the list of {on_one_line(short_name(row.agent))}; "
         f"`acphold show {short}` shows it"
     )

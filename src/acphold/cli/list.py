@@ -25,6 +25,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.history.times import now_ms
 from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.known_agents import short_name
 from acphold.server.neighbours import LiveSession, Process, processes
 
 TERMINAL_LIMIT = 30
@@ -268,7 +269,7 @@ def cells(
         _state(row, live),
         short_age(row.updated_at, now),
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
-        on_one_line(row.agent),
+        on_one_line(short_name(row.agent)),
         str(row.message_count),
     ]
 

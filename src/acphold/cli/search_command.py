@@ -35,6 +35,7 @@ from acphold.cli.terminal_text import (
 from acphold.history.times import now_ms
 from acphold.journal import Journal, Part, SearchHit, Sought
 from acphold.journal.sqlite.search import terms
+from acphold.known_agents import short_name
 
 LIMIT = 20
 """Hits that are shown unless more are asked for."""
@@ -204,7 +205,7 @@ class _Plain:
     """In a pipe or a file: nothing is cut or wrapped."""
 
     def where(self, hit: SearchHit) -> str:
-        return f"  {on_one_line(hit.agent)} in {folder(hit.cwd)}"
+        return f"  {on_one_line(short_name(hit.agent))} in {folder(hit.cwd)}"
 
     def fitting(self, text: str, beside: int) -> str:
         return text
@@ -221,7 +222,7 @@ class _Coloured:
 
     def where(self, hit: SearchHit) -> str:
         last = folder(hit.cwd).rpartition("/")[2] or "/"
-        return f"  {cut(on_one_line(hit.agent), 20)} in {cut(last, 20)}"
+        return f"  {cut(on_one_line(short_name(hit.agent)), 20)} in {cut(last, 20)}"
 
     def fitting(self, text: str, beside: int) -> str:
         return cut(text, max(LEAST_TITLE, self._console.width - beside))

@@ -23,6 +23,7 @@ from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.times import now_ms
 from acphold.journal import Journal, SessionRow
+from acphold.known_agents import short_name
 
 if TYPE_CHECKING:
     from acphold.reports.transcript import Scene
@@ -148,7 +149,7 @@ def _facts(row: SessionRow) -> list[str]:
     dates = f"begun {local(row.created_at)}, last active {age(row.updated_at, now_ms())}"
     return [
         f"session {on_one_line(row.session_id)}",
-        f"{on_one_line(row.agent)} in {folder(row.cwd)}",
+        f"{on_one_line(short_name(row.agent))} in {folder(row.cwd)}",
         f"{counted(row.message_count, 'message')}, {dates}",
         *(on_one_line(line) for line in _origins(row)),
         *(["archived"] if row.archived else []),
@@ -161,9 +162,9 @@ def _origins(row: SessionRow) -> Iterator[str]:
     for origin in reversed(row.origins):
         from_where = place_name(origin.session_id, origin.seq)
         if origin.session_id == row.session_id:
-            yield f"held with {origin.agent} up to {from_where}"
+            yield f"held with {short_name(origin.agent)} up to {from_where}"
         elif origin.agent == later:
             yield f"forked from {from_where}"
         else:
-            yield f"handed over from {origin.agent}, {from_where}"
+            yield f"handed over from {short_name(origin.agent)}, {from_where}"
         later = origin.agent

@@ -16,6 +16,7 @@ from acphold.cli.journals import opened
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.journal import At, Silent
+from acphold.known_agents import short_name
 from acphold.server.neighbours import Process, processes, silent_processes
 from acphold.transports.addresses import pid_at, unix_address
 from acphold.transports.runtime_folder import is_held, is_running, lock
@@ -75,7 +76,8 @@ async def _stop(session_id: str | None, everything: bool, journal: str | None) -
 
 def _line(process: Process) -> str:
     ids = ", ".join(on_one_line(session.session_id) for session in process.sessions)
-    return f"\n  {on_one_line(process.agent)} (process {process.pid}): {ids or 'no session'}"
+    called = on_one_line(short_name(process.agent))
+    return f"\n  {called} (process {process.pid}): {ids or 'no session'}"
 
 
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
@@ -142,7 +144,7 @@ async def _end(found: Sequence[Process]) -> int:
                 file=sys.stderr,
             )
         else:
-            print(visible(f"Stopped {process.agent} with {told}."))
+            print(visible(f"Stopped {short_name(process.agent)} with {told}."))
     return Exit.ERROR if left else code
 
 
