@@ -516,5 +516,7 @@ class LeaseLostError(JournalError):
     def __init__(self, session_id: str, *, deleted: bool = False) -> None:
         why = "was deleted meanwhile" if deleted else "is owned by another acphold process now"
         super().__init__(f"session {session_id!r} {why}")
+        if not deleted:
+            self.code = HELD_ELSEWHERE
         self.session_id = session_id
         self.deleted = deleted

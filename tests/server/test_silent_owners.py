@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from acphold.journal import SqliteJournal
 from acphold.server import elsewhere, owner_line
 from acphold.server.neighbours import is_answering
 from tests.editor import DEADLINE, Editor, Refused
@@ -79,6 +80,21 @@ async def test_a_prompt_that_is_cancelled_at_a_stopped_owner_is_answered(
             client.tell("session/cancel", {"sessionId": session})
             assert await turn == {"stopReason": "cancelled"}
         await client.prompt(session, {"say": "again"})
+
+
+async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_runs_at_the_next(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 2 * DEADLINE)
+    monkeypatch.setattr(owner_line, "REACH_SECONDS", 2 * DEADLINE)
+    async with sharing(journal) as (owner, client, session):
+        with stopped(owner):
+            turn = client.begin_prompt(session, {"say": "you"})
+            other = SqliteJournal.open(journal)
+            await other.release(await other.acquire(session))
+            await other.aclose()
+        assert await turn == {"stopReason": "end_turn"}
+        assert client.text().endswith("you")
 
 
 async def test_an_extension_of_a_stopped_owner_is_refused_with_what_to_do(journal: Path) -> None:

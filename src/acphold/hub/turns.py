@@ -17,8 +17,8 @@ from acphold.errors import (
     AgentBusyError,
     AgentError,
     AgentExitedError,
-    ConnectionLostError,
     JournalError,
+    LeaseLostError,
     StoppedError,
 )
 from acphold.history.entries import AUTHOR
@@ -461,7 +461,7 @@ class Turns:
             comes_again = author.positions and self._session.find(author.client) is None
             is_begun = turn.is_recorded or turn.stage is not Stage.QUEUED
             if (goes_on or comes_again) and not is_begun:
-                self._conclude(turn, ConnectionLostError("the session goes on in another process"))
+                self._conclude(turn, LeaseLostError(self._session.id))
 
     async def aclose(self, *, with_process: bool = False) -> None:
         """End the turns within seconds; who waits for them is answered.

@@ -29,11 +29,8 @@ class Whereabouts:
             return Free(0)
 
     async def has_moved(self, session_id: str, epoch: int) -> bool:
-        """Whether another process has it by now, or has it anew, than one had under `epoch`."""
-        match await self._journal.owner(session_id):
-            case At() | Silent() as there:
-                return there.epoch != epoch
-        return False
+        """Whether somebody has taken it, or has it anew, since one had it under `epoch`."""
+        return (await self._journal.owner(session_id)).epoch != epoch
 
     async def can_be_followed(self, session_id: str) -> bool:
         """Whether a session that was lost can be opened without taking it from its new owner."""

@@ -320,7 +320,9 @@ class Connection:
         """Its owner has ended before it answered, or lost the session: see `sent_prompts`."""
         request, session_id = sent.request, sent.session_id
         try:
-            if self._elsewhere.line(session_id) is sent.line:
+            if sent.refusal is not None:
+                await self._elsewhere.look_at(session_id)
+            elif self._elsewhere.line(session_id) is sent.line:
                 await sent.line.is_over.wait()
             if not sent.is_cancelled and not sent.has_arrived:
                 sent.is_cancelled = await self._openings.is_cancelled(session_id, request)
@@ -332,6 +334,8 @@ class Connection:
             session_id, sent.prompt, sent.after
         ):
             raise InterruptedTurnError
+        elif sent.refusal is not None and self._elsewhere.line(session_id) is sent.line:
+            raise sent.refusal  # nobody else has it
         else:
             await self._prompt_when_open(request, session_id, sent.prompt)
 

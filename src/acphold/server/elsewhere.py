@@ -304,6 +304,12 @@ class Elsewhere:
                 log.info("who owns session %s is not known: %s", session_id, exc)
         return False
 
+    async def look_at(self, session_id: str) -> None:
+        """Find out at once whether a session that is open over a line has another owner."""
+        for owner_id, line in tuple(self._lines.items()):
+            if (opened := line.opened.get(session_id)) is not None:
+                await self._look_at(owner_id, line, session_id, opened.epoch)
+
     async def _look_at(self, owner_id: str, line: OwnerLine, session_id: str, epoch: int) -> None:
         try:
             if await self._hub.whereabouts.has_moved(session_id, epoch):

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct, field
 
 from acphold.errors import (
-    HELD_ELSEWHERE,
     ConnectionLostError,
     HeldElsewhereError,
     OwnerLostError,
@@ -33,7 +32,7 @@ from acphold.schema import INITIALIZE, PROMPT, encode
 from acphold.schema.methods import CANCEL_REQUEST
 from acphold.server.neighbours import CHANGED
 from acphold.server.positions import is_bare, tells_beginning, told_position, with_wish
-from acphold.server.sent_prompts import SentPrompts
+from acphold.server.sent_prompts import SentPrompts, is_held_elsewhere
 from acphold.transports.addresses import connect
 
 log = logging.getLogger(__name__)
@@ -256,11 +255,6 @@ class OwnerLine:
             self._pump.cancel()
             await asyncio.wait([self._pump])
         await self.peer.aclose()
-
-
-def is_held_elsewhere(answer: Answer) -> bool:
-    """Whether the process at the other end says that it is not, or not any more, the owner."""
-    return isinstance(answer, RemoteError) and answer.code == HELD_ELSEWHERE
 
 
 def _ignore(_: OwnerLine) -> None:

@@ -12,16 +12,17 @@ owner as if it had not been sent before.
     has arrived        its client is told at once that the turn was interrupted
     is cancelled       answered as cancelled, whether it has arrived or not
 
-It is the same when another process has taken the session from an owner that was stopped.
+It is the same when another process has taken the session from an owner that was stopped, whether
+we find that out or the owner does, and says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
-from acphold.errors import OwnerLostError
+from acphold.errors import HELD_ELSEWHERE, OwnerLostError, RemoteError
 from acphold.rpc import Peer
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
@@ -48,11 +49,12 @@ class Line(Protocol):
 
 class SentPrompt:
     """See the module. `prompt` is its content blocks, `after` an entry that was in the journal when
-    it was sent. `again` answers it when its owner has gone before; `peer` is its client."""
+    it was sent. `again` answers it when its owner has gone before; `peer` is its client. `refusal`
+    is what a process says that is not the owner any more, and knows it before we do."""
 
     __slots__ = (
         *("_again", "_id", "_peer", "after", "has_arrived", "is_cancelled"),
-        *("line", "prompt", "request", "session_id"),
+        *("line", "prompt", "refusal", "request", "session_id"),
     )
 
     def __init__(
@@ -73,6 +75,7 @@ class SentPrompt:
         self.after = after
         self.has_arrived = False
         self.is_cancelled = False
+        self.refusal: RemoteError | None = None
         self._again = again
         self._id = 0
 
@@ -86,10 +89,13 @@ class SentPrompt:
             self._answered(exc)
 
     def _answered(self, answer: Answer) -> None:
-        if not isinstance(answer, OwnerLostError):
+        if is_held_elsewhere(answer):
+            self.refusal = answer
+        elif not isinstance(answer, OwnerLostError):
             self.line.prompts.remove(self)
             self.request.reply(answer)
-        elif not self._peer.is_lost:
+            return
+        if not self._peer.is_lost:
             self.request.on_cancel = None
             self._peer.go_on(self.request, self._again(self))
 
@@ -105,8 +111,15 @@ class SentPrompt:
 
     def lose(self) -> None:
         """Its owner has lost the session, and has not ended."""
+        if self.refusal is not None:
+            return  # it has said so itself
         self.line.withdraw(self._id)
         self._answered(OwnerLostError(PROMPT.name))
+
+
+def is_held_elsewhere(answer: Answer) -> TypeGuard[RemoteError]:
+    """Whether the process at the other end says that it is not, or not any more, the owner."""
+    return isinstance(answer, RemoteError) and answer.code == HELD_ELSEWHERE
 
 
 class SentPrompts:
