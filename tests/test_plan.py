@@ -155,6 +155,36 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()  # as the packaging specifications compare names
 
 
+# -- who knows a store -------------------------------------------------------------------------
+
+STORES = re.compile(r"journal/(stores\.py|sqlite/.*)")
+"""Where a store is known by more than the interface."""
+
+OTHERS = {
+    "imports/databases.py": {"sqlite3"},  # what other agents keep
+    "imports/scribe.py": {"acphold.journal.sqlite.token_usage"},
+    "cli/usage.py": {"acphold.journal.sqlite.token_usage"},
+    "journal/__init__.py": {"acphold.journal.sqlite.store", "SqliteJournal"},  # for tests
+}
+
+
+def test_a_store_is_known_where_it_is_made_alone() -> None:
+    """So that a second one is a folder, a line in `journal/stores.py` and a fixture."""
+    found: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        place = str(path.relative_to(SOURCE))
+        for node in _nodes(path):
+            names = {module for module in _modules(node) if module.startswith(_OF_STORES)}
+            if isinstance(node, ast.ImportFrom):
+                names |= {name.name for name in node.names} & {"SqliteJournal"}
+            if names and not STORES.fullmatch(place):
+                found.setdefault(place, set()).update(names)
+    assert found == OTHERS
+
+
+_OF_STORES = ("sqlite3", "acphold.journal.sqlite")
+
+
 # -- who starts programs ----------------------------------------------------------------------
 
 STARTS = re.compile(

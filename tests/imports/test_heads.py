@@ -246,7 +246,7 @@ async def test_all_who_need_an_unread_session_at_once_have_it_read(
     finally:
         await other.aclose()
     assert await said(opened) == whole(60)
-    assert await opened.damage() == []
+    assert await opened.file.damage() == []
 
 
 async def test_a_journal_that_is_closed_reads_no_transcript_any_more(
@@ -307,7 +307,7 @@ async def test_an_unread_session_whose_file_is_gone_says_so_and_goes(
     with pytest.raises(UnknownSessionError):
         await opened.session(SESSION)
     assert await opened.downstream(SESSION) is None
-    assert await opened.damage() == []
+    assert await opened.file.damage() == []
 
 
 async def test_the_next_import_gives_up_what_has_gone_before_it_was_read(

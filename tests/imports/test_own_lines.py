@@ -127,7 +127,7 @@ async def test_a_session_that_is_taken_in_by_many_pieces_is_the_same(
     while await journal.catch_up(1):
         pass
     assert len(await journal.search("Hello")) == 20
-    assert await journal.damage() == []
+    assert await journal.file.damage() == []
     await journal.aclose()
 
 
@@ -274,6 +274,6 @@ async def test_entries_keep_the_numbers_they_had(tmp_path: Path) -> None:
     await journal.append(lease, "update", [texts[0]])
     entries = [entry for part in await journal.read("s", 0) for entry in part.entries()]
     assert [entry.seq for entry in entries if entry.raw] == [3, 4, 9, 10, 20, 21, 22]
-    assert await journal.damage() == []
+    assert await journal.file.damage() == []
     await journal.aclose()
     assert isinstance(entries[0], Entry)

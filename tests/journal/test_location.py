@@ -29,7 +29,7 @@ def test_postgresql_is_not_in_this_release(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://db", "sqlite://journal.db", "sqlite://", "", "sqlite:///"]
+    "url", ["mysql://db", "my+sql://db", "sqlite://journal.db", "sqlite://", "", "sqlite:///"]
 )
 def test_what_names_no_file_is_refused(url: str) -> None:
     with pytest.raises(JournalUnavailableError, match="journal"):

@@ -7,9 +7,8 @@ import os
 from datetime import datetime
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
-from acphold.cli.journals import opened, path_of
+from acphold.cli.journals import file_of, opened
 from acphold.cli.terminal_text import folder, size, visible
-from acphold.journal.sqlite.online_copy import copy_to
 
 
 def parser() -> Parser:
@@ -33,17 +32,23 @@ def backup(*, path: str, force: bool, journal: str | None) -> int:
         target = os.path.join(target, f"journal-{datetime.now():%Y-%m-%d-%H%M%S}.db")
     elif path.endswith("/"):
         raise UsageError(f"there is no folder {path}")
-    if os.path.exists(target) and os.path.samefile(target, path_of(journal)):
+    copied = asyncio.run(_backup(journal, path, target, force=force))
+    print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
+    return Exit.OK
+
+
+async def _backup(location: str | None, path: str, target: str, *, force: bool) -> int:
+    async with opened(location) as journal:
+        file = file_of(journal, "backup")
+        _look_at(target, path, file.path, force=force)
+        return await file.copy_to(target)
+
+
+def _look_at(target: str, path: str, journal: str, *, force: bool) -> None:
+    """Raise UsageError unless the copy may be at `target`, which the person called `path`."""
+    if os.path.exists(target) and os.path.samefile(target, journal):
         raise UsageError(f"{path} is the journal itself; name another file")
     if os.path.exists(target) and not os.path.isfile(target):
         raise UsageError(f"{path} is no file; name another place")
     if os.path.lexists(target) and not force:
         raise UsageError(f"{path} is there already; name another file, or say --force")
-    copied = asyncio.run(_backup(journal, target))
-    print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
-    return Exit.OK
-
-
-async def _backup(location: str | None, target: str) -> int:
-    async with opened(location) as journal:
-        return await journal.attend(lambda db: copy_to(db, target))

@@ -7,7 +7,6 @@ import os
 import platform
 import shlex
 import signal
-import sqlite3
 import stat
 import sys
 import time
@@ -45,6 +44,7 @@ from acphold.errors import (
     SettingsError,
 )
 from acphold.imports import Home, deletions
+from acphold.journal.stores import engine_has_search, engine_version
 from acphold.known_agents import short_name
 from acphold.processes.own_program import own_command
 from acphold.processes.program import on_path
@@ -181,17 +181,12 @@ def _led_astray(name: str) -> Finding | None:
 
 
 def _sqlite() -> Finding:
-    version = f"SQLite {sqlite3.sqlite_version}"
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")
-    except sqlite3.OperationalError:
+    version = engine_version()
+    if not engine_has_search():
         return Finding(
             f"{version} of this Python has no full-text search (FTS5)",
             "install acphold with another Python; those of python.org and uv have it",
         )
-    finally:
-        connection.close()
     return Finding(f"{version}, with full-text search (FTS5)")
 
 

@@ -10,7 +10,7 @@ from acphold.cli.list import short_id
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
-from acphold.journal import SessionRow, SqliteJournal
+from acphold.journal import Journal, SessionRow
 from acphold.known_agents import short_name
 
 """Who holds the lease of a copy while it is made."""
@@ -65,7 +65,7 @@ def _seq(found: Place, at: int | None) -> int | None:
     return at or found.seq
 
 
-async def told(journal: SqliteJournal, source: SessionRow, made: Forked) -> str:
+async def told(journal: Journal, source: SessionRow, made: Forked) -> str:
     """What a person is told of a copy: its id first, alone on its line."""
     row = await journal.session(made.session_id)
     what = f"{counted(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"

@@ -43,7 +43,7 @@ from acphold.imports import (
     read_listed,
     reader,
 )
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -197,7 +197,7 @@ class _Run:
 
     async def real(self, location: str, *, as_json: bool, watch: bool) -> None:
         """Take in what there is; with `watch`, go on until somebody interrupts."""
-        journal = SqliteJournal.open(location)
+        journal = open_journal(location)
         try:
             intake = Intake(journal, self._selection)
             with Indexing(location) as indexing:
@@ -262,7 +262,7 @@ class _Run:
 
     async def dry(self, location: str) -> None:
         """Count what `real` would take in."""
-        journal = SqliteJournal.open(location, create=False) if exists(location) else None
+        journal = open_journal(location, create=False) if exists(location) else None
         try:
             intake = Intake(journal, self._selection) if journal else None
             for name, tally in self._tallies.items():

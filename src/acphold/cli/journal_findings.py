@@ -9,11 +9,11 @@ import stat
 from pathlib import Path
 
 from acphold.cli.findings import Finding
-from acphold.cli.journals import opened, path_of, sessions
+from acphold.cli.journals import exists, file_of, opened, path_of, sessions
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
 from acphold.errors import AcpholdError
-from acphold.journal import Journal, ListFilter, SqliteJournal
-from acphold.journal.sqlite import deletion, repair, sizes, upkeep
+from acphold.journal import Journal, ListFilter
+from acphold.journal.in_file import InFile
 
 LITTLE_SPACE = 64 << 20
 """Bytes free on the journal's disk below which it is time to make room."""
@@ -28,27 +28,35 @@ WORTH_NAMING = 1 << 20
 def checked_journal(location: str | None) -> list[Finding]:
     """Where it is, what is in it, and whether it is whole and private."""
     try:
-        path = Path(path_of(location))
-        if not path.exists():
-            none = Finding(f"none yet at {folder(str(path))}; the first session makes it")
-            return [none, *_room(path)]
-        inside = asyncio.run(_looked_inside(location, path))
+        if not exists(location):
+            place = Path(path_of(location))
+            none = Finding(f"none yet at {folder(str(place))}; the first session makes it")
+            return [none, *_room(place)]
+        inside, path = asyncio.run(_looked_inside(location))
     except AcpholdError as error:
         return [_problem(error)]
+    if path is None:
+        return inside
     return [Finding(f"{folder(str(path))}, {_sizes(path)}"), *inside, *_room(path)]
 
 
-async def _looked_inside(location: str | None, path: Path) -> list[Finding]:
+async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | None]:
+    """What is found, and the file, if it is in one."""
     async with opened(location) as journal:
-        return [
-            Finding(await _contents(journal)),
-            *await _room_of(journal),
-            *_whole(path, await journal.damage()),
-            *_spoiled(await journal.attend(upkeep.spoiled_summaries)),
-            *_unswept(await journal.attend(deletion.unswept)),
-            *_cut(journal.log_cut_at),
-            *_private(path, was_open=journal.was_open_to_others),
+        contents = Finding(await _contents(journal))
+        if (file := journal.file) is None:
+            return [contents], None
+        path = Path(file.path)
+        findings = [
+            contents,
+            *await _room_of(file),
+            *_whole(path, await file.damage()),
+            *_spoiled(await file.spoiled()),
+            *_unswept(await file.unswept()),
+            *_cut(await file.log_cut_at()),
+            *_private(path, was_open=file.was_open_to_others),
         ]
+        return findings, path
 
 
 def _problem(error: AcpholdError) -> Finding:
@@ -72,9 +80,9 @@ async def _contents(journal: Journal) -> str:
     return counted(prompted, "session") + rest
 
 
-async def _room_of(journal: SqliteJournal) -> list[Finding]:
+async def _room_of(file: InFile) -> list[Finding]:
     """What takes the room, and what takes most of it."""
-    found = await journal.attend(lambda db: sizes.sizes(db, LARGEST))
+    found = await file.sizes(LARGEST)
     parts = [f"{size(found.free)} free inside, used for what comes"]
     if found.conversations is not None and found.index is not None:
         parts = [
@@ -170,7 +178,7 @@ def _room(path: Path) -> list[Finding]:
 def repaired_journal(location: str | None) -> list[Finding]:
     """Make anew what can be made from the conversations, and say what was wrong."""
     try:
-        if not Path(path_of(location)).exists():
+        if not exists(location):
             return [Finding("there is no journal yet, and nothing to repair")]
         return asyncio.run(_repaired(location))
     except AcpholdError as error:
@@ -179,7 +187,7 @@ def repaired_journal(location: str | None) -> list[Finding]:
 
 async def _repaired(location: str | None) -> list[Finding]:
     async with opened(location) as journal:
-        done = await journal.attend(repair.repair)
+        done = await file_of(journal, "repair").repair()
         while await journal.catch_up(1.0):
             pass
     wrong = ", ".join(map(on_one_line, done.miscounted))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
@@ -18,10 +17,11 @@ from acphold.journal import (
     SearchHit,
     SessionRow,
     Sought,
-    SqliteJournal,
     history,
+    stores,
 )
-from acphold.journal.location import default_location, journal_path
+from acphold.journal.in_file import InFile
+from acphold.journal.stores import open_journal
 
 CATCH_UP_SECONDS = 1.0
 """How long a search first makes searchable what is not yet, when there is some of that."""
@@ -32,16 +32,16 @@ PAGE = 200
 
 def path_of(journal: str | None) -> str:
     """The file that `--journal` names, or the default one; JournalUnavailableError."""
-    return journal_path(journal or default_location())
+    return stores.named(journal)
 
 
 def exists(journal: str | None) -> bool:
     """Whether there is a journal to read, so that looking does not make one."""
-    return os.path.exists(path_of(journal))
+    return stores.exists(journal)
 
 
 @asynccontextmanager
-async def opened(journal: str | None) -> AsyncIterator[SqliteJournal]:
+async def opened(journal: str | None) -> AsyncIterator[Journal]:
     """The journal for the block; JournalUnavailableError when there is none yet."""
 
     async def read_transcript(path: str, session_id: str) -> None:
@@ -49,11 +49,18 @@ async def opened(journal: str | None) -> AsyncIterator[SqliteJournal]:
 
         await read_beside(path, session_id)
 
-    found = SqliteJournal.open(path_of(journal), create=False, read_transcript=read_transcript)
+    found = open_journal(path_of(journal), create=False, read_transcript=read_transcript)
     try:
         yield found
     finally:
         await found.aclose()
+
+
+def file_of(journal: Journal, wanted: str) -> InFile:
+    """The file that it is in; UsageError for a store without one, which `wanted` is not for."""
+    if journal.file is None:
+        raise UsageError(f"this journal is in no file; {wanted} is for those that are")
+    return journal.file
 
 
 async def sessions(

@@ -26,8 +26,7 @@ from acphold.cli.terminal_text import iso, on_one_line, visible
 from acphold.history import Entry
 from acphold.history.words import document
 from acphold.journal import Journal, Part, SearchHit, SessionRow, Sought, history
-from acphold.journal.hits import speaker
-from acphold.journal.sqlite.search import terms
+from acphold.journal.hits import speaker, terms
 
 HITS_AT_MOST: Final = 30
 ANSWER_CHARACTERS: Final = 8_000

@@ -30,7 +30,7 @@ from acphold.transports.runtime_folder import state_folder
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession
     from acphold.client.policy import Rule
-    from acphold.journal import ListFilter, SessionRow, SqliteJournal
+    from acphold.journal import Journal, ListFilter, SessionRow
     from acphold.schema import ClientCapabilities, SessionInfo
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.sitting import Sitting
@@ -188,7 +188,7 @@ CHOICES = 20
 
 
 async def chosen_row(
-    journal: SqliteJournal, wanted: ListFilter, live: Live, *, only_live: bool
+    journal: Journal, wanted: ListFilter, live: Live, *, only_live: bool
 ) -> SessionRow | None:
     """Have the person choose a session of the journal, live ones first; None for none."""
     found = [row async for row in sessions(journal, wanted, None if only_live else CHOICES)]

@@ -34,7 +34,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.history.times import now_ms
 from acphold.journal import Journal, Part, SearchHit, Sought
-from acphold.journal.sqlite.search import terms
+from acphold.journal.hits import terms
 from acphold.known_agents import short_name
 
 LIMIT = 20

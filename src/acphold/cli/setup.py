@@ -30,8 +30,8 @@ from acphold.cli.settings import (
 from acphold.cli.terminal_text import console, folder, visible
 from acphold.cli.wrap import parser as wrap_parser
 from acphold.errors import AgentStartError, SettingsError
+from acphold.journal import stores
 from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
-from acphold.journal.location import journal_path
 from acphold.processes.own_program import own_command
 from acphold.processes.program import on_path
 from acphold.workspace.regular_files import contents, opened
@@ -187,7 +187,7 @@ def _carried() -> dict[str, str]:
     if os.environ.get(SETTINGS_VARIABLE):
         env[SETTINGS_VARIABLE] = settings_path()
     if named := os.environ.get(JOURNAL_VARIABLE):
-        env[JOURNAL_VARIABLE] = journal_path(named)
+        env[JOURNAL_VARIABLE] = stores.named(named)
     return env
 
 

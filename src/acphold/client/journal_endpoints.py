@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
 from acphold.errors import AcpholdError, ConnectionLostError, UnreachableOwnerError
-from acphold.journal import At, Silent, SqliteJournal, default_location
-from acphold.journal.location import journal_path
+from acphold.journal import At, Silent
+from acphold.journal.stores import named, open_journal
 from acphold.rpc import Peer, Transport
-from acphold.server.service import Service, open_journal, serve
+from acphold.server.service import Service, serve, served_journal
 from acphold.serving import ServeOptions
 from acphold.transports.addresses import connect
 from acphold.transports.memory import memory_pair
@@ -69,7 +69,7 @@ class DurableEndpoint:
         self._serving: asyncio.Task[None] | None = None
 
     async def open(self) -> Transport:
-        await open_journal(self._service.journal).aclose()  # raises what is wrong with it
+        await served_journal(self._service.journal).aclose()  # raises what is wrong with it
         here, there = memory_pair()
         serving = serve(there, self._service, stop=self._stop, give_up=self._give_up)
         self._serving = asyncio.create_task(serving, name="serve")
@@ -137,11 +137,11 @@ class OwnerEndpoint:
         self.name = "the process that has the session"
         self.cwd: str | None = None
         self._session_id = session_id
-        self._journal = journal_path(journal or default_location())
+        self._journal = named(journal)
         self._transport: Transport | None = None
 
     async def open(self) -> Transport:
-        journal = SqliteJournal.open(self._journal, create=False)
+        journal = open_journal(self._journal, create=False)
         try:
             self.cwd = (await journal.session(self._session_id)).cwd
             whose = await journal.owner(self._session_id)

@@ -15,7 +15,8 @@ from acphold.errors import AcpholdError, TranscriptError
 from acphold.imports.heads import unread_in
 from acphold.imports.intake import OUTCOMES, Intake, Selection
 from acphold.imports.readers import reader
-from acphold.journal import SqliteJournal
+from acphold.journal import Journal
+from acphold.journal.stores import open_journal
 from acphold.processes.own_program import own_python, start_own
 
 _WORKER: Final = "from acphold.imports.listed import main; main()"
@@ -40,7 +41,7 @@ async def read_beside(path: str, session_id: str) -> None:
         raise TranscriptError(why or f"the transcript of session {session_id!r} cannot be read")
 
 
-async def read_listed(journal: SqliteJournal, session_id: str, *, redact: bool = False) -> None:
+async def read_listed(journal: Journal, session_id: str, *, redact: bool = False) -> None:
     """Read it here; does nothing for a session that was read. Raises TranscriptError."""
     listed = await journal.unread(session_id)
     if listed is None:
@@ -61,7 +62,7 @@ def main() -> None:
     """Read the session that the arguments name; what is wrong goes to stderr."""
 
     async def read(path: str, session_id: str) -> None:
-        journal = SqliteJournal.open(path, create=False)
+        journal = open_journal(path, create=False)
         try:
             await read_listed(journal, session_id)
         finally:

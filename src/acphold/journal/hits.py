@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from acphold.history.entries import PROMPT, Entry
-from acphold.history.raw_update import ROLES, members, string, update_kind
+from acphold.history.raw_update import ROLES, members, storable, string, update_kind
 from acphold.history.speakers import is_the_persons
 from acphold.history.words import camel_parts, document, with_spaces
 from acphold.journal.journal import Part, SearchHit, Speaker
@@ -22,6 +22,9 @@ EXCERPT: Final = 160
 
 BEFORE: Final = 40
 """How many of them stand before the first word found, if there are so many."""
+
+TERMS_AT_MOST: Final = 64
+"""Words of a query that count: FTS5 refuses some hundreds; who pastes a page means its start."""
 
 MATCHES_AT_MOST: Final = 100
 """Places of one term in one text that are looked at, for the best excerpt."""
@@ -85,6 +88,21 @@ class Term(NamedTuple):
 
     text: str
     is_prefix: bool = False
+
+
+_TERM: Final = re.compile(r'"([^"]*)"(\*?)|(\S+)')
+
+
+def terms(words: str) -> list[Term]:
+    """What is sought: words, "phrases in quotes", and beginnings of either with a `*` behind."""
+    found = []
+    # FTS5 reads a query up to its first NUL.
+    for phrase, star, word in _TERM.findall(storable(words.replace("\0", " "))):
+        term = Term(phrase, bool(star)) if not word else Term(word.rstrip("*"), word.endswith("*"))
+        # What has no letter or digit is not in the index, and would match nothing.
+        if any(map(str.isalnum, term.text)):
+            found.append(term)
+    return found[:TERMS_AT_MOST]
 
 
 class Excerpt(NamedTuple):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acphold.errors import LeaseLostError
     from acphold.history.entries import PastEntry, Run, Segment
     from acphold.history.fold import SessionState, Summary
+    from acphold.journal.in_file import InFile
     from acphold.journal.owners import Whose
 
 READ_BYTES: Final = 1 << 20
@@ -256,6 +257,10 @@ class Journal(Protocol):
     """
 
     @property
+    def file(self) -> InFile | None:
+        """The file that it is in; None for a store that is in none."""
+
+    @property
     def cursor_secret(self) -> bytes:
         """The key that seals list cursors; one for the life of the journal."""
 
@@ -456,6 +461,9 @@ class Journal(Protocol):
 
         One piece at least; the newest first of those that nobody went on with for a day.
         """
+
+    async def sweep(self) -> None:
+        """Overwrite what is left of deleted sessions, as after a deletion that was cut short."""
 
     # -- the agent's own ids --------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Final
 
@@ -13,6 +14,10 @@ VARIABLE: Final = "ACPHOLD_JOURNAL"
 
 NAMED_BY: Final = f"--journal, {VARIABLE}; in Python journal="
 """How whoever reads an error names another one: errors reach users of commands, and authors."""
+
+
+_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*")
+"""Source: RFC 3986, 3.1."""
 
 
 def default_location() -> str:
@@ -39,7 +44,7 @@ def journal_path(location: str | os.PathLike[str]) -> str:
     """
     text = os.fspath(location)
     scheme, separator, rest = text.partition("://")
-    if separator and scheme.isalnum():
+    if separator and _SCHEME.fullmatch(scheme):
         text = _path_of_url(scheme.lower(), rest, text)
     if not text:
         raise JournalUnavailableError(f"the journal has no path; name one ({NAMED_BY})")

@@ -11,15 +11,16 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acphold.errors import AcpholdError, JournalBusyError, JournalError, RuntimeFolderError
+from acphold.errors import AcpholdError, JournalError, RuntimeFolderError
 from acphold.hub import Hub
 from acphold.hub.alerts import NO_ALERTS, Alerts
-from acphold.journal import SqliteJournal, default_location
+from acphold.journal import default_location
+from acphold.journal.stores import open_journal
 from acphold.rpc import (
     NotificationReceived,
     Peer,
@@ -88,7 +89,7 @@ async def serve(
     that was started already; while another program holds it, what needs it is refused.
     """
     try:
-        journal = open_journal(service.journal)
+        journal = served_journal(service.journal)
     except AcpholdError as exc:
         log.error("%s", exc)
         await refuse(transport, exc, stop, give_up)
@@ -118,7 +119,7 @@ async def serve_background(
     once clients may come. Ends when `stop` is set, or after `linger` seconds without a client, a
     running turn and an open question. Raises JournalError, OSError.
     """
-    journal = open_journal(service.journal)
+    journal = served_journal(service.journal)
 
     async def one(transport: Transport) -> None:
         await attend(hub, transport, service.options.max_message, unstable=service.options.unstable)
@@ -167,7 +168,7 @@ async def _leave_name(hub: Hub, listener: unix.Listener, held: int) -> None:
     os.close(held)
 
 
-def open_journal(location: str) -> SqliteJournal:
+def served_journal(location: str) -> Journal:
     """The journal at `location`; one that another program holds right now is tried again later."""
 
     async def read_transcript(path: str, session_id: str) -> None:
@@ -175,10 +176,7 @@ def open_journal(location: str) -> SqliteJournal:
 
         await read_beside(path, session_id)
 
-    journal = SqliteJournal(location, read_transcript=read_transcript)
-    with suppress(JournalBusyError):  # whatever needs it tries again
-        journal.connect()
-    return journal
+    return open_journal(location, at_once=False, read_transcript=read_transcript)
 
 
 async def attend(

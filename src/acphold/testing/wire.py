@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +17,7 @@ from acphold.client.turn_feed import typed
 from acphold.client.uplink import Settings, Uplink
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.journal import default_location
+from acphold.journal.stores import open_journal
 from acphold.schema import ClientCapabilities, Implementation
 from acphold.serving import AgentOptions
 from acphold.testing.received import Received
@@ -135,7 +135,7 @@ class Wire:
         if kill:
             self._kills += 1
             copy = self.journal.with_name(f"journal-{self._kills}.db")
-            _copy(self.journal, copy)
+            await _copy(self.journal, copy)
             self.journal = copy
         await self.stop()
         await self.start()
@@ -157,10 +157,10 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await task
 
 
-def _copy(journal: Path, copy: Path) -> None:
-    source, target = sqlite3.connect(journal), sqlite3.connect(copy)
+async def _copy(journal: Path, copy: Path) -> None:
+    opened = open_journal(journal, create=False)
     try:
-        source.backup(target)
+        if opened.file is not None:
+            await opened.file.copy_to(str(copy))
     finally:
-        source.close()
-        target.close()
+        await opened.aclose()

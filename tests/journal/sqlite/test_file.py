@@ -359,11 +359,11 @@ def test_many_who_open_a_new_journal_at_once_all_get_it(path: Path) -> None:
 async def test_a_whole_journal_has_no_damage_and_a_gap_is_found(path: Path) -> None:
     await written(path, 2000)
     journal = SqliteJournal.open(path)
-    assert await journal.damage() == []
+    assert await journal.file.damage() == []
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("DELETE FROM segments WHERE first_seq = 5")
     database.close()
-    assert await journal.damage() == ["session 's1': entry 7 follows 4"]
+    assert await journal.file.damage() == ["session 's1': entry 7 follows 4"]
     await journal.aclose()
 
 
@@ -407,7 +407,7 @@ async def damage_of(path: Path) -> list[str]:
     """What a journal says of itself."""
     journal = SqliteJournal.open(path)
     try:
-        return await journal.damage()
+        return await journal.file.damage()
     finally:
         await journal.aclose()
 
@@ -442,12 +442,12 @@ async def test_a_journal_that_others_could_read_becomes_private_with_all_that_is
 ) -> None:
     history = await written(path)
     busy = SqliteJournal.open(path)
-    assert not busy.was_open_to_others
+    assert not busy.file.was_open_to_others
     lease = await busy.acquire("s1")
     for file in path.parent.glob("journal.db*"):
         file.chmod(mode | 0o100 * file.is_dir())
     journal = SqliteJournal.open(path)
-    assert journal.was_open_to_others
+    assert journal.file.was_open_to_others
     history.append(await busy.append(lease, "update", [RAW]))
     assert await read_all(journal) == history
     assert {stat.S_IMODE(file.stat().st_mode) for file in files_of(path)} == {0o600}
@@ -487,7 +487,7 @@ async def test_a_journal_that_is_deleted_or_replaced_in_use_takes_nothing_more(
     os.replace(away, path)
     last = await journal.append(lease, "update", [RAW])
     assert (await journal.session("s1")).last_seq == last.last_seq
-    assert await journal.damage() == []
+    assert await journal.file.damage() == []
     await journal.aclose()
 
 
@@ -591,13 +591,13 @@ async def test_a_log_that_lost_its_end_is_told_and_remembered(
     await journal.aclose()
     intact = SqliteJournal.open(whole)
     assert (await intact.session("s1")).last_seq == 90
-    assert intact.log_cut_at is None
+    assert await intact.file.log_cut_at() is None
     await intact.aclose()
     assert not caplog.records
     for told in (1, 0):
         caplog.clear()
         again = SqliteJournal.open(torn)
-        assert again.log_cut_at is not None
+        assert await again.file.log_cut_at() is not None
         assert (await again.session("s1")).last_seq < 90
         assert [record.message.count("is missing") for record in caplog.records] == [1] * told
         await again.aclose()
@@ -616,7 +616,7 @@ async def test_a_log_that_was_copied_before_it_went_is_no_loss(path: Path) -> No
     database.close()
     await journal.aclose()
     again = SqliteJournal.open(copied)
-    assert again.log_cut_at is None
+    assert await again.file.log_cut_at() is None
     assert (await read_all(again))[-1] == last
     await again.aclose()
 
@@ -641,7 +641,7 @@ async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_l
 
     monkeypatch.setattr(journal_file, "connect", connect_late)
     journal = SqliteJournal.open(left)
-    assert journal.log_cut_at is None
+    assert await journal.file.log_cut_at() is None
     assert (await read_all(journal))[-1] == last
     await journal.aclose()
 

@@ -144,7 +144,7 @@ async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_wit
     assert await journal.pack(60) == 0
     for session_id in ("s1", "s2"):
         assert len((await journal.state(session_id)).timeline) == 5
-    assert await journal.damage() == []
+    assert await journal.file.damage() == []
     await journal.aclose()
 
 

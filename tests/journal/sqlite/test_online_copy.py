@@ -32,7 +32,7 @@ async def test_a_copy_is_whole_private_and_stands_for_itself(
     assert [name for name in os.listdir(tmp_path) if "copy" in name] == ["copy.db"]
     other = SqliteJournal.open(target)
     assert await other.state("s1") == await journal.state("s1")
-    assert await other.damage() == []
+    assert await other.file.damage() == []
     await other.aclose()
 
 
@@ -53,7 +53,7 @@ async def test_a_copy_is_made_while_somebody_writes(path: Path, tmp_path: Path) 
     await task
     for number in range(3):
         other = SqliteJournal.open(tmp_path / f"{number}.db")
-        assert await other.damage() == []
+        assert await other.file.damage() == []
         await other.aclose()
     assert (await writing.session("s1")).last_seq == 200
     await writing.aclose()

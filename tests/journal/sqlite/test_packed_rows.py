@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from acphold.errors import NotAJournalError
 from acphold.history import PastEntry, Segment
 from acphold.journal import Lease, NewSession, RowChange, SqliteJournal, history
-from acphold.journal.sqlite import packed_rows, repair
+from acphold.journal.in_file import Repaired
+from acphold.journal.sqlite import packed_rows
 from acphold.journal.sqlite.packed_rows import OLD_MS, WORTH_PACKING, packed, plain
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
 from tests.journal.earlier_release import taken_back
@@ -112,13 +113,13 @@ def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
             pass
         after = await segments(journal), await journal.state("s1"), await journal.summary("s1")
         assert after == before
-        assert await journal.damage() == []
+        assert await journal.file.damage() == []
         # What is settled behind it may make rows void that are packed.
         await journal.settle(lease, lease.next_seq - 1)
         assert await journal.state("s1") == before[1]
         # The count knows a message again by its id only where it is not long ago.
-        await journal.attend(repair.repair)
-        assert await journal.attend(repair.repair) == repair.Repaired((), 0)
+        await journal.file.repair()
+        assert await journal.file.repair() == Repaired((), 0)
         assert await journal.state("s1") == before[1]
         await journal.delete("s1")
         assert rows(path) == []
@@ -197,7 +198,7 @@ async def test_two_processes_pack_at_once(path: Path, monkeypatch: pytest.Monkey
     assert [await two.state(f"s{number}") for number in range(6)] == before
     assert sum(raw.startswith(FRAME) for raw in rows(path)) == 18
     for journal in (one, two):
-        assert await journal.damage() == []
+        assert await journal.file.damage() == []
         await journal.aclose()
 
 
@@ -235,7 +236,7 @@ async def test_a_damaged_row_is_told_by_the_doctor_and_not_read_as_something_els
     for raw in (wrong, frame[:20], FRAME, bomb):
         with closing(sqlite3.connect(path, isolation_level=None)) as file:
             file.execute("UPDATE segments SET raw = ? WHERE key & 4294967295 = 2", (raw,))
-        (sentence,) = await journal.damage()
+        (sentence,) = await journal.file.damage()
         assert "a packed row cannot be read" in sentence
         with pytest.raises(NotAJournalError, match="damaged"):
             await journal.read("s1", 0)

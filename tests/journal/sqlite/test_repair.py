@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from acphold.journal import NewSession, RowChange, SqliteJournal
-from acphold.journal.sqlite import repair, sizes, upkeep
+from acphold.journal.in_file import Repaired
+from acphold.journal.sqlite import upkeep
 from tests.journal.conversations import chunk, encode
 
 
@@ -35,8 +36,8 @@ def spoil(path: Path, *statements: str) -> None:
             file.execute(statement)
 
 
-async def repaired(journal: SqliteJournal) -> repair.Repaired:
-    done = await journal.attend(repair.repair)
+async def repaired(journal: SqliteJournal) -> Repaired:
+    done = await journal.file.repair()
     while await journal.catch_up(1.0):
         pass
     return done
@@ -45,7 +46,7 @@ async def repaired(journal: SqliteJournal) -> repair.Repaired:
 async def test_what_is_right_stays_as_it_is(path: Path) -> None:
     journal = await filled(path, "s1", "s2")
     before = [await journal.session(name) for name in ("s1", "s2")]
-    assert await repaired(journal) == repair.Repaired((), 0)
+    assert await repaired(journal) == Repaired((), 0)
     assert [await journal.session(name) for name in ("s1", "s2")] == before
     assert len(await journal.search("needles1")) == 1
     await journal.aclose()
@@ -55,10 +56,10 @@ async def test_a_wrong_count_and_a_lost_summary_are_made_anew(path: Path) -> Non
     journal = await filled(path, "s1", "s2")
     summary = await journal.summary("s1")
     spoil(path, "UPDATE sessions SET message_count = 99", "DELETE FROM summaries")
-    assert await repaired(journal) == repair.Repaired(("s1", "s2"), 0)
+    assert await repaired(journal) == Repaired(("s1", "s2"), 0)
     assert (await journal.session("s1")).message_count == 2
     assert await journal.summary("s1") == summary
-    assert await repaired(journal) == repair.Repaired((), 0)
+    assert await repaired(journal) == Repaired((), 0)
     await journal.aclose()
 
 
@@ -74,7 +75,7 @@ async def test_a_bit_of_a_summary_that_was_turned_over_is_seen_and_the_summary_m
         turned[place % len(kept)] ^= 1
         file.execute("UPDATE summaries SET summary = ? WHERE session = 1", (bytes(turned),))
     assert await journal.attend(upkeep.spoiled_summaries) == ["s1"]
-    assert await repaired(journal) == repair.Repaired(("s1",), 0)
+    assert await repaired(journal) == Repaired(("s1",), 0)
     assert await journal.attend(upkeep.spoiled_summaries) == []
     assert await journal.summary("s1") == summary
     await journal.aclose()
@@ -92,7 +93,7 @@ async def test_a_lost_index_is_made_anew(path: Path) -> None:
 async def test_what_is_of_no_session_is_removed(path: Path) -> None:
     journal = await filled(path, "s1", "s2")
     spoil(path, "DELETE FROM sessions WHERE session_id = 's2'")
-    assert await repaired(journal) == repair.Repaired((), 1)
+    assert await repaired(journal) == Repaired((), 1)
     await journal.aclose()
     assert b"needles2" not in await asyncio.to_thread(path.read_bytes)
 
@@ -101,7 +102,7 @@ async def test_a_turn_that_runs_is_left_alone(path: Path) -> None:
     journal = await filled(path, "s1")
     lease = await journal.acquire("s1")
     await journal.append(lease, "prompt", [b'[{"type":"text","text":"More?"}]'])
-    assert await repaired(journal) == repair.Repaired((), 0)
+    assert await repaired(journal) == Repaired((), 0)
     assert (await journal.summary("s1")).turn == "running"
     await journal.settle(lease, lease.next_seq - 1)
     assert (await journal.session("s1")).message_count == 3
@@ -112,7 +113,7 @@ async def test_sizes_name_the_largest_sessions(path: Path) -> None:
     journal = await filled(path, "s1")
     lease = await journal.create(NewSession("big", "a", "/", title="Large"))
     await journal.append(lease, "update", [encode(chunk("agent_message", "x" * 100_000))])
-    found = await journal.attend(lambda db: sizes.sizes(db, 1))
+    found = await journal.file.sizes(1)
     ((largest),) = found.largest
     assert (largest.session_id, largest.title) == ("big", "Large")
     assert largest.size > 100_000

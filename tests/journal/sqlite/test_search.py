@@ -16,12 +16,12 @@ from acphold.history.compaction import compact
 from acphold.history.entries import Entry
 from acphold.history.words import TEXT_CHARACTERS, Document, camel_parts, document
 from acphold.journal import NewSession, RowChange, Sought, SqliteJournal
-from acphold.journal.hits import Term
+from acphold.journal.hits import Term, terms
 from acphold.journal.sqlite import connection, search_index, segments, session_rows
 from acphold.journal.sqlite import store as sqlite
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import MIGRATIONS, take_step
-from acphold.journal.sqlite.search import search, terms
+from acphold.journal.sqlite.search import search
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
 from tests.journal.earlier_release import taken_back
 
@@ -495,7 +495,7 @@ async def test_what_is_half_indexed_can_be_deleted(
     assert await journal.lagging() == 1
     assert await journal.delete("s1")
     assert (await journal.lagging(), await found(journal, "word*")) == (0, [])
-    assert await journal.damage() == []
+    assert await journal.file.damage() == []
 
 
 async def test_a_journal_with_an_index_of_earlier_releases_is_searched_after_its_migration(

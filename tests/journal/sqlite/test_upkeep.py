@@ -215,7 +215,7 @@ async def test_of_what_says_it_all_anew_settling_keeps_the_last_also_turns_later
     assert state.standing.commands == b'[{"name":"three more"}]'
     said = [item.text for item in state.timeline if isinstance(item, Message)]
     assert said == ["one", "one", "two", "two", "three", "three"]
-    assert await journal.damage() == []
+    assert await journal.file.damage() == []
 
 
 async def test_twenty_thousand_open_tool_calls_take_seconds_at_most(
@@ -260,7 +260,7 @@ async def test_what_happened_earlier_is_taken_in_with_its_times_settled_and_all_
     assert [segment.at for segment in await history(journal)] == [1000, 2000, 3000, 4000]
     assert (await journal.summary("s1")).turn == "idle"
     assert (await journal.append(lease, "update", [b"{}"])).first_seq == 5
-    assert await journal.damage() == []
+    assert await journal.file.damage() == []
 
 
 async def test_what_happened_earlier_folds_as_if_it_had_been_journalled_then(

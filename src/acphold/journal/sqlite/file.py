@@ -113,11 +113,6 @@ class JournalFile:
                 "nothing more; put it back, or start acphold again"
             )
 
-    def log_cut_at(self) -> int | None:
-        """When a log was found without its end, in ms since the epoch; None if none was."""
-        row = self.connection.execute("SELECT value FROM meta WHERE name = 'log_cut_at'").fetchone()
-        return None if row is None else int(row[0])
-
     def close(self) -> None:
         """Let go of the file, and leave alone what has taken its place.
 

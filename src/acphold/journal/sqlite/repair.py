@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from acphold.history.compaction import snapshots
 from acphold.history.fold import Fold
+from acphold.journal.in_file import Repaired
 from acphold.journal.sqlite import deletion, search_index, segments, session_rows, upkeep
 from acphold.journal.sqlite.connection import Connection, writing
 
@@ -29,14 +30,6 @@ _ORPHANS: Final = """
         UNION SELECT session FROM usage
     ) WHERE number NOT IN (SELECT number FROM sessions)
 """
-
-
-class Repaired(Struct, frozen=True):
-    """What was put right: sessions with a wrong count or summary; and rows of sessions that are
-    no more, by how many sessions they were of."""
-
-    miscounted: tuple[str, ...]
-    left_over: int
 
 
 def repair(connection: Connection) -> Repaired:

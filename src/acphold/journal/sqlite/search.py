@@ -5,16 +5,14 @@ The functions run inside a transaction of the caller's and may raise sqlite3 err
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from typing import Final
 
 from acphold.history.entries import Entry, Segment
-from acphold.history.raw_update import storable
 from acphold.history.words import camel_parts, with_spaces
-from acphold.journal.hits import Held, Term, hit, patterns_of
+from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.journal import SearchHit, Sought
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import unsettled
@@ -25,9 +23,6 @@ from acphold.journal.sqlite.segments import NAMES
 
 RANKED_AT_MOST: Final = 50_000
 """Of how many hits, the newest, `rank` takes the best: ranking one costs a microsecond."""
-
-TERMS_AT_MOST: Final = 64
-"""Words of a query that count: FTS5 refuses some hundreds; who pastes a page means its start."""
 
 
 _WALK: Final = """
@@ -186,20 +181,6 @@ def _has_sessions(connection: sqlite3.Connection, values: Mapping[str, object]) 
 
 
 # -- the query ---------------------------------------------------------------------------------
-
-_TERM: Final = re.compile(r'"([^"]*)"(\*?)|(\S+)')
-
-
-def terms(words: str) -> list[Term]:
-    """What is sought: words, "phrases in quotes", and beginnings of either with a `*` behind."""
-    found = []
-    # FTS5 reads a query up to its first NUL.
-    for phrase, star, word in _TERM.findall(storable(words.replace("\0", " "))):
-        term = Term(phrase, bool(star)) if not word else Term(word.rstrip("*"), word.endswith("*"))
-        # What has no letter or digit is not in the index, and would match nothing.
-        if any(map(str.isalnum, term.text)):
-            found.append(term)
-    return found[:TERMS_AT_MOST]
 
 
 def _query(found: Iterable[Term], part: str | None) -> str:

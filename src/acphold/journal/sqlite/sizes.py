@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from msgspec import Struct
+from acphold.journal.in_file import Large, Sizes
 
 _LARGEST: Final = """
     SELECT session_id, title, (
@@ -20,27 +20,6 @@ _PAGES: Final = """
         coalesce(sum(pgsize) FILTER (WHERE name LIKE 'words%' OR name LIKE '%documents%'), 0)
     FROM dbstat WHERE aggregate = TRUE
 """
-
-
-class Large(Struct, frozen=True):
-    """A session that takes much room: so many bytes are kept of it."""
-
-    session_id: str
-    title: str | None
-    size: int
-
-
-class Sizes(Struct, frozen=True):
-    """Bytes of the file that conversations take, the search index, and nothing any more.
-
-    `conversations` and `index` are None where this SQLite cannot tell. `largest` has the sessions
-    that take most, the largest first.
-    """
-
-    conversations: int | None
-    index: int | None
-    free: int
-    largest: tuple[Large, ...]
 
 
 def sizes(connection: sqlite3.Connection, largest: int) -> Sizes:

@@ -48,6 +48,7 @@ from acphold.journal.sqlite import (
 from acphold.journal.sqlite.background import Background
 from acphold.journal.sqlite.connection import Connection, is_busy, reading, writing
 from acphold.journal.sqlite.file import FAULTS, Fault, JournalFile, failure
+from acphold.journal.sqlite.in_file import SqliteFile
 from acphold.journal.sqlite.migrations import SEQ_BITS
 from acphold.journal.sqlite.segments import CODES
 
@@ -103,6 +104,7 @@ class SqliteJournal:
         self._busy_seconds = busy_seconds
         self._file: JournalFile | None = None
         self._background = Background(self.connect, busy_seconds)
+        self.file = SqliteFile(self.path, self.connect, self._background)
         self._transcripts = unread.Transcripts(self.path, self.session, read_transcript)
         self._hurried = False
         self._verify_at = 0
@@ -144,16 +146,6 @@ class SqliteJournal:
             if self._hurried:
                 self._wait_for(self._busy_seconds)
         return self._file
-
-    @property
-    def was_open_to_others(self) -> bool:
-        """Whether others could read the journal until it was opened now."""
-        return self.connect().was_open_to_others
-
-    @property
-    def log_cut_at(self) -> int | None:
-        """When a log was found without its end (ms since the epoch); sessions may be missing."""
-        return self._look(lambda _: self.connect().log_cut_at())
 
     @property
     def cursor_secret(self) -> bytes:
@@ -464,10 +456,6 @@ class SqliteJournal:
             if time.monotonic() >= deadline:
                 break
         return self._look(lambda db: packed_rows.unpacked_sessions(db, before))
-
-    async def damage(self) -> list[str]:
-        """What is wrong with the file, a sentence each; empty when it is whole. Reads all of it."""
-        return await self._background.run(upkeep.damage)
 
     async def attend(self, work: Callable[[Connection], T]) -> T:
         """The result of some work on the file, done away from the loop's thread."""

@@ -341,6 +341,12 @@ def _settled_under(connection: sqlite3.Connection, lease: Lease) -> int | None:
 # -- checking ---------------------------------------------------------------------------------
 
 
+def log_cut_at(connection: sqlite3.Connection) -> int | None:
+    """When a log was found without its end, in ms since the epoch; None if none was."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'log_cut_at'").fetchone()
+    return None if row is None else int(row[0])
+
+
 def damage(connection: sqlite3.Connection) -> list[str]:
     """What is wrong with the journal, a sentence each; empty when it is whole.
 
