@@ -44,7 +44,7 @@ from typing import Any
 
 import psutil
 
-from acphold.server.elsewhere import GAP
+from acphold.server.elsewhere import GAP_HOW
 from tests.editor import (
     DEADLINE,
     Refused,
@@ -426,7 +426,7 @@ class Soak:
             assert time.monotonic() < deadline, (
                 f"{visitor.name}, a {visitor.kind} client, does not have all: "
                 f"shown …{shown[-80:]!r}, kept …{kept[-80:]!r}; "
-                f"told of a gap: {GAP in str(visitor.view)}"
+                f"told of a gap: {GAP_HOW in str(visitor.view)}"
             )
             await asyncio.sleep(0.02)
             kept = await self.kept.said()

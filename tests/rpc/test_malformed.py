@@ -21,6 +21,31 @@ from acphold.rpc import (
 )
 from acphold.rpc.framing import HEAD
 
+
+@pytest.mark.parametrize("end", ["", ',"_meta":{"acphold/seq":7}'])
+def test_of_a_notification_over_the_limit_it_is_known_what_it_was_about(end: str) -> None:
+    text = '"params":{"said":["sessionId",{"sessionId":"no"}],"sessionId":"s","update":"%s"%s}'
+    for line in (
+        '{"jsonrpc":"2.0","method":"told",' + text % ("x" * 9_000, end) + "}",
+        "{" + text % ("x" * 9_000, end) + ',"jsonrpc":"2.0","method":"told"}',
+    ):
+        [event] = Protocol(5_000).feed(line.encode() + b"\n")
+        assert isinstance(event, MalformedReceived)
+        assert event.cut is not None
+        assert event.cut.method == "told"
+        assert event.cut.params["sessionId"] == b'"s"'
+        assert event.cut.problem == f"a message of {len(line)} bytes is over the limit of 5000"
+        assert line.encode().endswith(event.cut.tail)
+
+
+def test_what_is_asked_over_the_limit_is_no_notification() -> None:
+    line = b'{"jsonrpc":"2.0","id":1,"method":"asked","params":{"a":"%b"}}\n' % (b"x" * 9_000)
+    [event] = Protocol(5_000).feed(line)
+    assert isinstance(event, MalformedReceived)
+    assert event.asked
+    assert event.cut is None
+
+
 NO_IDS = [
     b'"\xff"',
     b'"\xed\xa0\xbd"',

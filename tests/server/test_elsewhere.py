@@ -56,6 +56,44 @@ async def test_loading_a_session_in_the_middle_of_a_turn_shows_the_past_and_then
         assert other.text() == one.text() == "beforehalf whole"
 
 
+LEFT_OUT = "Something that was said is not shown here"
+
+
+async def test_what_is_longer_than_a_client_takes_is_told_in_its_place_live_and_in_a_replay(
+    journal: Path,
+) -> None:
+    limit, command = 200_000, scripted_agent()
+    async with (
+        guest(command, journal) as one,
+        guest(command, journal, limit=limit) as two,
+        guest(command, journal, limit=limit) as three,
+    ):
+        await one.initialize()
+        await two.initialize(session={"notices": {}})
+        await three.initialize(_meta={"acphold/positions": True})
+        session = await one.talk({"say": "first "})
+        await two.load(session)
+        long = {"flood": [1, 2 * limit]}
+        await one.prompt(session, {"say": "before "}, long, {"say": "after "})
+        await two.until_text("after ")
+        kinds = ["agent_message_chunk", "notice", "agent_message_chunk"]
+        assert [update["sessionUpdate"] for update in two.updates()][-3:] == kinds
+        told = two.updates()[-2]
+        assert told["title"] == LEFT_OUT
+        assert "is over the limit of" in told["description"]
+        await three.load(session)
+        assert f"before [acphold] {LEFT_OUT}" in three.text()
+        assert three.text().endswith("after ")
+        # The line behind knows the place, too: it does not come twice.
+        places = [
+            message["params"]["_meta"]["acphold/seq"]
+            for message in three.messages
+            if message.get("method") == "session/update" and "_meta" in message["params"]
+        ]
+        assert len(places) > 3
+        assert places == sorted(set(places))
+
+
 async def test_resuming_it_shows_only_what_comes(journal: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     async with two(journal) as (one, other):

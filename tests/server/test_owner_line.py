@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
+import pytest
+
+from acphold.hub import Setup
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, connected
 from acphold.rpc.peer import UNREAD
 from acphold.rpc.request import Request
 from acphold.schema import ClientCapabilities
-from acphold.server.owner_line import OwnerLine
+from acphold.server.owner_line import Opened, OwnerLine
 from acphold.transports.memory import memory_pair
 
 DEADLINE = 30.0
@@ -26,9 +30,10 @@ class Client:
 
     def __init__(self) -> None:
         self.told: list[int] = []
+        self.sent: list[bytes] = []
 
     def send(self, lines: bytes) -> None:
-        """Nothing is sent to it this way."""
+        self.sent.append(lines)
 
     async def drain(self) -> None:
         """There is always room."""
@@ -75,4 +80,30 @@ async def test_what_an_owner_adds_to_a_message_of_just_the_size_limit_fits() -> 
         far.send(b'{"jsonrpc":"2.0","method":"said","params":%b}\n' % params)
         assert await line.peer.call_raw("asked", b"{}") == b"{}"
         assert client.told == [len(params)]
+        await line.aclose()
+
+
+@pytest.mark.parametrize(
+    ("session", "meta"),
+    [("s", {"acphold/seq": 7}), ("a child of it", {"acphold/parent": "s", "acphold/seq": 7})],
+)
+async def test_what_is_too_long_is_told_in_the_session_that_it_belongs_to(
+    session: str, meta: dict[str, Any]
+) -> None:
+    near, far = memory_pair()
+    client, limit = Client(), 100_000
+    line = OwnerLine(near, client, limit, lambda _: None)
+    line.opened = {"s": Opened(Setup("/", (), b"{}"), 1)}
+    async with connected(Peer(far, Owner(), name="client")), asyncio.timeout(DEADLINE):
+        await line.start(b"{}")
+        update = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "x" * 2 * limit}
+        params = json.dumps({"sessionId": session, "update": update, "_meta": meta})
+        sent = params.replace('": ', '":').replace(', "', ',"').encode()
+        for told in (sent, b'{"sessionId":"no","update":"%b"}' % (b"x" * 2 * limit)):
+            far.send(b'{"jsonrpc":"2.0","method":"session/update","params":%b}\n' % told)
+        assert await line.peer.call_raw("asked", b"{}") == b"{}"
+        [said] = [json.loads(lines)["params"] for lines in client.sent]
+        assert said["sessionId"] == "s"
+        assert "is over the limit" in said["update"]["description"]
+        assert line.opened["s"].told == 7
         await line.aclose()

@@ -9,6 +9,7 @@ from acphold.agents.interface import (
     Exchange,
     Listener,
     Notified,
+    Unheard,
     Updates,
     ask,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "Exchange",
     "Listener",
     "Notified",
+    "Unheard",
     "Updates",
     "ask",
 ]

@@ -44,6 +44,13 @@ class Notified(Struct, frozen=True, gc=False):
     params: bytes
 
 
+class Unheard(Struct, frozen=True, gc=False):
+    """An update that was not taken, and why: it was over a limit."""
+
+    session_id: str
+    problem: str
+
+
 class Answered(Struct, frozen=True, gc=False):
     """The answer to a call: its result, RemoteError, or AgentExitedError."""
 
@@ -59,7 +66,7 @@ class Asked(Struct, frozen=True, gc=False):
     child: str = ""
 
 
-Event = Updates | Notified | Answered
+Event = Updates | Unheard | Notified | Answered
 
 
 class Call(Protocol):

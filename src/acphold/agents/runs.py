@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from acphold.agents.interface import Notified, Updates
 from acphold.errors import InvalidParamsError
-from acphold.rpc import NotificationReceived
+from acphold.rpc import Cut, NotificationReceived
 from acphold.schema import UPDATE
 from acphold.schema.splice import members
 
@@ -58,6 +58,16 @@ def runs(batch: Sequence[NotificationReceived]) -> Iterator[Updates | Notified]:
             yield Notified(notification.method, notification.params)
     if raws:
         yield Updates(session_id, kind, raws)
+
+
+def session_of(cut: Cut) -> str | None:
+    """The session of an update that was over a limit; None for what was no update."""
+    if cut.method != UPDATE.name:
+        return None
+    try:
+        return msgspec.json.decode(cut.params.get("sessionId", b""), type=str)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _update(params: bytes) -> tuple[str, str, bytes] | None:

@@ -14,9 +14,9 @@ from functools import partial
 
 from acphold.agents.added_servers import AddedServer, AddedServers
 from acphold.agents.identity import agent_key, spoken_name
-from acphold.agents.interface import Answered, Asked, Call, Listener, Notified, Updates
+from acphold.agents.interface import Answered, Asked, Call, Listener, Notified, Unheard, Updates
 from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
-from acphold.agents.runs import runs
+from acphold.agents.runs import runs, session_of
 from acphold.errors import (
     AgentBusyError,
     AgentExitedError,
@@ -26,7 +26,7 @@ from acphold.errors import (
 )
 from acphold.history.speakers import params_without_marks, without_marks
 from acphold.processes.program import Program, launch
-from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer
+from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER, Answer
 from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE, AgentCapabilities, InitializeResponse, decode
@@ -129,7 +129,12 @@ class ProcessAgent:
             launched, log_path=self._stderr_log, relay_fd=self._relay_fd
         )
         peer = self._peer = Peer(
-            process.transport, self, name="agent", limit=self._limit, is_agent=True
+            process.transport,
+            self,
+            name="agent",
+            limit=self._limit,
+            is_agent=True,
+            on_cut=self._on_cut,
         )
         self._pump = asyncio.create_task(peer.pump(), name="agent pump")
         self._watch = asyncio.create_task(
@@ -255,6 +260,10 @@ class ProcessAgent:
                 await self._listener.hear(_in_its_own_name(event))
             except Exception:  # one event is not to take those of the same read with it
                 log.exception("what %s said could not be handled", self.called)
+
+    async def _on_cut(self, cut: Cut) -> None:
+        if (session_id := session_of(cut)) is not None:
+            await self._listener.hear(Unheard(session_id, cut.problem))
 
     # -- ending ---------------------------------------------------------------------------
 

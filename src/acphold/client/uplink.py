@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from acphold.agents import Notified, Updates
-from acphold.agents.runs import runs
+from acphold.agents.runs import runs, session_of
 from acphold.agents.wrapped import understood
 from acphold.client.duties import Asking, Duties
 from acphold.client.inbox import Flow
@@ -33,7 +33,7 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.history.raw_update import BEGUN
-from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
+from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
 from acphold.schema import (
@@ -180,7 +180,12 @@ class Uplink:
         """Reach the agent and introduce ourselves; raises AgentStartError."""
         transport = await self._endpoint.open()
         peer = self._peer = Peer(
-            transport, self, name="agent", limit=self.settings.limit, is_agent=True
+            transport,
+            self,
+            name="agent",
+            limit=self.settings.limit,
+            is_agent=True,
+            on_cut=self._on_cut,
         )
         pump = asyncio.create_task(peer.pump(), name="agent pump")
         self._tasks = [pump, asyncio.create_task(self._follow(peer, pump), name="agent end")]
@@ -411,6 +416,16 @@ class Uplink:
             elif self.settings.on_notification is not None:
                 self._pass_on(event, self.settings.on_notification)
         await self.flow.room()
+
+    def _on_cut(self, cut: Cut) -> None:
+        """An update is over the limit: a notice stands in its place."""
+        if (session_id := session_of(cut)) is not None:
+            from acphold.hub.annotations import left_out  # rare, and it takes its time
+
+            event = Updates(session_id, "update", [left_out(cut.problem)])
+            if self.settings.on_update is not None:
+                self._show(event, self.settings.on_update)
+            self._hear(event)
 
     def _show(self, event: Updates, to: Callable[[str, bytes], object]) -> None:
         for raw in event.raws:

@@ -116,6 +116,15 @@ def notice(title: str, description: str, severity: str = "info") -> bytes:
     return NOTICE_START + b":%b},%b" % (msgspec.json.encode(meta), msgspec.json.encode(body)[1:])
 
 
+LEFT_OUT = "Something that was said is not shown here"
+LEFT_OUT_HOW = "It did not come through: {}. --max-message says how long it may be."
+
+
+def left_out(problem: str) -> bytes:
+    """The notice in the place of an update that was over a limit."""
+    return notice(LEFT_OUT, LEFT_OUT_HOW.format(problem), "warning")
+
+
 def notice_as_message(raw: bytes) -> bytes:
     """A notice of ours for a client that does not take notices: a message that says who speaks.
 

@@ -16,10 +16,11 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Struct
 
-from acphold.agents import Answered, Asked, Call, Event, Exchange, Notified, Updates
+from acphold.agents import Answered, Asked, Call, Event, Exchange, Notified, Unheard, Updates
 from acphold.errors import ConnectionLostError, InvalidParamsError
 from acphold.history.raw_update import members as members_of
 from acphold.history.raw_update import string
+from acphold.hub.annotations import left_out
 from acphold.hub.attachment import LAG, Client
 from acphold.hub.client_request import can_answer, unanswerable
 from acphold.hub.conversation import Conversation
@@ -75,6 +76,9 @@ class Router:
         match event:
             case Updates():
                 await self._updated(event)
+            case Unheard():
+                told = [left_out(event.problem)]
+                await self._updated(Updates(event.session_id, "update", told))
             case Answered(call=call, answer=answer):
                 await call.take(answer)
             case Notified():

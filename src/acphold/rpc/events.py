@@ -37,16 +37,31 @@ class ResponseReceived(Struct, frozen=True, gc=False):
     error: WireError | None = None
 
 
+class Cut(Struct, frozen=True, gc=False):
+    """What is kept of a notification over a limit.
+
+    `params` has those members of its params that stand whole at the beginning, and `tail` is the
+    end of the line.
+    """
+
+    method: str
+    problem: str
+    params: dict[str, bytes]
+    tail: bytes
+
+
 class MalformedReceived(Struct, frozen=True, gc=False):
     """A line that is no message. `reply` is the line that is owed for it, b"" for none.
 
-    `asked` is True when the line has an id: somebody waits for that reply.
+    `asked` is True when the line has an id: somebody waits for that reply. `cut` is what is kept of
+    it, if it is a notification.
     """
 
     problem: str
     excerpt: bytes
     reply: bytes = b""
     asked: bool = False
+    cut: Cut | None = None
 
 
 Event = RequestReceived | NotificationReceived | ResponseReceived | MalformedReceived

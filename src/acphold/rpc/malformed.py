@@ -18,12 +18,16 @@ id is of our making, and sent back it would look like a request's of theirs.
 from __future__ import annotations
 
 import codecs
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
-from acphold.rpc.events import MalformedReceived
+from acphold.rpc.events import Cut, MalformedReceived
 from acphold.rpc.wire_errors import WireError, wire_error
+
+if TYPE_CHECKING:
+    from acphold.schema.slow_json import Scan
 
 EXCERPT = 200
 """Bytes of a malformed line that are kept for the log."""
@@ -44,10 +48,12 @@ SCALAR = rb'"(?:[^"\\]|\\.)*"|[-+.\w]+'
 utf_8_decoder = codecs.getincrementaldecoder("utf-8")
 
 
-def malformed(code: int, problem: str, frame: bytes, id_: bytes = b"") -> MalformedReceived:
+def malformed(
+    code: int, problem: str, frame: bytes, id_: bytes = b"", cut: Cut | None = None
+) -> MalformedReceived:
     """The event for a line, with the reply that is owed for it."""
     reply = refusal(id_ or b"null", wire_error(code, problem))
-    return MalformedReceived(problem, frame[:EXCERPT], reply, asked=bool(id_))
+    return MalformedReceived(problem, frame[:EXCERPT], reply, asked=bool(id_), cut=cut)
 
 
 def invalid(problem: str, frame: bytes, id_: bytes = b"") -> MalformedReceived:
@@ -116,7 +122,26 @@ def leading_members(head: bytes) -> dict[str, bytes]:
     """The top-level members that lie whole in `head`, the first bytes of a JSON object."""
     from acphold.schema.slow_json import Scan  # a malformed line is rare, and start-up is not
 
+    return _whole_members(Scan(head))
+
+
+def leading_params(head: bytes) -> dict[str, bytes]:
+    """As `leading_members`, of the `params` of a message."""
+    from acphold.schema.slow_json import Scan
+
     scan = Scan(head)
+    try:
+        for _ in scan.elements("{", "}"):
+            if scan.name()[0] == "params":
+                return _whole_members(scan)
+            scan.value()
+    except InvalidParamsError:
+        pass
+    return {}
+
+
+def _whole_members(scan: Scan) -> dict[str, bytes]:
+    """The members of the object where `scan` is; the value of one that was cut is b""."""
     found: dict[str, bytes] = {}
     whole: dict[str, bytes] = {}
     try:

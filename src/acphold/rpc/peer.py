@@ -26,6 +26,7 @@ from acphold.errors import (
 )
 from acphold.rpc.eager_tasks import EagerTasks, Work
 from acphold.rpc.events import (
+    Cut,
     Event,
     MalformedReceived,
     NotificationReceived,
@@ -104,13 +105,16 @@ class Peer:
         name: str = "peer",
         limit: int = MAX_MESSAGE,
         is_agent: bool = False,
+        on_cut: Callable[[Cut], Awaitable[None] | None] = lambda _: None,
     ) -> None:
+        """`on_cut` is called, in the inbound lane, for each notification over the limit."""
         self.name = name
         self.send: Callable[[bytes], None] = transport.send
         """Queue lines that are framed already; who sends many watches `buffered`."""
         self._transport = transport
         self._offers = transport if isinstance(transport, OfferingTransport) else None
         self._receiver = receiver
+        self._on_cut = on_cut
         self._protocol = Protocol(limit)
         # An agent that prints by accident is not helped by error lines on its stdin (a request
         # that cannot be read is refused in any case), and it is read whatever it reads itself.
@@ -301,6 +305,10 @@ class Peer:
                 case MalformedReceived():
                     self._complain(event)
                     garbage.append(event)
+                    if event.cut is not None:
+                        rest = self._handed(self._on_cut, event.cut, "a notification from")
+                        if rest is not None:
+                            await rest
         if batch and (rest := self._hear(batch)) is not None:
             await rest
         if garbage:

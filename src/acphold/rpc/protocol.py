@@ -13,13 +13,14 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
-from acphold.rpc.events import Event, NotificationReceived, RequestReceived, ResponseReceived
+from acphold.rpc.events import Cut, Event, NotificationReceived, RequestReceived, ResponseReceived
 from acphold.rpc.framing import HEAD, TAIL, LineBuffer, Oversize
 from acphold.rpc.malformed import (
     BYTE_ORDER_MARK,
     invalid,
     is_id,
     is_utf8,
+    leading_params,
     malformed,
     members_at_ends,
     no_object,
@@ -196,7 +197,11 @@ class Protocol:
         if not asked and (number := _own_id(id_)) in self._unanswered:
             self._unanswered.discard(number)
             return ResponseReceived(number, b"", wire_error(code, line.problem))
-        return malformed(code, line.problem, line.head, id_ if asked and is_id(id_) else b"")
+        method, cut = known.get("method", b""), None
+        if code == INVALID_REQUEST and not id_ and method[:1] == b'"' and is_id(method):
+            params = leading_params(line.head)
+            cut = Cut(_unescaped(method), line.problem, params, line.tail)
+        return malformed(code, line.problem, line.head, id_ if asked and is_id(id_) else b"", cut)
 
     # -- what is sent ---------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from acphold.errors import (
 from acphold.history import Segment
 from acphold.history.entries import UPDATE
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
-from acphold.hub.annotations import notice
+from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.frames import Frames
 from acphold.hub.session import DELETED_NOTICE
 from acphold.journal import At, Silent
@@ -57,7 +57,6 @@ was quicker. One that ends while it opens the session costs two of them."""
 LOOK_SECONDS = 5.0
 """How often is looked who owns what is open elsewhere."""
 
-GAP = "Something that was said is not shown here"
 GAP_HOW = (
     "This session has gone to another process, and what was not told here yet was put together "
     "with the rest. To see it, load the session again."
@@ -392,7 +391,7 @@ class Elsewhere:
                 log.warning("session %s: %s", session_id, exc)
                 opened.told = await self._hub.whereabouts.last_seq(session_id)
                 await self._reopen(session_id, opened)
-                self._tell(session_id, notice(GAP, GAP_HOW, "warning"))
+                self._tell(session_id, notice(LEFT_OUT, GAP_HOW, "warning"))
         except Exception as exc:  # nobody awaits this task; the client is told
             why = exc if isinstance(exc, AcpholdError) else incident(exc)
             log.warning("session %s is not open any more: %s", session_id, why)

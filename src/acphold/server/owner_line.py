@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
 from msgspec import Struct, field
 
+from acphold.agents.runs import session_of
 from acphold.errors import (
     ConnectionLostError,
     HeldElsewhereError,
@@ -22,10 +24,12 @@ from acphold.errors import (
     RemoteError,
     SilentPeerError,
 )
+from acphold.history.replay import Replayed
 from acphold.hub import Client, Setup
+from acphold.hub.annotations import left_out
 from acphold.hub.attachment import LAG
-from acphold.hub.frames import PARENT
-from acphold.rpc import NotificationReceived, Peer, Transport
+from acphold.hub.frames import PARENT, POSITION, Frames
+from acphold.rpc import Cut, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE, PROMPT, encode
@@ -88,7 +92,9 @@ class OwnerLine:
         # As an agent: it is read however much is on its way to it. It does not read us while much
         # is on its way here, and if both waited for the other, that would be for ever.
         room = limit + ADDED_BYTES
-        self.peer = Peer(transport, self, name="owner", limit=room, is_agent=True)
+        self.peer = Peer(
+            transport, self, name="owner", limit=room, is_agent=True, on_cut=self._on_cut
+        )
         self._client = client
         self._on_lost = on_lost
         self._pump: asyncio.Task[None] | None = None
@@ -244,6 +250,23 @@ class OwnerLine:
         # While we do not read, the owner feeds this client from the journal.
         return self._room() if self._client.buffered > LAG else None
 
+    def _on_cut(self, cut: Cut) -> None:
+        """An update is longer than this process takes: the client is told so in its place."""
+        params = cut.tail.rstrip()[:-1]  # the end of them, without the brace of the message
+        position, of_child = told_position(params), _OF_CHILD.search(params)
+        session_id = session_of(cut) if of_child is None else msgspec.json.decode(of_child[1])
+        if session_id is None or (opened := self.opened.get(session_id)) is None:
+            return
+        frames = Frames(
+            session_id,
+            self._client.capabilities,
+            self._client.withheld,
+            positions=self._client.wants_positions,
+        )
+        self._client.send(frames.replayed([Replayed(left_out(cut.problem), seq=position or 0)]))
+        if position is not None:
+            opened.told = position
+
     async def _room(self) -> None:
         with suppress(ConnectionLostError):
             await self._client.drain()
@@ -259,6 +282,12 @@ class OwnerLine:
 
 def _ignore(_: OwnerLine) -> None:
     """We have left by ourselves."""
+
+
+_OF_CHILD = re.compile(
+    rb'"%b":("(?:[^"\\]|\\.)*"),"%b":\d+\}\}$' % (PARENT.encode(), POSITION.encode())
+)
+"""How the params of a sub-agent's update end, with the session that it belongs to."""
 
 
 class _Meta(Struct):
