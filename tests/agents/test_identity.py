@@ -124,6 +124,22 @@ def test_errors_tell_agents_of_one_program_apart(command: list[str], name: str) 
     assert spoken_name(command) == name
 
 
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        ([b"/opt/agent-\xff"], r"agent-\xff"),
+        ([b"python3", b"/opt/\xe9.py"], r"python /opt/\xe9.py"),
+        ([b"npx", b"\xff\xfe"], r"npx \xff\xfe"),
+        ([b"sh", b"-c", b"exec ag\xffent"], r"ag\xffent"),
+        ([b"env", b"A=1", b"\xc3\xa9\xff"], "\xe9" + r"\xff"),
+    ],
+)
+def test_a_command_line_that_is_no_text_has_a_name_that_is(command: list[bytes], key: str) -> None:
+    words = [os.fsdecode(word) for word in command]
+    assert agent_key(words) == key
+    assert spoken_name(words).encode()
+
+
 def test_different_agents_have_different_names() -> None:
     commands = (
         "npx agent-one",

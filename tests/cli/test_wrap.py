@@ -16,7 +16,7 @@ import pytest
 from acphold.imports import NAMES, reader
 from acphold.known_agents import KNOWN_AGENTS
 from tests.cli.command_line import CommandLine
-from tests.editor import editor, introduced, scripted_agent, wrap_command
+from tests.editor import SCRIPTED, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import below, folder_contents, gone, until
 from tests.imports.told import write_lines
 
@@ -121,6 +121,34 @@ async def test_the_journal_option_goes_over_the_environment(journal: Path, tmp_p
     assert "journal.db" not in os.listdir(tmp_path)
     assert stat.S_IMODE(other.stat().st_mode) == 0o600
     assert stat.S_IMODE(other.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [((), r"/agent-\xff.py"), (("--name", os.fsdecode(b"mine \xff")), "mine \ufffd")],
+)
+async def test_an_agent_whose_command_line_is_no_text_has_sessions_like_any_other(
+    journal: Path, tmp_path: Path, options: tuple[str, ...], name: str
+) -> None:
+    program = os.fsdecode(os.fsencode(tmp_path) + b"/agent-\xff.py")
+    os.symlink(SCRIPTED, program)
+    python, *flags, _, _ = scripted_agent()
+    agent = [python, *flags, program, json.dumps({"info": None})]
+    for _ in range(2):
+        async with introduced(wrap_command(agent, *options), journal=journal) as client:
+            before = await client.sessions()
+            session = await client.talk("Hello")
+            assert len(await client.sessions()) == len(before) + 1
+    listed = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "acphold", "list", "--json", "--journal", str(journal)],
+        capture_output=True,
+        check=True,
+    )
+    infos = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert len(infos) == 2
+    assert session in {info["sessionId"] for info in infos}
+    assert {info["agent"].endswith(name) for info in infos} == {True}
 
 
 async def test_the_name_option_is_what_the_sessions_are_kept_under(journal: Path) -> None:

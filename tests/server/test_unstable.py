@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from acphold.errors import RemoteError
+from tests.editor import received
 from tests.editor import wrapped as program
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.npm import installed
@@ -66,6 +67,40 @@ def titles(client: Onlooker) -> list[str]:
 # -- offered or not --------------------------------------------------------------------------------
 
 
+async def test_a_fork_that_the_agent_offers_itself_is_offered_and_journalled(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    forks: dict[str, Any] = {"sessionCapabilities": {"fork": {"_meta": {"own": 1}}}}
+    replies = {"session/fork": [{"sessionId": "forked"}]}
+    async with program(journal, capabilities=forks, replies=replies, log=str(log)) as client:
+        answer = next(m["result"] for m in client.messages if m.get("id") == 1)
+        assert answer["agentCapabilities"]["sessionCapabilities"]["fork"] == {"_meta": {"own": 1}}
+        session = await client.talk("Hello")
+        asked = valid("ForkSessionRequest", {"sessionId": session, "cwd": "/", "mcpServers": []})
+        made = valid("ForkSessionResponse", await client.call("session/fork", asked))["sessionId"]
+        assert made != session
+        await client.prompt(made, {"say": "in the fork"})
+        # The agent has the conversation from its own fork: it is handed nothing.
+        [forked] = received(log, "session/fork")
+        assert forked["params"]["sessionId"] == session
+        [_, prompt] = received(log, "session/prompt")
+        assert prompt["params"]["sessionId"] == "forked"
+        assert len(prompt["params"]["prompt"]) == 1
+    async with program(journal) as client:
+        assert {info["sessionId"] for info in await client.sessions()} == {session, made}
+        await client.load(made)
+        assert "Hello" in client.text("user_message_chunk", made)
+        assert "in the fork" in client.text(session_id=made)
+
+
+async def test_a_fork_that_nobody_offers_is_not_there(journal: Path) -> None:
+    async with program(journal) as client:
+        session = await client.talk("Hello")
+        error = await client.refused("session/fork", {"sessionId": session, "cwd": "/"})
+        assert error.code == -32601
+
+
 @pytest.mark.parametrize("options", [(), ("--unstable",)])
 async def test_only_with_the_option_the_methods_are_offered(
     journal: Path, options: tuple[str, ...]
@@ -74,7 +109,7 @@ async def test_only_with_the_option_the_methods_are_offered(
     async with program(journal, *options, capabilities=agents_own) as client:
         answer = next(m["result"] for m in client.messages if m.get("id") == 1)
         told = valid("InitializeResponse", answer)["agentCapabilities"]["sessionCapabilities"]
-        assert told.keys() & UNSTABLE == (UNSTABLE if options else set())
+        assert told.keys() & UNSTABLE == (UNSTABLE if options else {"fork"})
         session = await client.talk("Hello")
         [info] = await client.sessions()
         assert ("archived" in info) == bool(options)

@@ -107,6 +107,15 @@ ASSIGNMENT = re.compile(r"\w+=")
 
 def agent_key(command: Sequence[str]) -> str:
     """The program, and what identifies the package it runs: `npx some-agent`, `python -m agent`."""
+    return as_text(_key(command))
+
+
+def as_text(word: str) -> str:
+    r"""A word of a command line with its bytes that are no UTF-8 as `\xff`: no JSON holds them."""
+    return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _key(command: Sequence[str]) -> str:
     program, arguments = os.path.basename(command[0]), list(command[1:])
     program = re.sub(r"\.(exe|cmd|bat)$", "", program, flags=re.IGNORECASE)
     if (launcher := LAUNCHERS.get(program)) is not None:
@@ -128,15 +137,15 @@ def spoken_name(command: Sequence[str]) -> str:
     key = agent_key(command)
     if key == "acphold":
         words = (word for word in command[1:] if not word.startswith("-"))
-        return " ".join([command[0], *islice(words, 1)])
-    return command[0] if os.path.basename(command[0]) not in RUNNERS else key
+        return as_text(" ".join([command[0], *islice(words, 1)]))
+    return key if os.path.basename(command[0]) in RUNNERS else as_text(command[0])
 
 
 def _behind(launcher: Runner, arguments: list[str]) -> str | None:
     while arguments:
         option, word = _next(launcher, arguments)
         if not option and not ASSIGNMENT.match(word):
-            return agent_key([word, *arguments])
+            return _key([word, *arguments])
     return None
 
 
@@ -150,7 +159,7 @@ def _package_key(program: str, runner: Runner, arguments: list[str]) -> str:
         name = _plain(runner, word)
         if runner is _CONTAINERS or not _is_interpreter(name):
             return f"{program} {os.path.abspath(word) if _is_file(word) else name}"
-        return agent_key([word, *arguments])
+        return _key([word, *arguments])
     return program
 
 
@@ -182,7 +191,7 @@ def _shell_key(line: str) -> str:
     last = words[ends[-1] + 1 :] if ends else words
     while last and ASSIGNMENT.match(last[0]):
         last = last[1:]
-    return agent_key(last) if last else f"sh -c {line}"
+    return _key(last) if last else f"sh -c {line}"
 
 
 def _next(runner: Runner, arguments: list[str]) -> tuple[str, str]:

@@ -308,7 +308,7 @@ def a_name(text: str) -> str:
     """The type of an option that takes a name: `list` shows it, and `--agent` asks for it."""
     if not text.strip():
         raise _refused(text, "a name is required")
-    return text.strip()
+    return a_text(text.strip())
 
 
 _AGO = re.compile(r"(\d{1,6})([hdw])")

@@ -25,6 +25,7 @@ from acphold.errors import (
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
 from acphold.hub.client_request import is_line, watches
+from acphold.hub.forks import FORK_SESSION
 from acphold.hub.frames import wants_begun
 from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
@@ -122,9 +123,10 @@ class Connection:
         # An extension's method, or one newer than this release: the agent's own business.
         self._extension = self._at_home(lambda home, asked: home.ask(asked))
         self._unstable = unstable
+        setup = partial(self._setup, ResumeSessionRequest)
+        methods = UnstableMethods(hub, self, self._elsewhere, setup, self._shown)
+        self._fork = methods.fork
         if unstable:
-            setup = partial(self._setup, ResumeSessionRequest)
-            methods = UnstableMethods(hub, self, self._elsewhere, setup, self._shown)
             self._handlers |= methods.handlers
 
     # -- as the hub sees it ---------------------------------------------------------------
@@ -193,6 +195,8 @@ class Connection:
             log.error("%s", exc)  # also for whoever has only the log to look at
             raise
         self._elsewhere.introduction = params
+        if self._hub.agent.can_fork:
+            self._handlers[FORK_SESSION] = self._fork
         if self not in self._hub.router.clients:
             self._hub.router.clients.append(self)
         is_same = introduction.protocol_version == PROTOCOL_VERSION

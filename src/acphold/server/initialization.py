@@ -13,7 +13,8 @@ ADDED = ("list", "resume", "close", "delete")
 UNSTABLE = ("fork", "title", "archive", "status")
 """Session capabilities that are no part of the protocol yet: ours, with `--unstable`, or nobody's.
 
-An agent's own are not passed on: the journal would not know what they do."""
+An agent's own are not passed on, for the journal would not know what they do; but for its fork,
+which is done with ours."""
 
 NAME_LENGTH = 100
 """Characters of a client's name, and of its version, that stand with what is said in it."""
@@ -60,6 +61,8 @@ def with_ours(answer: bytes, *, unstable: bool = False, begun: bool = False) -> 
         name: b"{}" for name in ADDED if mine.get(name, b"null") == b"null"
     }
     changes |= dict.fromkeys(UNSTABLE, b"{}" if unstable else None)
+    if mine.get("fork", b"null").startswith(b"{"):
+        del changes["fork"]
     capabilities = splice(
         capabilities,
         {

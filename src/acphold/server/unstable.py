@@ -1,10 +1,12 @@
 """The methods that are no part of the protocol yet, for who asks for them with `--unstable`.
 
+`session/fork` is there without it, too, where the agent offers it itself.
+
 Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
 `ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`, `SessionStatusRequest`;
 RFD session fork.
-Without the option none of it is on the wire: strict clients drop an answer with members they do not
-know.
+Without the option nothing else of it is on the wire: strict clients drop an answer with members
+they do not know.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ class UnstableMethods:
         self._setup = setup
         self._shown = shown
         self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
-            FORK_SESSION: self._fork,
+            FORK_SESSION: self.fork,
             SET_TITLE: self._set_title,
             ARCHIVE: self._archive,
             UNARCHIVE: self._unarchive,
@@ -139,7 +141,8 @@ class UnstableMethods:
                 raise
         return encode({"status": "open" if is_open else "saved"})
 
-    async def _fork(self, request: Request) -> None:
+    async def fork(self, request: Request) -> None:
+        """A copy in the journal, and of the agent's own what it forks when the copy is opened."""
         asked = decode(ForkSessionRequest, request.params).value
         setup = self._setup(request.params)
         made = await self._hub.listed.fork(asked.session_id, setup, _place(asked))
