@@ -6,8 +6,9 @@ Each test is a row of the table in docs/operations.md.
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.editor import DEADLINE, Editor, Refused, introduced, scripted_agent, wrap_command
+from tests.imports.claude_home import SESSION, Transcript
 
 NOTICES: dict[str, Any] = {"session": {"notices": {}}}
 WATCHES: dict[str, Any] = {**NOTICES, "_meta": {"acphold/watches": True}}
@@ -59,6 +61,15 @@ async def until_titled(client: Editor, title: str) -> None:
     await client.until(lambda: title in titles(client))
 
 
+async def all_go_on(clients: Sequence[Editor], session: str) -> None:
+    """Each of them says something in the session, and all see it."""
+    for number, client in enumerate(clients):
+        said = f"on {number} {len(client.messages)} "
+        await client.prompt(session, {"say": said})
+        for other in clients:
+            await other.until_text(said)
+
+
 async def test_delete_tells_all_at_once_and_ends_a_running_turn_with_an_error(
     journal: Path,
 ) -> None:
@@ -86,3 +97,157 @@ async def test_a_client_that_deletes_what_is_open_elsewhere_has_all_who_have_it_
             await other.call("session/delete", {"sessionId": session})
         for client in clients:
             await until_titled(client, DELETED)
+
+
+async def test_renaming_tells_all_the_title_and_disturbs_nothing(journal: Path) -> None:
+    async with open_to_three(journal) as (clients, session):
+        running = clients[1].begin_prompt(session, {"say": "half "}, {"until": "cancel"})
+        for client in clients:
+            await client.until_text("half")
+        await run(journal, "rename", session, "My", "own")
+        for client in clients:
+            await until_titled(client, "My own")
+        clients[1].tell("session/cancel", {"sessionId": session})
+        assert (await running)["stopReason"] == "cancelled"
+        await all_go_on(clients, session)
+
+
+async def test_a_client_that_renames_what_is_open_elsewhere_has_all_told(journal: Path) -> None:
+    async with open_to_three(journal) as (clients, session):
+        unstable = wrap_command(scripted_agent(), "--unstable")
+        async with introduced(unstable, journal=journal) as other:
+            await other.call("session/set_title", {"sessionId": session, "title": "My own"})
+        for client in clients:
+            await until_titled(client, "My own")
+        await all_go_on(clients, session)
+
+
+async def test_an_archived_session_stays_open_and_is_listed_again_with_the_next_prompt(
+    journal: Path,
+) -> None:
+    async with open_to_three(journal) as (clients, session):
+        running = clients[1].begin_prompt(session, {"say": "half "}, {"until": "cancel"})
+        for client in clients:
+            await client.until_text("half")
+        before = list(map(titles, clients))
+        await run(journal, "archive", session)
+        assert await clients[0].sessions() == []
+        clients[1].tell("session/cancel", {"sessionId": session})
+        assert (await running)["stopReason"] == "cancelled"
+        assert await clients[0].sessions() == []
+        await all_go_on(clients, session)
+        assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
+        assert list(map(titles, clients)) == before
+        await run(journal, "archive", session)
+        await run(journal, "unarchive", session)
+        assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
+        await all_go_on(clients, session)
+
+
+async def test_a_client_that_archives_leaves_the_session_to_the_others(journal: Path) -> None:
+    unstable = wrap_command(scripted_agent(), "--unstable")
+    async with open_to_three(journal) as (clients, session):
+        async with introduced(unstable, journal=journal) as other:
+            await other.load(session)
+            await other.call("session/archive", {"sessionId": session})
+            with pytest.raises(Refused):
+                await other.prompt(session, {"say": "on"})
+            assert await clients[0].sessions() == []
+        await all_go_on(clients, session)
+        assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
+
+
+async def test_pruning_passes_over_it(journal: Path) -> None:
+    async with open_to_three(journal) as (clients, session):
+        closed = await clients[0].talk({"say": "old"})
+        await clients[0].call("session/close", {"sessionId": closed})
+        before = list(map(titles, clients))
+        assert "Deleted 1 session." in await run(journal, "prune", "--older-than", "0h", "--yes")
+        assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
+        await all_go_on(clients, session)
+        assert list(map(titles, clients)) == before
+
+
+async def test_an_import_leaves_it_for_when_nobody_has_it_open(
+    journal: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    transcript = Transcript("First question")
+    transcript.assistant("First answer")
+    transcript.write(home)
+    imports = ("import", "--json", "--from", str(home), "--agent", "claude", "--name", "scripted")
+    assert json.loads(await run(journal, *imports))["new"] == 1
+    command = wrap_command(scripted_agent())
+    async with (
+        introduced(command, journal=journal) as one,
+        introduced(command, journal=journal) as two,
+    ):
+        for client in (one, two):
+            await client.load(SESSION)
+        transcript.user("Second question")
+        transcript.assistant("Second answer")
+        transcript.write(home)
+        counts = json.loads(await run(journal, *imports))
+        assert (counts["busy"], counts["grown"]) == (1, 0)
+        for client in (one, two):
+            assert "Second answer" not in str(client.messages)
+            await client.call("session/close", {"sessionId": SESSION})
+        counts = json.loads(await run(journal, *imports))
+        assert (counts["busy"], counts["grown"]) == (0, 1)
+        await one.load(SESSION)
+        assert "Second answer" in one.text()
+
+
+@pytest.mark.parametrize("copying", ["fork", "handover"])
+async def test_what_makes_a_copy_takes_the_turns_that_are_over_and_disturbs_nothing(
+    journal: Path, copying: str
+) -> None:
+    command = {"fork": ("fork",), "handover": ("handover", "--name", "other")}[copying]
+    async with open_to_three(journal) as (clients, session):
+        running = clients[1].begin_prompt(session, {"say": "half "}, {"until": "cancel"})
+        for client in clients:
+            await client.until_text("half")
+        before = list(map(titles, clients))
+        made = (await run(journal, *command, session)).split()[0]
+        shown = await run(journal, "show", made)
+        assert "before" in shown
+        assert "half" not in shown
+        clients[1].tell("session/cancel", {"sessionId": session})
+        assert (await running)["stopReason"] == "cancelled"
+        await all_go_on(clients, session)
+        assert list(map(titles, clients)) == before
+        assert "half" not in await run(journal, "show", made)
+
+
+async def test_another_agent_does_not_take_it_but_joins_it(journal: Path) -> None:
+    other = wrap_command(scripted_agent(info={"name": "other", "version": "1"}), "--all-agents")
+    async with open_to_three(journal) as (clients, session):
+        async with introduced(other, journal=journal) as client:
+            await client.load(session)
+            await all_go_on([*clients, client], session)
+            [info] = [
+                json.loads(line) for line in (await run(journal, "list", "--json")).splitlines()
+            ]
+            assert (info["agent"], info["origins"]) == ("scripted", [])
+        await all_go_on(clients, session)
+
+
+async def test_what_only_the_agent_has_is_adopted_once_and_shared_by_all_who_open_it(
+    journal: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    told = {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "theirs"}}
+    store.write_text(json.dumps({"own": {"cwd": "/", "updates": [told]}}))
+    can = {"loadSession": True, "sessionCapabilities": {"list": {}}}
+    command = wrap_command(scripted_agent(store=str(store), capabilities=can))
+    async with (
+        introduced(command, journal=journal) as one,
+        introduced(command, journal=journal) as two,
+        introduced(command, journal=journal) as three,
+    ):
+        clients = [one, two, three]
+        await asyncio.gather(*(client.load("own") for client in clients))
+        for client in clients:
+            assert client.text("user_message_chunk").count("theirs") == 1
+        await all_go_on(clients, "own")
+        assert len(await one.sessions()) == 1

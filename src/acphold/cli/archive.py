@@ -33,8 +33,8 @@ def archive(*, session_ids: list[str], journal: str | None) -> int:
 
     An archived session is in no list, neither here nor in an editor, until `unarchive` or the
     next prompt in it brings it back. Nothing of it is lost: `list --archived` has it, and `show`,
-    `search` and an editor that knows its id find it. If one of the IDs fits no session or several,
-    nothing is archived.
+    `search` and an editor that knows its id find it. Who has it open goes on. If one of the IDs
+    fits no session or several, nothing is archived.
     """
     changed = asyncio.run(_put(journal, session_ids, archived=True))
     print(f"Archived {counted(changed, 'session')}.")

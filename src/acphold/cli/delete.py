@@ -29,7 +29,8 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
 
     Each ID may be any prefix of a session's id that fits only one; if one of them fits none or
     several, nothing is deleted. Gone are the conversation and its place in lists and searches.
-    What the agent keeps by itself stays where it is, but is not listed by acphold again.
+    What the agent keeps by itself stays where it is, but is not listed by acphold again. Who has
+    one open is told, and its running turn ends with an error.
     """
     found = asyncio.run(_found(journal, session_ids))
     if not sure and not sys.stdin.isatty():

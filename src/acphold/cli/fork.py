@@ -37,7 +37,7 @@ def fork(*, session_id: str, at: int | None, journal: str | None) -> int:
 
     The new session is listed beside the first one, for the same agent, and both go on by
     themselves. ID@SEQ, as `search` prints it, or --at takes the conversation up to the turn with
-    that entry, the whole of that turn included. A turn that runs is not taken.
+    that entry, the whole of that turn included. A turn that runs is not taken, and goes on.
 
     An agent that can fork its own sessions does so when the new one is first opened; any other is
     given the conversation with your next prompt. Files are not changed: they are as the first

@@ -63,7 +63,7 @@ def handover(
     for. No file of either agent is written.
 
     AGENT is a name that acphold knows, or of the settings file. ID@SEQ hands over the conversation
-    up to the turn with that entry. A turn that runs is not taken.
+    up to the turn with that entry. A turn that runs is not taken, and goes on.
     """
     chosen = chosen_agent(agent, program)
     if name is None and isinstance(given := chosen.options.get("name"), str):

@@ -133,7 +133,7 @@ def import_conversations(
 
     They are then listed, found and loaded like those held through acphold, also after the
     originals are gone. What is there already is left as it is, and what came to it is added;
-    what lies on disk is only read.
+    what lies on disk is only read. A session that somebody has open is left for the next time.
     """
     if name is not None and len(agents or ()) != 1:
         raise UsageError("--name goes with one --agent; see `acphold import --help`")
