@@ -32,7 +32,7 @@ PUBLIC = {
         Client ClientSession Result Received connect
     """,
     "acphold.agents": """
-        Agent Answered Asked Call Event Exchange Listener Notified Updates ask
+        Agent Answered Asked Call Event Exchange Listener Notified Unheard Updates ask
     """,
     "acphold.client": """
         FormQuestion Options PageQuestion PermissionQuestion RemoteAgent RemoteSession RemoteTurn
@@ -64,7 +64,7 @@ PUBLIC = {
         named_servers
     """,
     "acphold.rpc": """
-        MAX_MESSAGE Event MalformedReceived NotificationReceived Peer Protocol Receiver
+        MAX_MESSAGE Cut Event MalformedReceived NotificationReceived Peer Protocol Receiver
         RequestReceived ResponseReceived Transport WireError connected to_wire wire_error
     """,
     "acphold.server": """

@@ -324,9 +324,11 @@ async def test_what_was_asked_before_stdin_ended_is_answered(journal: Path) -> N
         (b'{"id":7,"method":"tools/list"}', 7),
         (b'{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"a":' + b"[" * 300, 7),
         (b'[{"jsonrpc":"2.0","id":7,"method":"tools/list"}]', None),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}', None),
+        (b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}', None),
         (asked(7, "search", {"query": "x " * 15_000_000}).rstrip(), 7),
     ],
-    ids=["noise", "cut", "list", "method", "version", "deep", "batch", "30 MB"],
+    ids=["noise", "cut", "list", "method", "version", "deep", "batch", "half", "null", "30 MB"],
 )
 async def test_what_cannot_be_read_is_answered_and_hinders_nothing(
     journal: Path, line: bytes, id_: int | None

@@ -21,15 +21,17 @@ from mcp_types import (
     INTERNAL_ERROR,
     PARSE_ERROR,
     JSONRPCError,
+    JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
 )
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acphold.errors import ConnectionLostError
 from acphold.mcp.messages import UnreadableError, decoded, encoded
 from acphold.rpc import Transport
-from acphold.rpc.framing import LineBuffer
+from acphold.rpc.framing import LineBuffer, Oversize
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -51,12 +53,29 @@ async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessag
         for line in buffer.feed(chunk):
             try:
                 message = decoded(line)
+                if isinstance(message.message, JSONRPCNotification) and _has_id(line):
+                    # Who gives an id waits, and the SDK takes it for a notification.
+                    raise UnreadableError("an id is a text or an integer", b"", None, asks=True)
             except UnreadableError as exc:
                 refuse(client, exc.id if exc.asks else None, PARSE_ERROR, str(exc))
                 with suppress(ConnectionLostError):  # then it is about to end
                     await client.drain()
             else:
                 yield message
+
+
+class _Asked(Struct):
+    id: Raw | UnsetType = UNSET
+
+
+def _has_id(line: bytes | Oversize) -> bool:
+    """Whether a message has an id, whatever it is."""
+    if isinstance(line, Oversize):
+        return False
+    try:
+        return msgspec.json.decode(line, type=_Asked).id is not UNSET
+    except msgspec.MsgspecError:  # it was mended
+        return False
 
 
 def refuse(client: Transport, request: RequestId | None, code: int, reason: str) -> None:

@@ -22,7 +22,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from acphold.errors import JournalUnavailableError, ReadOnlyJournalError
@@ -211,8 +210,13 @@ def connect(
     access: Access = READ_WRITE,
 ) -> Connection:
     """A connection with our settings; the caller opens and closes transactions itself."""
+    named = path
+    if access is not READ_WRITE:
+        from pathlib import Path  # rare, and an editor waits
+
+        named = f"{Path(path).as_uri()}?{access.words}"
     connection = sqlite3.connect(
-        path if access is READ_WRITE else f"{Path(path).as_uri()}?{access.words}",
+        named,
         uri=access is not READ_WRITE,
         timeout=patience,
         isolation_level=None,
