@@ -16,12 +16,13 @@ for the others, what codex-acp, claude-agent-acp and opencode send.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
 
-from acphold.history.raw_update import encode_object, encode_text, members, string
+from acphold.history.raw_update import encode_object, encode_text, members, string, update_kind
 from acphold.schema.splice import splice
 from acphold.schema.update_kinds import OPENCODE_CHILD
 
@@ -139,6 +140,50 @@ def with_ids(kind: str, update: bytes, ids: Mapping[str, str]) -> bytes:
     return splice(update, changes) if changes else update
 
 
+def within(session_id: str, kind: str, raw: bytes) -> bytes:
+    """An entry of this session that somebody else made: each child's id begins with the session's.
+
+    So no file that is imported can speak in a session that it does not hold.
+    """
+    if kind == "update":
+        told = update_kind(raw) if b'"sub' in raw or b'"session_m' in raw else ""
+        return _update_within(session_id, told, raw) if told in SPEAKS_OF_CHILDREN else raw
+    if kind != "child":
+        return raw
+    update = said(raw).update
+    names = {"sessionId"}
+    if is_opencodes(raw):
+        names, update = {"childSessionId", "parentSessionId", "rootSessionId"}, b""
+        parts = members(members(raw).get("params", b""))
+        root = string(parts.get("rootSessionId"))
+    else:
+        parts, root = members(raw), None
+    if not parts:
+        return raw
+    changes = {
+        name: encode_text(session_id if given == root else _id_within(session_id, given))
+        for name in names
+        if (given := string(parts.get(name))) is not None
+    }
+    if is_opencodes(raw):
+        return opencode_entry(splice(members(raw).get("params", b"{}"), changes))
+    if (told := update_kind(update)) in SPEAKS_OF_CHILDREN:
+        changes["update"] = _update_within(session_id, told, update)
+    return splice(raw, changes)
+
+
+def _update_within(session_id: str, kind: str, update: bytes) -> bytes:
+    parts = members(update)
+    named = {string(parts.get(name)) for name in (*_MESSAGE_ENDS, *_ID_OF.values())} - {None}
+    ids = {given: _id_within(session_id, given) for given in named if given is not None}
+    return with_ids(kind, update, ids)
+
+
+def _id_within(session_id: str, given: str) -> str:
+    is_within = given == session_id or given.startswith(f"{session_id}:")
+    return given if is_within else f"{session_id}:{given}"
+
+
 # -- entries --------------------------------------------------------------------------------
 
 
@@ -152,7 +197,7 @@ class Said(Struct, frozen=True):
 def said(raw: bytes) -> Said:
     """What a `child` entry says; opencode's words as the others would say it."""
     parts = members(raw)
-    if "method" not in parts:
+    if not is_opencodes(raw):
         return Said(string(parts.get("sessionId")) or "", parts.get("update", b""))
     told, child = members(parts.get("params", b"")), opencode_child(parts.get("params", b""))
     if string(told.get("type")) == "update":
@@ -180,7 +225,10 @@ def child_entry(child: str, update: bytes) -> bytes:
 
 def is_opencodes(raw: bytes) -> bool:
     """Whether a `child` entry came as a notification of opencode's."""
-    return raw.startswith(b'{"method"')
+    return _METHOD_FIRST.match(raw) is not None
+
+
+_METHOD_FIRST: Final = re.compile(rb'\{\s*"method"')
 
 
 def opencode_entry(params: bytes) -> bytes:

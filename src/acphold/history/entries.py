@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from acphold.history.children import said
 from acphold.history.raw_update import members
 
 UPDATE: Final = "update"
@@ -88,7 +89,9 @@ class Entry(Struct, frozen=True, gc=False):
 
     @property
     def update(self) -> bytes:
-        """The update that it holds; b"" for other entries."""
+        """The update that it holds, which may be one of a sub-agent; b"" for other entries."""
+        if self.kind == CHILD:
+            return said(self.raw).update
         if self.kind == PARAMS:
             return members(self.raw).get("update", b"")
         return self.raw if self.kind in (UPDATE, TERMINAL) else b""

@@ -311,6 +311,10 @@ class Fold:
         entry = said(raw)
         lane = self
         if entry.child:
+            # What may become void brings no child about.
+            is_known = entry.child in self._children
+            if not is_known and update_kind(entry.update) not in _STAYS:
+                return
             child = self._child(entry.child)
             child.touch()
             lane = child.folding
@@ -454,6 +458,11 @@ class ChildDraft:
             tuple(sorted(folding._open_compactions)),
         )
 
+
+_STAYS: Final = frozenset(
+    {*ROLES, *SPEAKS_OF_CHILDREN, "tool_call", "tool_call_update", "compaction_update"}
+)
+"""Kinds of updates that leave something on a timeline, whatever comes behind them."""
 
 _CHILD_FIELDS: Final = ("title", "description", "state", "stop_reason")
 """What an announcement may change of a SubAgent."""

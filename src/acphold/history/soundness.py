@@ -8,7 +8,8 @@ of ours, with whatever an agent said in it, comes back whole.
 from __future__ import annotations
 
 from acphold.errors import InvalidParamsError
-from acphold.history.entries import ECHO, PARAMS, PROMPT, TERMINAL, UPDATE
+from acphold.history.children import opencode_child, said
+from acphold.history.entries import CHILD, ECHO, PARAMS, PROMPT, TERMINAL, UPDATE
 from acphold.history.raw_update import ROLES, string, update_kind
 from acphold.schema import items, members
 
@@ -19,12 +20,18 @@ def is_sound(kind: str, raw: bytes) -> bool:
         if kind == PROMPT:
             return all(map(_is_block, items(raw)))
         parts = members(raw)
+        if kind == CHILD:
+            child = opencode_child(parts.get("params", b"")) or said(raw).child
+            if not child:
+                return False
+            raw = said(raw).update
+            parts = members(raw)
         if kind == PARAMS:
             raw = parts.get("update", b"")
             parts = members(raw)
     except InvalidParamsError:
         return False
-    if kind not in (UPDATE, ECHO, TERMINAL, PARAMS):
+    if kind not in (UPDATE, ECHO, TERMINAL, PARAMS, CHILD):
         return True
     told = update_kind(raw)
     return bool(told) and (told not in ROLES or _is_block(parts.get("content", b"")))

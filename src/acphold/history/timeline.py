@@ -6,7 +6,7 @@ a tool call names replaces the old value (ACP v1, `ToolCallUpdate`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -155,6 +155,14 @@ class SubAgent(Struct, frozen=True):
 
 Item = Message | ToolCall | ContextCompaction | TurnEnd | SubAgent
 """One thing on the timeline."""
+
+
+def with_those_inside(timeline: Iterable[Item]) -> Iterator[Item]:
+    """The things of a timeline, each with those in its sub-agents behind it."""
+    for item in timeline:
+        yield item
+        if isinstance(item, SubAgent):
+            yield from with_those_inside(item.timeline)
 
 
 def replace_fields(fields: dict[str, bytes], kind: str, parts: Mapping[str, bytes]) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from acphold.history.children import child_standing
 from acphold.history.entries import PROMPT, Entry
 from acphold.history.raw_update import ROLES, UNREADABLE, items, members, string, update_kind
 
@@ -32,7 +33,8 @@ class Document(Struct, frozen=True):
     """What an entry says, by part.
 
     `messages` are what people and agents said, and thoughts; `tools` the titles, inputs and outputs
-    of tool calls; `diffs` the paths and both sides of changes.
+    of tool calls, and what sub-agents are called and for; `diffs` the paths and both sides of
+    changes.
     """
 
     messages: str = ""
@@ -50,11 +52,17 @@ def document(entry: Entry) -> Document:
         return Document(messages=_joined(text for block in blocks for text in block))
     raw = entry.update
     kind = update_kind(raw)
-    if kind in ROLES:
+    if kind in ROLES or kind == "session_message_chunk":
         return Document(messages=_joined(_block_text(members(raw).get("content", b""))))
+    if kind == "session_message":
+        blocks = (_block_text(block) for block in items(members(raw).get("content", b"")))
+        return Document(messages=_joined(text for block in blocks for text in block))
+    parts = members(raw)
+    if (child := child_standing(kind, parts)) is not None:
+        told = (child.changes.get(name) or "" for name in ("title", "description"))
+        return Document(tools=_joined(told))
     if kind not in TOOL_KINDS:
         return Document()
-    parts = members(raw)
     produced = [members(item) for item in items(parts.get("content", b""))]
     return Document(
         tools=_joined(_tool_text(parts, produced)),

@@ -155,7 +155,7 @@ class Frames:
             raw = raw if shown is told.update else with_update(raw, shown)
         method, params = UPDATE.name.encode(), raw
         if is_opencodes_own:
-            method, params = OPENCODE_CHILD.encode(), members(raw)["params"]
+            method, params = OPENCODE_CHILD.encode(), members(raw).get("params", b"{}")
         if self._positions and update.seq:
             theirs = members(params).get("_meta", b"")
             place = {PARENT: self._id, POSITION: b"%d" % update.seq}

@@ -28,6 +28,7 @@ from acphold.history import entries as entries_of
 from acphold.history.children import OpenChild, child_entry, opencode_entry
 from acphold.history.fold import Fold
 from acphold.history.standing import Standing
+from acphold.history.timeline import with_those_inside
 from acphold.hub.annotations import (
     ended_child,
     ended_compaction,
@@ -302,7 +303,7 @@ class Session:
             since = page[-1].last_seq
         return {
             item.tool_call_id: item
-            for item in folding.state().timeline
+            for item in with_those_inside(folding.state().timeline)
             if isinstance(item, ToolCall)
         }
 

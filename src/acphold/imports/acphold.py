@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acphold.history.children import within
 from acphold.history.entries import PROMPT, UPDATE
 from acphold.history.raw_update import members, string, update_kind
 from acphold.history.speakers import without_marks
@@ -108,7 +109,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.clock(milliseconds(entry.at))
         if entry.kind != IMPORTED:
             seq = entry.seq if 0 < entry.seq < NUMBERS else 0
-            scribe.keep(entry.kind, _raw(entry), seq)
+            scribe.keep(entry.kind, within(source.kept_as, entry.kind, _raw(entry)), seq)
         yield
     if updated_at := milliseconds(head.get("updatedAt")):
         scribe.facts.updated_at = updated_at

@@ -70,7 +70,7 @@ def speaker(entry: Entry) -> Speaker:
     """Whose words an entry with a message has."""
     if entry.kind == PROMPT:
         return "user"
-    role = ROLES[update_kind(entry.update)]
+    role = ROLES.get(update_kind(entry.update), "agent")
     message_id = string(members(entry.update).get("messageId"))
     return "told" if role == "user" and not is_the_persons(message_id) else role
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from acphold.history.entries import ECHO, PARAMS, PROMPT, TERMINAL, UPDATE
+from acphold.history.entries import CHILD, ECHO, PARAMS, PROMPT, TERMINAL, UPDATE
 from acphold.history.raw_update import ROLES
 from acphold.redaction.texts import Cut
 
@@ -48,6 +48,7 @@ class Messages:
     """Tells of entries, in their order, which message they have a piece of."""
 
     def __init__(self) -> None:
+        self._children: dict[str, Messages] = {}
         self._seen: set[int] = set()
         self._unnamed = ""
         self._count = 0
@@ -58,6 +59,8 @@ class Messages:
             self._begins("")
             blocks = value if isinstance(value, list) else []
             return Chunk(PROMPT, (PROMPT, str(self._count)), _with_text(blocks))
+        if kind == CHILD:
+            return self._of_child(value)
         update = value.get("update") if kind == PARAMS and isinstance(value, dict) else value
         told = update.get("sessionUpdate") if isinstance(update, dict) else None
         if kind not in _UPDATES or not isinstance(update, dict) or not isinstance(told, str):
@@ -76,6 +79,18 @@ class Messages:
         if self._unnamed != told:
             self._begins(told)
         return Chunk(told, (told, str(self._count)), holders)
+
+    def _of_child(self, value: Any) -> Chunk | None:
+        """The same of a sub-agent's entry: each of them speaks for itself."""
+        told = value.get("params", value) if isinstance(value, dict) else None
+        if not isinstance(told, dict):
+            return None
+        child = f"child {told.get('childSessionId', told.get('sessionId'))}"
+        found = self._children.setdefault(child, Messages()).chunk(UPDATE, told.get("update"))
+        if found is None:
+            return None
+        what, which = found.message
+        return Chunk(f"{child} {found.role}", (f"{child} {what}", which), found.holders)
 
     def _begins(self, unnamed: str) -> None:
         """Another message begins; if it has no id, it goes on until something else comes up."""

@@ -21,7 +21,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acphold.history.entries import PARAMS, TERMINAL, UPDATE, Segment
+from acphold.history.children import said
+from acphold.history.entries import CHILD, PARAMS, TERMINAL, UPDATE, Segment
 from acphold.history.raw_update import UNREADABLE, items, members, string, update_kind
 from acphold.history.timeline import FINAL_STATUSES, ToolDraft, replace_fields
 from acphold.history.turn_spans import TurnSpan, span_at
@@ -55,6 +56,9 @@ ABSENT: Final = Absent()
 TRIED_EDITS: Final = 50
 """Of more edits of one file it is not tried whether the disk has it as it was between two."""
 
+TELLING_OF_CALLS: Final = (UPDATE, PARAMS, TERMINAL, CHILD)
+"""The kinds of entries that tell of tool calls."""
+
 FileText = str | Absent
 """A file: its text, or that it is not there."""
 
@@ -65,22 +69,24 @@ FileText = str | Absent
 async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> list[Edit]:
     """The edits of a whole session in the order of their calls; none of calls that failed."""
     calls: list[tuple[int, ToolDraft]] = []
-    places: dict[str, int] = {}
+    places: dict[tuple[str, str], int] = {}
     async for segment in segments:
-        if segment.kind not in (UPDATE, PARAMS, TERMINAL) or b'"toolCallId"' not in segment.raw:
+        if segment.kind not in TELLING_OF_CALLS or b'"toolCallId"' not in segment.raw:
             continue
         for entry in segment.entries():
             kind, parts = update_kind(entry.update), members(entry.update)
-            call_id = string(parts.get("toolCallId"))
-            if kind not in ("tool_call", "tool_call_update") or not call_id:
+            named = string(parts.get("toolCallId"))
+            if kind not in ("tool_call", "tool_call_update") or not named:
                 continue
+            # A sub-agent counts its calls by itself.
+            call_id = (said(entry.raw).child if entry.kind == CHILD else "", named)
             span = span_at(spans, segment.first_seq)
             turn = 0 if span is None else span.number
             place = places.get(call_id)
             # Ids begin again in some agents: a call that is told anew in a later turn is another.
             if place is None or (kind == "tool_call" and calls[place][0] != turn):
                 place = places[call_id] = len(calls)
-                calls.append((turn, ToolDraft(call_id)))
+                calls.append((turn, ToolDraft(named)))
             replace_fields(calls[place][1].fields, kind, parts)
     return [edit for turn, call in calls for edit in _edits_of(turn, call.fields)]
 

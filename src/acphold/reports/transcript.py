@@ -11,11 +11,18 @@ from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.history.decisions import AskedQuestion, Came, asked_question, closed_question
-from acphold.history.entries import ANSWER, ECHO, QUESTION, TURN_END, Entry
+from acphold.history.entries import ANSWER, CHILD, ECHO, QUESTION, TURN_END, Entry
 from acphold.history.fold import EMPTY, SessionState, fold
 from acphold.history.raw_update import encode_object, members, string, update_kind
 from acphold.history.speakers import is_our_notice
-from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall, TurnEnd
+from acphold.history.timeline import (
+    ContextCompaction,
+    Message,
+    SubAgent,
+    ToolCall,
+    TurnEnd,
+    with_those_inside,
+)
 from acphold.schema import Plan, ToolCallContent, decode
 from acphold.schema.tool_calls import ToolCallPatch
 
@@ -163,7 +170,7 @@ class _Telling:
             self._asked(asked_question(entry.raw))
         elif entry.kind == ANSWER:
             self._answered(entry.raw)
-        raw = entry.update
+        raw = b"" if entry.kind == CHILD else entry.update
         kind = update_kind(raw) if raw and _may_stand_beside(raw) else ""
         if kind == "plan":
             # Shown once, where it stood last: of a turn that is over no other one is kept.
@@ -184,7 +191,7 @@ class _Telling:
         about = question.untitled_call
         titles = [
             item.title
-            for item in self._state.timeline
+            for item in with_those_inside(self._state.timeline)
             if about is not None and isinstance(item, ToolCall) and item.tool_call_id == about
         ]
         return next(filter(None, titles), question.title)

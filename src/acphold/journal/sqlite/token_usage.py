@@ -1,10 +1,11 @@
 """What agents reported of tokens and cost: found in entries, kept in rows, added up.
 
-Agents report tokens in three ways, and cost in one:
+Agents report tokens in four ways, and cost in one:
 
     usage of the answer to a prompt             by turn; Copilot: of the whole session so far
     _meta.quota of the answer to a prompt       by turn (Gemini CLI)
     _meta.usage of a chunk of a message         by request to the model (Qwen Code)
+    usage of a sub-agent's `idle` state         by piece of its work
     cost of a usage_update                      of the whole session so far
 
 An import that finds but the sum of a session tells it with the answer to its last prompt, in
@@ -26,7 +27,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acphold.history.entries import PARAMS, TURN_END, UPDATE, Entry, Segment
+from acphold.history.entries import CHILD, PARAMS, TURN_END, UPDATE, Entry, Segment
 from acphold.history.raw_update import UNREADABLE, members
 from acphold.journal.journal import Origin, SessionUsage, Tokens, UsageReport
 from acphold.journal.location import resolved_folder
@@ -111,6 +112,8 @@ def _reported(entry: Entry) -> Report | None:
         return _of_update(entry, entry.raw)
     if entry.kind == PARAMS and b'"usage' in entry.raw:
         return _of_update(entry, members(entry.raw).get("update", b""))
+    if entry.kind == CHILD and b'"usage"' in entry.raw:
+        return _of_update(entry, entry.update)
     return None
 
 
@@ -136,8 +139,12 @@ def _of_session(entry: Entry, said: dict[str, bytes]) -> Report:
 def _of_update(entry: Entry, raw: bytes) -> Report | None:
     parts = members(raw)
     if parts.get("sessionUpdate") == b'"usage_update"':
-        return _of_cost(entry, parts.get("cost", b"null"))
-    tokens = _tokens(members(parts.get("_meta", b"")).get("usage", b""))
+        # What a sub-agent has cost is in what the session has cost, where an agent tells both.
+        return None if entry.kind == CHILD else _of_cost(entry, parts.get("cost", b"null"))
+    if parts.get("sessionUpdate") == b'"subagent_update"':
+        tokens = _tokens(members(parts.get("state", b"")).get("usage", b""))
+    else:
+        tokens = _tokens(members(parts.get("_meta", b"")).get("usage", b""))
     return None if tokens is None else Report(entry.seq, entry.at, tokens, by_turn=True)
 
 
