@@ -22,7 +22,14 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from acphold.history.raw_update import encode_object, encode_text, members, string, update_kind
+from acphold.history.raw_update import (
+    ROLES,
+    encode_object,
+    encode_text,
+    members,
+    string,
+    update_kind,
+)
 from acphold.schema.splice import splice
 from acphold.schema.update_kinds import OPENCODE_CHILD
 
@@ -50,6 +57,12 @@ _MESSAGE_ENDS: Final = ("senderSessionId", "recipientSessionId")
 
 SPEAKS_OF_CHILDREN: Final = frozenset({*_ID_OF, "session_message", "session_message_chunk"})
 """The kinds of updates that are about children."""
+
+LASTING: Final = frozenset(
+    {*ROLES, *SPEAKS_OF_CHILDREN, "tool_call", "tool_call_update", "compaction_update"}
+)
+"""Kinds of updates that leave something on a timeline, whatever comes behind them. A child that
+nobody has announced is there from the first of them on; what may become void brings none about."""
 
 _ENDED: Final = {
     "completed": "end_turn",

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from acphold.history.children import said, with_update
+from acphold.history.children import LASTING, said, with_update
 from acphold.history.entries import CHILD, PARAMS, PROMPT, TERMINAL, TURN_END, UPDATE, Segment
 from acphold.history.raw_update import (
     UNREADABLE,
@@ -219,6 +219,7 @@ class _Compacting:
     def __init__(self) -> None:
         self.pieces: list[_Piece] = []
         self._lanes: dict[str, _Lane] = {"": _Lane(self.pieces)}
+        self._present: set[str] = set()
 
     def part(self) -> None:
         """What comes next is put together with nothing before it."""
@@ -229,6 +230,9 @@ class _Compacting:
         if kind == CHILD:
             told = said(raw)
             lane = self._lanes.setdefault(told.child, _Lane(self.pieces))
+            if told.child not in self._present and update_kind(told.update) in LASTING:
+                self._present.add(told.child)
+                self._lanes[""].end_run()  # it may stand there from now on
             content = lane.add(UPDATE, told.update)
             if content is told.update:
                 content = raw
@@ -251,6 +255,10 @@ class _Lane:
         self._snapshots: dict[str, int] = {}
         self._in_turn: dict[str, _Said] = {}
         self._compactions: dict[str, _Summarized] = {}
+
+    def end_run(self) -> None:
+        """The text that comes next is not put together with what was said before."""
+        self._run = None
 
     def part(self) -> None:
         self._run = None

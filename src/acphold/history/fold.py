@@ -13,6 +13,7 @@ from msgspec import Struct
 from acphold.history.children import (
     AT_WORK,
     DEEPEST,
+    LASTING,
     SPEAKS_OF_CHILDREN,
     OpenChild,
     Spelling,
@@ -188,7 +189,11 @@ class Fold:
             tuple(sorted(self._open_tools)),
             tuple(sorted(self._open_questions)),
             tuple(sorted(self._open_compactions)),
-            tuple(still for child in self._children.values() if (still := child.still_open())),
+            tuple(
+                still
+                for _, child in sorted(self._children.items())
+                if (still := child.still_open()) is not None
+            ),
             self.timeline(),
             self._turns,
         )
@@ -311,9 +316,8 @@ class Fold:
         entry = said(raw)
         lane = self
         if entry.child:
-            # What may become void brings no child about.
             is_known = entry.child in self._children
-            if not is_known and update_kind(entry.update) not in _STAYS:
+            if not is_known and update_kind(entry.update) not in LASTING:
                 return
             child = self._child(entry.child)
             child.touch()
@@ -458,11 +462,6 @@ class ChildDraft:
             tuple(sorted(folding._open_compactions)),
         )
 
-
-_STAYS: Final = frozenset(
-    {*ROLES, *SPEAKS_OF_CHILDREN, "tool_call", "tool_call_update", "compaction_update"}
-)
-"""Kinds of updates that leave something on a timeline, whatever comes behind them."""
 
 _CHILD_FIELDS: Final = ("title", "description", "state", "stop_reason")
 """What an announcement may change of a SubAgent."""
