@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from msgspec.structs import replace
 
@@ -25,6 +28,7 @@ from acphold.cli.import_tally import Tally
 from acphold.cli.index_beside import Indexing
 from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.terminal_text import visible, visible_json
+from acphold.errors import TranscriptError
 from acphold.imports import (
     NAMES,
     WAVES,
@@ -37,6 +41,7 @@ from acphold.imports import (
     Source,
     Telling,
     each,
+    fault,
     forecast,
     give_up_lost,
     noting_unreadable,
@@ -149,14 +154,34 @@ def import_conversations(
         since=since,
         branches=branches,
     )
-    if session is not None:
-        return asyncio.run(_read_listed(path_of(journal), session, redact=redact))
-    if dry_run:
-        asyncio.run(run.dry(path_of(journal)))
-        run.report(as_json=as_json, dry=True)
-    else:
-        asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch))
+    with _ctrl_c_at_any_time():
+        if session is not None:
+            return asyncio.run(_read_listed(path_of(journal), session, redact=redact))
+        if dry_run:
+            asyncio.run(run.dry(path_of(journal)))
+            run.report(as_json=as_json, dry=True)
+        else:
+            asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch))
     return Exit.OK
+
+
+@contextmanager
+def _ctrl_c_at_any_time() -> Iterator[None]:
+    """The loop's own answer to a Ctrl-C would wait until it runs, and reading may take long.
+
+    Nothing has to be finished in the block: what a journal has is whole at any time.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # else somebody wants no Ctrl-C, as `nohup` does
+        signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
@@ -218,20 +243,26 @@ class _Run:
     async def _take_all(
         self, intake: Intake, progress: _Progress, indexing: Indexing | None
     ) -> None:
-        found = {name: self._sources(reader(name)) for name in self._tallies}
-        new = [
-            source
-            for sources in found.values()
-            for source in sources
-            if await self._expected(intake, source) == "new"
-        ]
+        changed: dict[str, list[Source]] = {name: [] for name in self._tallies}
+        new: list[Source] = []
+        for name, tally in self._tallies.items():
+            for source in self._sources(reader(name)):
+                with tally.counting(source) as count:
+                    outcome = await self._expected(intake, source)
+                    if outcome in ("new", "grown"):
+                        changed[name].append(source)
+                        progress.expect(name)
+                    else:
+                        count(outcome)
+                    if outcome == "new":
+                        new.append(source)
         if indexing is not None and sum(source.size for source in new) >= WORTH_LISTING:
             await intake.list_first(new)
             indexing.begin(intake)
-        await self._take_found(intake, found, progress)
+        await self._take_changed(intake, changed, progress)
 
-    async def _take_found(
-        self, intake: Intake, found: Mapping[str, list[Source]], progress: _Progress
+    async def _take_changed(
+        self, intake: Intake, changed: Mapping[str, list[Source]], progress: _Progress
     ) -> None:
         async def take(source: Source, telling: Telling) -> None:
             tally = self._tallies[source.reader]
@@ -243,17 +274,10 @@ class _Run:
             progress.advance(source.reader)
 
         for wave in WAVES:
-            changed = []
-            for name in wave & self._tallies.keys():
-                for source in found[name]:
-                    if (outcome := await self._expected(intake, source)) in ("new", "grown"):
-                        changed.append(source)
-                        progress.expect(name)
-                    else:
-                        self._tallies[name].outcomes[outcome] += 1
+            sources = [source for name in wave & changed.keys() for source in changed[name]]
             # What is looked for is mostly new.
-            changed.sort(key=lambda source: -source.changed_at)
-            await each(changed, take)
+            sources.sort(key=lambda source: -source.changed_at)
+            await each(sources, take)
 
     async def _expected(self, intake: Intake, source: Source) -> Outcome:
         if self._settled.get(source.place) == source:
@@ -280,16 +304,17 @@ class _Run:
         """Those asked for."""
         found: list[Source] = []
         tally = self._tallies[reading.name]
-        with noting_unreadable() as unreadable:
+        unreadable: list[OSError | TranscriptError] = []
+        with noting_unreadable() as noted:
             try:
                 found.extend(
                     replace(source, agent=self._name or source.agent, given=self._home.is_given)
                     for source in reading.find(self._home)
                     if source.changed_at / 1e9 >= self._since
                 )
-            except OSError as error:
-                unreadable.append(error)
-        for failure in unreadable:
+            except Exception as error:
+                unreadable.append(fault(error))
+        for failure in [*noted, *unreadable]:
             tally.failed(failure, str(self._home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
         return list(self._with_branches(reading, found)) if self._branches else found
@@ -299,8 +324,8 @@ class _Run:
             yield source
             try:
                 yield from reading.branches(source) if reading.branches is not None else ()
-            except OSError as error:
-                self._tallies[reading.name].failed(error, source.paths[0])
+            except Exception as error:
+                self._tallies[reading.name].failed(fault(error), source.paths[0])
 
     def report(self, *, as_json: bool, dry: bool = False, only_news: bool = False) -> None:
         """Print what became of the sources; with `only_news`, only where there was something."""

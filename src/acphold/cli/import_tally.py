@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from acphold.cli.terminal_text import counted, on_one_line
-from acphold.errors import TranscriptError
+from acphold.errors import AcpholdError, IllegibleNameError, TranscriptError
 from acphold.imports import OUTCOMES, Outcome, Source
 
 
@@ -43,7 +43,7 @@ class Tally:
         """Something that is told what became of the source; that it cannot be read is counted."""
         try:
             yield self._count
-        except (OSError, TranscriptError) as error:
+        except (OSError, TranscriptError, IllegibleNameError) as error:
             self.failed(error, source.paths[0])
 
     def _count(
@@ -56,7 +56,7 @@ class Tally:
         self.missed.update(missed)
         self.removed.update(removed)
 
-    def failed(self, error: OSError | TranscriptError, path: str) -> None:
+    def failed(self, error: OSError | AcpholdError, path: str) -> None:
         """A source could not be read."""
         where, why = path, str(error)
         if isinstance(error, OSError):

@@ -15,6 +15,7 @@ from acphold.imports.intake import (
     forecast,
 )
 from acphold.imports.listed import read_beside, read_listed
+from acphold.imports.pieces import fault
 from acphold.imports.readers import NAMES, WAVES, Reader, reader
 from acphold.imports.retention import deletions
 from acphold.imports.session_writer import IMPORTED
@@ -37,6 +38,7 @@ __all__ = [
     "Telling",
     "deletions",
     "each",
+    "fault",
     "forecast",
     "give_up_lost",
     "noting_unreadable",

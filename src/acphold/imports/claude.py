@@ -70,7 +70,10 @@ _NOT_TYPED: Final = (
     "<task-notification>",
     "<bash-stderr></bash-stderr>",
 )
-_TAGGED: Final = re.compile(r"<([a-z-]+)>(.*?)</\1>", re.DOTALL)
+_TAGGED: Final = re.compile(
+    r"<((?:command|bash|local-command)-[a-z]+)>((?:(?!<\1>).)*?)</\1>", re.DOTALL
+)
+"""No tag is looked for behind the next one of its name: that would take the square of the text."""
 
 
 # -- found ---------------------------------------------------------------------------------

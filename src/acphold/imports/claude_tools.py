@@ -25,8 +25,10 @@ SUBAGENT_TOOLS: Final = frozenset({"Agent", "Task"})
 PLAN_TOOLS: Final = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet"})
 """Their calls are shown as the plan, not as calls."""
 
-_REMINDER: Final = re.compile(r"\n*<system-reminder>.*?</system-reminder>\n?", re.DOTALL)
-_EMPTY_LAST_LINE: Final = re.compile(r"\n\s*\d+[\t→]$")
+_REMINDER: Final = re.compile(
+    r"(?<!\n)\n*<system-reminder>(?:(?!<system-reminder>).)*?</system-reminder>\n?", re.DOTALL
+)
+_EMPTY_LAST_LINE: Final = re.compile(r"\n[ \t]*\d+[\t→]$")
 
 Described = tuple[str, str, list[Object], list[Object]]
 """Title, kind, content and locations of a call."""

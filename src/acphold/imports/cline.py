@@ -48,7 +48,9 @@ TITLE_CHARACTERS: Final = 60
 
 TASK_CHARACTERS: Final = 50
 
-_TYPED: Final = re.compile(r'<user_input(?: mode="(\w+)")?>(.*?)</user_input>', re.DOTALL)
+_TYPED: Final = re.compile(
+    r'<user_input(?: mode="(\w+)")?>((?:(?!<user_input).)*?)</user_input>', re.DOTALL
+)
 
 
 def find(home: Home) -> Iterator[Source]:

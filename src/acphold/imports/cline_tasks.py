@@ -20,6 +20,7 @@ from acphold.imports.records import document_list
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Source, files_below, source_of
 from acphold.imports.values import Object, from_json, milliseconds, number, strings, text
+from acphold.workspace import regular_files
 
 SCREEN: Final = "ui_messages.json"
 
@@ -45,9 +46,10 @@ TOOLS: Final = {
 }
 """What a tool is called on a screen, and its kind."""
 
-_REPLACED: Final = re.compile(
-    r"^[-<]{3,} SEARCH>?\n(.*?)^={3,}\n(.*?)^[+>]{3,} REPLACE>?$", re.DOTALL | re.MULTILINE
+_OLD, _NEW, _END = (
+    re.compile(pattern) for pattern in ("[-<]{3,} SEARCH>?", "={3,}", "[+>]{3,} REPLACE>?")
 )
+"""The lines around what an edit replaced, and what it put there."""
 _FOLDER: Final = re.compile(rb"Current Working Directory:? \(?(/[^\n\"\\)]+)\)?")
 _ASKED_AT_THE_END: Final = " REQ_APP"
 """What stands behind a command that a person had to allow."""
@@ -102,7 +104,8 @@ def _folder(path: Path, listed: Path) -> str:
         if text(task, "id") == path.parent.name and text(task, "cwdOnTaskInitialization"):
             return text(task, "cwdOnTaskInitialization")
     try:
-        with path.with_name("api_conversation_history.json").open("rb") as file:
+        told = regular_files.opened(path.with_name("api_conversation_history.json"))
+        with open(told, "rb") as file:
             found = _FOLDER.search(file.read(1 << 20))
     except OSError:
         return ""
@@ -228,8 +231,27 @@ def _tool(asked: object) -> Object:
         fields["content"] = [diff(path, None, words)]
     elif name == "editedExistingFile":
         changed = text(asked, "diff") or words
-        found = [diff(path, old, new) for old, new in _REPLACED.findall(changed)]
+        found = [diff(path, old, new) for old, new in _replaced(changed)]
         fields["content"] = found or [content(changed)]
     elif words and name != "readFile":  # which has only the whole path there
         fields["content"] = [content(words)]
     return fields | {"status": "completed", "rawInput": asked}
+
+
+def _replaced(changed: str) -> Iterator[tuple[str, str]]:
+    """What an edit took out, and what it put there, each time."""
+    old: list[str] | None = None
+    new: list[str] | None = None
+    for line in changed.splitlines(keepends=True):
+        mark = line.rstrip("\n")
+        if _OLD.fullmatch(mark):
+            old, new = [], None
+        elif old is None:
+            continue
+        elif new is None and _NEW.fullmatch(mark):
+            new = []
+        elif new is not None and _END.fullmatch(mark):
+            yield "".join(old), "".join(new)
+            old = new = None
+        else:
+            (old if new is None else new).append(line)

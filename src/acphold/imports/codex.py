@@ -40,7 +40,7 @@ KEY: Final = "codex-acp"
 _ROLLOUT: Final = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl")
 _FOLDERS: Final = ("sessions", "archived_sessions")
 _INDEX: Final = "session_index.jsonl"
-_CWD: Final = re.compile(r"<cwd>(.*?)</cwd>|Current working directory: (.+)")
+_CWD: Final = re.compile(r"<cwd>([^<]*)</cwd>|Current working directory: (.+)")
 _REFUSED: Final = ("aborted by user", "unsupported ", "exec command rejected")
 
 _PASSED_EVENTS: Final = frozenset(

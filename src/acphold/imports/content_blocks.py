@@ -15,7 +15,7 @@ from acphold.imports.values import Object, text
 _LINK: Final = re.compile(r"\[@([^\]]*)\]\((\S+)\)")
 _EMBEDDED: Final = re.compile(r'\n?<context ref="([^"]*)">\n(.*)\n</context>\n?', re.DOTALL)
 _DATA_URL: Final = re.compile(r"data:([\w./+-]+);base64,(.*)", re.DOTALL)
-_BOX: Final = re.compile(r"^\s*[-*] \[([ xX~-])\] (.+)$", re.MULTILINE)
+_BOX: Final = re.compile(r"^[ \t]*[-*] \[([ xX~-])\] (.+)$", re.MULTILINE)
 
 
 def text_block(words: str) -> Object:

@@ -13,7 +13,7 @@ from typing import Final
 
 from acphold.imports.content_blocks import content, diff, image, text_block
 from acphold.imports.readers import Reader
-from acphold.imports.records import records
+from acphold.imports.records import records, small_text
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
@@ -74,13 +74,9 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 def workspace(path: Path) -> dict[str, str]:
     """The plain values in a file of YAML that holds no more than names and values."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
     values: dict[str, str] = {}
     name = ""
-    for line in lines:
+    for line in small_text(path).splitlines():
         if found := _YAML_LINE.fullmatch(line):
             name, value = found[1], (found[2] or "").strip()
             values[name] = "" if value in ("|", "|-", ">", ">-", ">+", "|+") else _unquoted(value)

@@ -53,13 +53,16 @@ async def each(
         for source in waiting:
             await take(source, telling)
 
+    if not count:
+        await work(told_here)
+        return
     async with AsyncExitStack() as workers:
         tellings: list[Telling] = [
             (await workers.enter_async_context(_Worker())).telling for _ in range(count)
         ]
         try:
             async with asyncio.TaskGroup() as group:
-                for telling in tellings or [told_here]:
+                for telling in tellings:
                     group.create_task(work(telling))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None

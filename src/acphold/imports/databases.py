@@ -5,6 +5,10 @@ and the copy is opened. SQLite writes a change into the log (`-wal`) or what it 
 into the journal (`-journal`) before it touches the file. So a copy made of the file first and of
 those behind it is whole, unless one of them was begun anew meanwhile; then we copy again.
 A database without them is read in place, as immutable.
+
+What a database says of itself is not believed: only its tables are read, no views and nothing that
+a module makes up, no value that is longer than a line of a transcript may be, and no longer than a
+file of its size can take.
 """
 
 from __future__ import annotations
@@ -13,15 +17,35 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from errno import EBUSY, EIO
+from errno import EBUSY, EFBIG, EIO, ENOSPC
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
+
+from acphold.imports.records import LINE_BYTES, TOO_LONG
+from acphold.imports.sources import note
+from acphold.workspace.regular_files import opened
 
 ATTEMPTS: Final = 10
 """How often a copy is made anew before the database counts as too busy to be read."""
+
+ROWS: Final = 1_000_000
+"""More than this no question has for an answer: a million sessions, or messages of one."""
+
+SECONDS: Final = 30.0
+"""What SQLite may take for a database, all in all, and a second more for each SLOW_BYTES of it."""
+
+SLOW_BYTES: Final = 4 << 20
+
+_STEPS: Final = 1_000
+"""After so many steps of SQLite, each of which may take long, we look whether it takes too long."""
+
+_MADE_BY_SQLITE: Final = frozenset({"sqlite_master", "pragma_table_info"})
 
 _BESIDE: Final = ("-wal", "-journal")
 
@@ -32,38 +56,112 @@ _Mark = tuple[int, int]
 """Size and time (ns) of a file."""
 
 
-def rows(path: Path, query: str, *arguments: str) -> Iterator[tuple[Any, ...]]:
+def rows(path: Path, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
     """What a query finds in the database as it is now; raises OSError when it cannot be read."""
     try:
-        yield from _opened(path).execute(query, arguments)
+        return _opened(path).asked(query, *arguments)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # its message may be none
-        raise OSError(EIO, f"the database cannot be read: {error}", str(path)) from error
+        raise _unreadable(error, path) from error
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def listed(path: Path, table: str, columns: str, which: str) -> Iterator[tuple[Any, ...]]:
+    """The sessions of a database, in the order of the first column, their id.
+
+    None where there is no such file; that they cannot be read is noted.
+    """
+    missed: Counter[str] = Counter()
+    try:
+        if path.exists():
+            found = rows_of(path, table, columns, which, missed)
+            # SQLite takes anything for a key.
+            yield from sorted((row for row in found if isinstance(row[0], str)), key=itemgetter(0))
+    except OSError as error:
+        note(error)
+    if missed:
+        note(OSError(EFBIG, "it has sessions with ids that are too long", str(path)))
+
+
+def rows_of(
+    path: Path, table: str, columns: str, which: str, missed: Counter[str], *arguments: str
+) -> Iterator[tuple[Any, ...]]:
+    """Those columns of the rows that `which` finds, one by one, so that no answer is large.
+
+    Raises OSError when they cannot be read; a row with a value that is too long is counted.
+    """
+    for (number,) in rows(path, f"SELECT rowid FROM {table} WHERE {which}", *arguments):
+        try:
+            yield from _opened(path).asked(f"SELECT {columns} FROM {table} WHERE rowid = ?", number)
+        except sqlite3.DataError:
+            missed[TOO_LONG] += 1
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise _unreadable(error, path) from error
+
+
+def _unreadable(error: Exception, path: Path) -> OSError:
+    return OSError(EIO, f"the database cannot be read: {error}", str(path))
+
+
+def _opened(path: Path) -> _Snapshot:
     """The same connection as before, as long as nothing has changed."""
     marks = [_mark(file) for file in (path, *_beside(path))]
-    return _snapshot(str(path), tuple(marks)).connection
+    return _snapshot(str(path), tuple(marks))
 
 
 class _Snapshot:
     """A database as it was; the copy's folder is gone as soon as the copy is open."""
 
     def __init__(self, path: Path) -> None:
-        if any(_mark(file)[0] for file in _beside(path)):
-            with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
-                copy = _copied(path, Path(folder, "copy.db"))
-                with closing(sqlite3.connect(copy)) as connection:
-                    connection.execute("PRAGMA journal_mode = DELETE").fetchone()
-                self.connection = _immutable(copy)
-        else:
-            self.connection = _immutable(path)
+        os.close(opened(path))  # whatever it is, it is a file
+        self._connection = connection = _connected(path)
+        self._left = SECONDS + path.stat().st_size / SLOW_BYTES
+        self._until = 0.0
         # What a broken program wrote is read as far as it can be.
-        self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LINE_BYTES)
+        connection.set_progress_handler(lambda: monotonic() > self._until, _STEPS)
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+        allowed = {name for (name,) in self.asked(query)} | _MADE_BY_SQLITE
+
+        def may(action: int, table: str | None, _: object, __: object, within: str | None) -> int:
+            is_other = action == sqlite3.SQLITE_READ and table not in allowed
+            return sqlite3.SQLITE_DENY if within or is_other else sqlite3.SQLITE_OK
+
+        connection.set_authorizer(may)
+
+    def asked(self, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
+        """All that a query finds; raises sqlite3.Error."""
+        began = monotonic()
+        self._until = began + self._left
+        try:
+            found = self._connection.execute(query, arguments).fetchmany(ROWS + 1)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            if monotonic() <= self._until:
+                # SQLite ends as our handler failed: nothing in it can but for a Ctrl-C.
+                raise KeyboardInterrupt from error
+            raise sqlite3.OperationalError("it takes too long") from error
+        finally:
+            self._left -= monotonic() - began
+        if len(found) > ROWS:
+            raise sqlite3.OperationalError("it has too many rows")
+        return found
 
     def __del__(self) -> None:
-        if connection := getattr(self, "connection", None):
+        if connection := getattr(self, "_connection", None):
             connection.close()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    if not any(_mark(file)[0] for file in _beside(path)):
+        return _immutable(path)
+    with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
+        if shutil.disk_usage(folder).free < 2 * sum(_mark(f)[0] for f in (path, *_beside(path))):
+            raise OSError(ENOSPC, f"there is no room for a copy of it in {folder}", str(path))
+        copy = _copied(path, Path(folder, "copy.db"))
+        with closing(sqlite3.connect(copy)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        return _immutable(copy)
 
 
 @lru_cache(maxsize=2)
@@ -78,7 +176,7 @@ def _immutable(path: Path) -> sqlite3.Connection:
 def _copied(path: Path, copy: Path) -> Path:
     for _ in range(ATTEMPTS):
         before = _mark(path)
-        shutil.copyfile(path, copy)
+        _copy(path, copy)
         unchanged = [
             _copied_beside(file, ours)
             for file, ours in zip(_beside(path), _beside(copy), strict=True)
@@ -88,10 +186,15 @@ def _copied(path: Path, copy: Path) -> Path:
     raise OSError(EBUSY, "it changes too quickly to be read; close its program", str(path))
 
 
+def _copy(file: Path, copy: Path) -> None:
+    with open(opened(file), "rb") as read, copy.open("wb") as written:
+        shutil.copyfileobj(read, written, 1 << 20)
+
+
 def _copied_beside(file: Path, copy: Path) -> bool:
     """Whether the copy is of one log; one that is not there any more was put into the database."""
     try:
-        shutil.copyfile(file, copy)
+        _copy(file, copy)
         return _head(file) == _head(copy)
     except FileNotFoundError:
         copy.unlink(missing_ok=True)
@@ -111,5 +214,5 @@ def _mark(path: Path) -> _Mark:
 
 
 def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open(opened(path), "rb") as file:
         return file.read(_HEAD)

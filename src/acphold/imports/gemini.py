@@ -11,6 +11,7 @@ all files of an id are one conversation.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -19,10 +20,11 @@ from typing import Final
 from acphold.imports.content_blocks import content, prompt_blocks
 from acphold.imports.gemini_tools import KINDS, answer, parts_text, places, plan, shown, typed
 from acphold.imports.readers import Reader
-from acphold.imports.records import document, records
+from acphold.imports.records import SMALL_BYTES, document, records, small_text
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
+from acphold.workspace import regular_files
 
 NAME: Final = "gemini"
 KEY: Final = "gemini-cli"
@@ -61,7 +63,7 @@ def session_sources(reader: str, folder: Path) -> Iterator[Source]:
 
 def _session_id(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open(regular_files.opened(path), "rb") as file:
             found = _SESSION_ID.search(file.read(HEAD_BYTES))
     except OSError:
         return ""
@@ -75,23 +77,15 @@ def working_folder(chats: Path, folder: Path) -> str:
     folder is its hash, which is compared with the folders that are known. Empty if it stays
     unknown.
     """
-    try:
-        return (chats.parent / ".project_root").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        pass
+    if root := small_text(chats.parent / ".project_root").strip():
+        return root
     name = chats.parent.name
-    projects = obj(_small(folder / "projects.json"), "projects")
-    known = [*projects, *_small(folder / "trustedFolders.json")]
+    projects = obj(document(folder / "projects.json", Counter(), SMALL_BYTES), "projects")
+    known = [*projects, *document(folder / "trustedFolders.json", Counter(), SMALL_BYTES)]
     for path in known:
         if projects.get(path) == name or sha256(path.encode()).hexdigest() == name:
             return path
     return ""
-
-
-def _small(path: Path) -> Object:
-    from collections import Counter
-
-    return document(path, Counter())
 
 
 # -- read ----------------------------------------------------------------------------------

@@ -39,16 +39,12 @@ def find(home: Home) -> Iterator[Source]:
     root = home.environment.get("GOOSE_PATH_ROOT", "")
     folder = (Path(root, "data") if root else home.data("goose")) / "sessions"
     database = folder / "sessions.db"
-    if database.is_file():
-        for session_id, updated, messages in databases.rows(
-            database,
-            "SELECT id, updated_at, (SELECT count(*) FROM messages WHERE session_id = sessions.id)"
-            " FROM sessions WHERE session_type != 'sub_agent' ORDER BY id",
-        ):
-            if not isinstance(session_id, str):
-                continue  # SQLite takes anything for a key
-            changed = (_utc(updated) or 0) * 1_000_000
-            yield Source(NAME, session_id, (str(database),), messages, changed, session_id)
+    messages_of = "(SELECT count(*) FROM messages WHERE session_id = sessions.id)"
+    for session_id, updated, messages in databases.listed(
+        database, "sessions", f"id, updated_at, {messages_of}", "session_type != 'sub_agent'"
+    ):
+        changed = (_utc(updated) or 0) * 1_000_000
+        yield Source(NAME, session_id, (str(database),), messages, changed, session_id)
     for path in files_below(folder, "*.jsonl"):
         if source := source_of(NAME, path.stem, [path]):
             yield source
@@ -78,17 +74,19 @@ def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_Row]:
                 parts = objects(line, "content")
                 yield _Row(text(line, "id"), text(line, "role"), at, parts, is_seen=True)
         return
-    for row_id, message_id, role, words, about, created in databases.rows(
+    for row_id, message_id, role, words, about, created in databases.rows_of(
         path,
-        "SELECT id, message_id, role, content_json, metadata_json, created_timestamp"
-        " FROM messages WHERE session_id = ? ORDER BY created_timestamp, id",
+        "messages",
+        "id, message_id, role, content_json, metadata_json, created_timestamp",
+        "session_id = ? ORDER BY created_timestamp, id",
+        missed,
         session_id,
     ):
         found = readable(b'{"content":%b}' % str(words).encode(errors="replace"), missed) or {}
         seen = readable(str(about or "{}").encode(errors="replace"), missed) or {}
         yield _Row(
-            message_id or str(row_id),
-            role,
+            str(message_id or row_id),
+            str(role),
             milliseconds(created),
             objects(found, "content"),
             is_seen=seen.get("userVisible") is not False,
@@ -115,8 +113,8 @@ def _head(source: Source, scribe: Scribe) -> str:
         scribe.facts.cwd = text(first, "working_dir")
         return text(first, "description")
     query = "SELECT name, description, working_dir, created_at FROM sessions WHERE id = ?"
-    found = next(databases.rows(path, query, source.item), ("", "", "", None))
-    name, description, cwd, created = found
+    found = databases.rows(path, query, source.item)
+    name, description, cwd, created = found[0] if found else ("", "", "", None)
     scribe.facts.cwd = str(cwd or "")
     scribe.clock(_utc(created))
     return str(name or description or "")
@@ -137,7 +135,8 @@ def _sums(path: Path, session_id: str) -> Object:
     if not names:
         return {}
     query = f"SELECT {', '.join(names)} FROM sessions WHERE id = ?"
-    return dict(zip(names, next(databases.rows(path, query, session_id), ()), strict=False))
+    found = databases.rows(path, query, session_id)
+    return dict(zip(names, found[0], strict=True)) if found else {}
 
 
 class _Telling:

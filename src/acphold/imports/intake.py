@@ -153,7 +153,9 @@ class Intake:
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """What `take` would do, as far as that can be told without reading the source."""
-        source, row = await self._found(source, reader)
+        return await self._outlook(*await self._found(source, reader), reader)
+
+    async def _outlook(self, source: Source, row: SessionRow | None, reader: Reader) -> Outcome:
         if row is None:
             agent = source.agent or reader.key
             gone = await self._journal.is_forgotten(agent, source.known_as)
@@ -199,14 +201,8 @@ class Intake:
         Raises OSError when it cannot be read, and TranscriptError when its reader fails on it.
         Then, and when there is nothing in it, a session of it is unread no longer.
         """
-        try:
-            taken = await self._tried(source, reader, telling)
-        except (OSError, TranscriptError):
-            await self._give_up(source, reader)
-            raise
-        if taken.outcome in ("empty", "same", "differs"):
-            await self._give_up(source, reader)
-        if self._indexes:
+        taken = await self._tried(source, reader, telling)
+        if self._indexes and taken.outcome in ("new", "apart", "grown"):
             await self._journal.catch_up(SEARCHABLE_SECONDS, now_ms() - SEARCHABLE_MS)
         return taken
 
@@ -220,23 +216,29 @@ class Intake:
                 break
         return Taken("busy")
 
-    async def _give_up(self, source: Source, reader: Reader) -> None:
-        _, row = await self._found(source, reader)
-        if row is not None and row.is_unread:
-            await self._journal.give_up(row.session_id)
-
     async def _take(self, source: Source, reader: Reader, telling: Telling) -> Taken:
-        expected = await self.expect(source, reader)
-        if expected not in ("new", "grown"):
-            return Taken(expected)
+        source, row = await self._found(source, reader)
+        expected = await self._outlook(source, row, reader)
 
         def news(source: Source, known: Known) -> AsyncIterator[Piece]:
             return telling(source, reader, known, self._selection.manner)
 
-        source, row = await self._found(source, reader)
-        if expected == "new" or row is None:
-            return await self._take_new(source, news(source, NOTHING))
-        return await self._take_rest(source, row, news)
+        taken = Taken(expected)
+        try:
+            if expected == "new" or (expected == "grown" and row is None):
+                taken = await self._take_new(source, news(source, NOTHING))
+            elif expected == "grown" and row is not None:
+                taken = await self._take_rest(source, row, news)
+        except (OSError, TranscriptError):
+            await self._give_up(row)
+            raise
+        if taken.outcome in ("empty", "same", "differs"):
+            await self._give_up(row)
+        return taken
+
+    async def _give_up(self, row: SessionRow | None) -> None:
+        if row is not None and row.is_unread:
+            await self._journal.give_up(row.session_id)
 
     async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
         writing: SessionWriter | None = None

@@ -72,17 +72,13 @@ def find(home: Home) -> Iterator[Source]:
     moved = home.environment.get("OPENCODE_DB", "")
     database = Path(moved) if moved.startswith("/") else folder / (moved or "opencode.db")
     seen: set[str] = set()
-    if database.is_file():
-        for session_id, updated, parts in databases.rows(
-            database,
-            "SELECT id, time_updated, (SELECT count(*) FROM part WHERE session_id = session.id)"
-            " FROM session WHERE parent_id IS NULL ORDER BY id",
-        ):
-            if not isinstance(session_id, str):
-                continue  # SQLite takes anything for a key
-            seen.add(session_id)
-            changed = (milliseconds(updated) or 0) * 1_000_000
-            yield Source(NAME, session_id, (str(database),), parts, changed, session_id)
+    parts_of = "(SELECT count(*) FROM part WHERE session_id = session.id)"
+    for session_id, updated, parts in databases.listed(
+        database, "session", f"id, time_updated, {parts_of}", "parent_id IS NULL"
+    ):
+        seen.add(session_id)
+        changed = (milliseconds(updated) or 0) * 1_000_000
+        yield Source(NAME, session_id, (str(database),), parts, changed, session_id)
     for path in files_below(folder / "storage/session", "*/ses_*.json"):
         if path.stem in seen or text(document(path, Counter()), "parentID"):
             continue
@@ -111,17 +107,15 @@ class _Database:
         return found
 
     def messages(self, session_id: str) -> Iterator[Object]:
-        yield from self._objects(
-            "SELECT id, data FROM message WHERE session_id = ? ORDER BY id", session_id
-        )
+        yield from self._objects("message", "session_id = ? ORDER BY id", session_id)
 
     def parts(self, message_id: str) -> Iterator[Object]:
-        yield from self._objects(
-            "SELECT id, data FROM part WHERE message_id = ? ORDER BY id", message_id
-        )
+        yield from self._objects("part", "message_id = ? ORDER BY id", message_id)
 
-    def _objects(self, query: str, key: str) -> Iterator[Object]:
-        for row_id, data in databases.rows(self._path, query, key):
+    def _objects(self, table: str, which: str, key: str) -> Iterator[Object]:
+        for row_id, data in databases.rows_of(
+            self._path, table, "id, data", which, self._missed, key
+        ):
             yield self._decoded(data) | {"id": row_id}
 
     def _decoded(self, data: object) -> Object:

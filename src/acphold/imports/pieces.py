@@ -100,6 +100,17 @@ def _without_secrets(piece: Piece, out: SecretsOut) -> Piece:
     return replace(piece, closing=closing, facts=facts, first_prompt=first_prompt)
 
 
+def fault(error: Exception) -> OSError | TranscriptError:
+    """What to say where a source cannot be read, or its reader fails on it."""
+    if isinstance(error, OSError):
+        return error
+    *_, place = traceback.extract_tb(error.__traceback__)
+    return TranscriptError(
+        f"acphold's reader fails on it, please report that: {type(error).__name__}: {error}"
+        f" ({Path(place.filename).name}:{place.lineno})"
+    )
+
+
 class _Told:
     """All that a reader tells of a source; each iteration reads the source anew.
 
@@ -142,14 +153,8 @@ class _Told:
     def _read(self, scribe: Scribe) -> Iterator[None]:
         try:
             yield from self._reader.read(self._source, scribe)
-        except OSError:
-            raise
         except Exception as error:
-            *_, place = traceback.extract_tb(error.__traceback__)
-            raise TranscriptError(
-                f"acphold's reader fails on it, please report that: {type(error).__name__}: {error}"
-                f" ({Path(place.filename).name}:{place.lineno})"
-            ) from error
+            raise fault(error) from error
 
     def _counted(self, entries: list[PastEntry]) -> Iterator[PastEntry]:
         for entry in entries:

@@ -1,7 +1,8 @@
-"""The agents' text files: read line by line or whole, with a limit on each line."""
+"""The agents' text files: regular ones, read line by line or whole, within a bound."""
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from collections import Counter
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, cast
 
 from acphold.imports.values import UNREADABLE, Object, decoded, objects
+from acphold.workspace import regular_files
 
 LINE_BYTES: Final = 16 << 20
 """The longest line that is read: a picture of ten megabytes fits; decoding one this long takes
@@ -19,6 +21,20 @@ up to four times its size in memory."""
 
 DOCUMENT_BYTES: Final = 64 << 20
 """The longest file that is one JSON document, which can only be read whole."""
+
+SMALL_BYTES: Final = 1 << 20
+"""The longest file that says a few things beside transcripts: a title, a folder, a list of them."""
+
+UNPACKED_BYTES: Final = 64 << 20
+"""What any compressed file may unpack to; a larger one to UNPACKED_TIMES its size. Rollouts of a
+hundred megabytes are packed to a twentieth."""
+
+UNPACKED_TIMES: Final = 100
+
+UNPACKED_LINES: Final = 1_000_000
+"""Lines of a compressed file: each takes its time, however short it is."""
+
+TOO_LONG: Final = "lines that are too long"
 
 _BUFFER: Final = 1 << 20
 
@@ -44,35 +60,42 @@ class Line(NamedTuple):
 
 def opened(path: Path) -> BinaryIO:
     """The bytes of a text file, decompressed if its name ends in `.zst`; raises OSError."""
+    file = open(regular_files.opened(path), "rb", buffering=_BUFFER)  # noqa: SIM115 - who asks closes it
     if path.suffix != ".zst":
-        return open(path, "rb", buffering=_BUFFER)
+        return file
     import zstandard
 
-    stream = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
-        open(path, "rb"),  # noqa: SIM115 - the stream closes it
-        closefd=True,
-        read_across_frames=True,
-    )
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    stream = decompressor.stream_reader(file, closefd=True, read_across_frames=True)
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, stream), _BUFFER))
 
 
 def lines(path: Path, missed: Counter[str]) -> Iterator[Line]:
     """The lines of a file that hold anything; those above LINE_BYTES are counted, not read.
 
+    Of a compressed file, what is beyond any it could have been made from is counted as one.
+
     What ends without a newline is a line too: its writer may be about to go on, and a half line
     is counted as unreadable by whoever decodes it. Damage in a compressed file ends it.
     """
-    end = _end.get(sys.maxsize)
     with opened(path) as file:
-        offset = 0
-        while offset < end and (raw := _line(file, path, missed)):
+        most = sys.maxsize
+        if path.suffix == ".zst":
+            most = max(UNPACKED_BYTES, UNPACKED_TIMES * path.stat().st_size)
+        end = min(most, _end.get(sys.maxsize))
+        offset = count = 0
+        most_lines = sys.maxsize if most == sys.maxsize else UNPACKED_LINES
+        while offset < end and count < most_lines and (raw := _line(file, path, missed)):
             size = len(raw)
             if size > LINE_BYTES and not raw.endswith(b"\n"):
-                size += _rest_of_line(file)
-                missed["lines that are too long"] += 1
+                size += _rest_of_line(file, most)
+                missed[TOO_LONG] += 1
             elif raw := raw.strip():
                 yield Line(offset, raw)
             offset += size
+            count += 1
+        if offset >= most or count >= most_lines:
+            missed["the rest of a file that unpacks to too much"] += 1
 
 
 def _line(file: BinaryIO, path: Path, missed: Counter[str]) -> bytes:
@@ -87,9 +110,9 @@ def _line(file: BinaryIO, path: Path, missed: Counter[str]) -> bytes:
         return b""
 
 
-def _rest_of_line(file: BinaryIO) -> int:
+def _rest_of_line(file: BinaryIO, most: int) -> int:
     size = 0
-    while piece := file.readline(_BUFFER):
+    while size < most and (piece := file.readline(_BUFFER)):
         size += len(piece)
         if piece.endswith(b"\n"):
             break
@@ -107,20 +130,19 @@ def records(path: Path, missed: Counter[str]) -> Iterator[Object]:
 def readable(raw: bytes, missed: Counter[str]) -> Object | None:
     """The JSON object in `raw`; None, and counted, when there is none."""
     try:
-        return decoded(raw)
+        if raw.startswith(b"{"):
+            return decoded(raw)
     except UNREADABLE:
-        missed["lines that are no JSON objects"] += 1
-        return None
+        pass
+    missed["lines that are no JSON objects"] += 1
+    return None
 
 
-def document(path: Path, missed: Counter[str]) -> Object:
+def document(path: Path, missed: Counter[str], limit: int = DOCUMENT_BYTES) -> Object:
     """The JSON object that a file is; empty, and counted, when it cannot be read."""
     try:
-        if path.stat().st_size > min(DOCUMENT_BYTES, _end.get(DOCUMENT_BYTES)):
-            missed["files that are too large"] += 1
-            return {}
-        return decoded(path.read_bytes())
-    except (OSError, *UNREADABLE):
+        return decoded(_whole(path, missed, limit) or b"{}")
+    except UNREADABLE:
         missed["files that cannot be read"] += 1
         return {}
 
@@ -128,10 +150,26 @@ def document(path: Path, missed: Counter[str]) -> Object:
 def document_list(path: Path, missed: Counter[str]) -> list[Object]:
     """The objects of the JSON array that a file is; empty, and counted, when it cannot be read."""
     try:
-        if path.stat().st_size > min(DOCUMENT_BYTES, _end.get(DOCUMENT_BYTES)):
-            missed["files that are too large"] += 1
-            return []
-        return objects(decoded(b'{"all":%b}' % path.read_bytes()), "all")
-    except (OSError, *UNREADABLE):
+        raw = _whole(path, missed, DOCUMENT_BYTES) or b"[]"
+        return objects(decoded(b'{"all":%b}' % raw), "all")
+    except UNREADABLE:
         missed["files that cannot be read"] += 1
         return []
+
+
+def _whole(path: Path, missed: Counter[str], limit: int) -> bytes | None:
+    """All of a file; None, and counted, when it cannot be read."""
+    try:
+        return regular_files.contents(path, min(limit, _end.get(limit)))
+    except OSError as error:
+        is_large = error.errno == errno.EFBIG
+        missed["files that are too large" if is_large else "files that cannot be read"] += 1
+        return None
+
+
+def small_text(path: Path) -> str:
+    """What a small file says; nothing where there is none, or it cannot be read."""
+    try:
+        return regular_files.contents(path, SMALL_BYTES).decode(errors="replace")
+    except OSError:
+        return ""

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from acphold.imports.readers import reader
-from acphold.imports.records import document
+from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.sources import Home
 from acphold.imports.values import Object, looked_up, number, text
 
@@ -41,7 +41,7 @@ def deletions(home: Home) -> Iterator[Deletion]:
     ):
         file = folder / "settings.json"
         missed: Counter[str] = Counter()
-        settings = document(file, missed) if file.exists() else {}
+        settings = document(file, missed, SMALL_BYTES) if file.exists() else {}
         if missed or next(reader(name).find(home), None) is None:
             continue
         if found := look(settings):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from errno import EILSEQ, ELOOP
+from fnmatch import fnmatchcase
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -17,6 +20,12 @@ from acphold.journal.journal import Origin
 
 MARK: Final = " (imported)"
 """What stands behind the title of a session whose id stood for another conversation here."""
+
+DEEPEST: Final = 16
+"""How deep below an agent's folder files are looked for; Codex puts them three folders deep."""
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+"""What a byte of a name that is no UTF-8 becomes."""
 
 
 class Kept(Struct, frozen=True):
@@ -141,8 +150,10 @@ def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -
     for path in paths:
         try:
             status = os.stat(path)
-        except OSError:
+        except OSError as error:
             if path == paths[0]:
+                if not isinstance(error, FileNotFoundError):
+                    note(error)
                 return None
             continue
         size += status.st_size
@@ -153,28 +164,64 @@ def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -
 def files_below(folder: Path, pattern: str) -> list[Path]:
     """The regular files in `folder` that match; none that a link leads out of it.
 
-    Sorted, so that two runs see them in one order. Folders that cannot be read are noted: see
-    `noting_unreadable`.
+    The pattern is that of names, or `**/` before one: as deep as DEEPEST. Sorted, so that two runs
+    see them in one order. What cannot be looked into is noted: see `noting_unreadable`.
     """
+    if not _is_text(str(folder)):
+        note(OSError(EILSEQ, "its name is no UTF-8", str(folder)))
+        return []
+    *above, name = pattern.split("/")
+    is_anywhere = above == ["**"]
+    found: list[Path] = []
+    waiting: list[tuple[Path, int]] = [(folder, 0)]
+    while waiting:
+        place, depth = waiting.pop()
+        if depth > DEEPEST:
+            note(OSError(ELOOP, "it lies too deep to be looked into", str(place)))
+            continue
+        is_last = is_anywhere or depth == len(above)
+        for entry in _entries(place):
+            path = place / entry.name
+            is_wanted = fnmatchcase(entry.name, name if is_last else above[depth])
+            try:
+                if is_anywhere and entry.is_dir(follow_symlinks=False):
+                    waiting.append((path, depth + 1))
+                elif not is_wanted or not _is_inside(entry, folder):
+                    continue
+                elif is_last and entry.is_file():
+                    found.append(path)
+                elif not is_last and entry.is_dir():
+                    waiting.append((path, depth + 1))
+            except OSError as error:  # a link that leads to itself is one, too
+                note(error)
+    return sorted(found)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder, and has a name that text can be made of."""
     try:
-        root = Path(os.path.realpath(folder, strict=True))
-        if not root.is_dir():
-            return []
-        _look_into(root, pattern)
-        found = sorted(root.glob(pattern))
+        with os.scandir(folder) as entries:
+            named = list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        _note(error)
+        note(error)
         return []
-    # To resolve a path asks for each folder above it: once for all that lie in one is enough.
-    inside = {parent: _leads_into(parent, root) for parent in {path.parent for path in found}}
-    return [
-        path
-        for path in found
-        if path.is_file()
-        and (_leads_into(path, root) if path.is_symlink() else inside[path.parent])
-    ]
+    for entry in named:
+        if not _is_text(entry.name):
+            note(OSError(EILSEQ, "its name is no UTF-8", entry.path))
+    return [entry for entry in named if _is_text(entry.name)]
+
+
+def _is_text(name: str) -> bool:
+    return name.isascii() or _HALF.search(name) is None
+
+
+def _is_inside(entry: os.DirEntry[str], root: Path) -> bool:
+    """Whether this is in `root` where links lead, as what is above it is."""
+    if not entry.is_symlink():
+        return True
+    return Path(os.path.realpath(entry.path)).is_relative_to(os.path.realpath(root))
 
 
 _unreadable: ContextVar[list[OSError] | None] = ContextVar("unreadable", default=None)
@@ -182,7 +229,7 @@ _unreadable: ContextVar[list[OSError] | None] = ContextVar("unreadable", default
 
 @contextmanager
 def noting_unreadable() -> Iterator[list[OSError]]:
-    """Why folders could not be looked into that were asked for within the block."""
+    """Why something could not be looked into that was asked for within the block."""
     found: list[OSError] = []
     before = _unreadable.set(found)
     try:
@@ -191,26 +238,7 @@ def noting_unreadable() -> Iterator[list[OSError]]:
         _unreadable.reset(before)
 
 
-def _note(error: OSError) -> None:
+def note(error: OSError) -> None:
+    """Something cannot be read that is one of several; the others are found all the same."""
     if (found := _unreadable.get()) is not None:
         found.append(error)
-
-
-def _look_into(root: Path, pattern: str) -> None:
-    """Note the folders that a glob of this pattern would pass over, as they cannot be read."""
-    if "**" in pattern:
-        for _ in os.walk(root, onerror=_note):
-            pass
-        return
-    with os.scandir(root) as entries:
-        inner = list(entries) if "/" in pattern else []
-    for entry in inner:
-        try:
-            if entry.is_dir():
-                os.scandir(entry.path).close()
-        except OSError as error:  # a link that leads to itself is one, too
-            _note(error)
-
-
-def _leads_into(path: Path, root: Path) -> bool:
-    return path.resolve().is_relative_to(root)
