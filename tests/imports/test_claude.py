@@ -373,6 +373,23 @@ def test_links_and_embedded_files_are_what_they_were_in_the_prompt(tmp_path: Pat
     ]
 
 
+def test_what_an_editor_puts_beside_a_prompt_is_no_word_of_the_person(tmp_path: Path) -> None:
+    transcript = Transcript()
+    opened = "The user opened the file /x/a.py in the IDE."
+    transcript.user(
+        [
+            {"type": "text", "text": f"<ide_opened_file>{opened}</ide_opened_file>"},
+            {"type": "text", "text": "Mend it."},
+        ]
+    )
+    transcript.assistant("Done.")
+    told = story(transcript, tmp_path)
+    attached = {"uri": "context:ide_opened_file", "text": opened}
+    assert told.prompts() == [
+        [{"type": "resource", "resource": attached}, {"type": "text", "text": "Mend it."}]
+    ]
+
+
 def test_what_the_reader_does_not_know_is_counted_and_the_rest_is_told(tmp_path: Path) -> None:
     transcript = Transcript()
     transcript.beside(type="from-the-future", x=1)

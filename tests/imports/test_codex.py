@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -11,6 +12,8 @@ import zstandard
 from acphold.imports.codex import READER
 from tests.imports.codex_home import CWD, SESSION, Rollout
 from tests.imports.told import Story, sources, write_lines
+
+Json = Any
 
 
 def story(rollout: Rollout, home: Path) -> Story:
@@ -260,3 +263,38 @@ def test_what_the_reader_does_not_know_is_counted(tmp_path: Path) -> None:
         "events of type 'sang'": 1,
         "records of type 'melody'": 1,
     }
+
+
+def embedded(uri: str, words: str) -> Json:
+    return {"type": "resource", "resource": {"uri": uri, "text": words}}
+
+
+def test_what_was_attached_is_no_word_of_the_person(tmp_path: Path) -> None:
+    rollout = Rollout()
+    b, c = "file:///x/b.txt", "file:///x/c.txt"
+    rollout.event("task_started")
+    rollout.event(
+        "user_message",
+        message=f'Look:\n<context ref="{b}">\nB\n</context>\n<context ref="{c}">\nC\n</context>',
+        local_images=["/x/d.png"],
+    )
+    rollout.agent("I see.")
+    rollout.end()
+    editor = "# Context from my IDE setup:\n\n## Open tabs:\n- a.py: src/a.py"
+    rollout.user(f"{editor}\n\n## My request for Codex:\nMend it.")
+    told = story(rollout, tmp_path)
+    assert told.prompts() == [
+        [
+            {"type": "text", "text": "Look:"},
+            embedded(b, "B"),
+            embedded(c, "C"),
+            {"type": "resource_link", "name": "d.png", "uri": "file:///x/d.png"},
+        ],
+        [{"type": "text", "text": "Mend it."}, embedded("context:editor", editor)],
+    ]
+    assert told.facts.title is None
+
+
+def test_a_context_that_never_ends_is_the_persons_own(tmp_path: Path) -> None:
+    rollout = Rollout('What does <context ref="x">\n mean?')
+    assert story(rollout, tmp_path).said() == [("user", 'What does <context ref="x">\n mean?')]

@@ -153,7 +153,12 @@ def test_a_subagents_calls_are_marked_with_the_call_that_started_it(tmp_path: Pa
     events.add("tool.execution_start", toolCallId="c2", toolName="bash", arguments={},
                toolTitle="Inner", parentToolCallId="c1")  # fmt: skip
     told = story(events, tmp_path)
-    assert told.said() == [("user", "Delegate."), ("call", "Running agent"), ("call", "Inner")]
+    assert told.said() == [
+        ("user", "Delegate."),
+        ("call", "Running agent"),
+        ("agent", "Inner words."),
+        ("call", "Inner"),
+    ]
     assert b'"acphold/parentToolCallId":"c1"' in told.calls()[1].fields["_meta"]
 
 
@@ -172,3 +177,29 @@ def test_the_name_of_a_session_is_read_as_yaml_writes_it(
     path = tmp_path / "workspace.yaml"
     path.write_text(written + "\n")
     assert workspace(path).get("name") == name
+
+
+def test_what_a_subagent_thinks_and_says_is_told_as_the_part_of_its_call(tmp_path: Path) -> None:
+    events = Events()
+    events.user("Look into it.")
+    events.agent("I send somebody.", calls=True)
+    events.tool("c1", "task", "Sending", description="look")
+    events.add("user.message", content="Look.", parentToolCallId="c1")
+    events.agent("It is there.", reasoningText="Where is it?", parentToolCallId="c1")
+    events.done("c1", "There.")
+    events.agent("Done.")
+    told = story(events, tmp_path)
+    assert told.said() == [
+        ("user", "Look into it."),
+        ("agent", "I send somebody."),
+        ("call", "look"),
+        ("thought", "Where is it?"),
+        ("agent", "It is there."),
+        ("agent", "Done."),
+    ]
+    parents = [
+        update.get("_meta", {}).get("acphold/parentToolCallId")
+        for kind in ("agent_thought_chunk", "agent_message_chunk")
+        for update in told.updates(kind)
+    ]
+    assert parents == ["c1", None, "c1", None]

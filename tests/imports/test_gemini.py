@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from acphold.imports.gemini import READER
 from tests.imports.told import Story, sources, write_lines
@@ -238,3 +241,32 @@ def test_a_start_of_the_program_without_a_word_is_no_conversation(tmp_path: Path
     told = story(Log(), tmp_path)
     assert told.prompts() == []
     assert len(sources(READER, tmp_path)) == 1
+
+
+@pytest.mark.parametrize("how", ["parts", "string"])
+def test_the_contents_of_files_that_a_prompt_names_are_no_words_of_the_person(
+    tmp_path: Path, how: str
+) -> None:
+    parts: Sequence[str] = (
+        "Compare @a.txt and @/x/b.txt",
+        "\n--- Content from referenced files ---",
+        "\nContent from @a.txt:\n",
+        "A\nsecond line",
+        "\nContent from @/x/b.txt:\n",
+        "B",
+        "\n--- End of content ---\n",
+    )
+    said = [{"text": part} for part in parts] if how == "parts" else "".join(parts)
+    log = Log()
+    log.message("u1", "user", said)
+    log.message("g1", "gemini", "Done.")
+    assert story(log, tmp_path).prompts() == [
+        [
+            {"type": "text", "text": parts[0]},
+            {
+                "type": "resource",
+                "resource": {"uri": f"file://{CWD}/a.txt", "text": "A\nsecond line"},
+            },
+            {"type": "resource", "resource": {"uri": "file:///x/b.txt", "text": "B"}},
+        ]
+    ]

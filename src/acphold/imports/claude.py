@@ -32,6 +32,7 @@ from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, lines, readable
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tags import inner
 from acphold.imports.values import (
     UNREADABLE,
     Object,
@@ -70,10 +71,9 @@ _NOT_TYPED: Final = (
     "<task-notification>",
     "<bash-stderr></bash-stderr>",
 )
-_TAGGED: Final = re.compile(
-    r"<((?:command|bash|local-command)-[a-z]+)>((?:(?!<\1>).)*?)</\1>", re.DOTALL
+_TAG: Final = re.compile(
+    r"<(?P<opens>(?:command|bash|local-command)-[a-z]+)>|</(?P<closes>[a-z]+-[a-z-]+)>"
 )
-"""No tag is looked for behind the next one of its name: that would take the square of the text."""
 
 
 # -- found ---------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class _Telling:
 
     def _command(self, said: str) -> bool:
         """A command of the program's own, and what it answered; False for any other text."""
-        tags = dict(_TAGGED.findall(said)) if said.startswith("<") else {}
+        tags = inner(said, _TAG) if said.startswith("<") else {}
         if "command-name" in tags:
             words = f"{tags['command-name'].strip()} {tags.get('command-args', '').strip()}".strip()
             self._scribe.prompt([text_block(words)])

@@ -18,6 +18,7 @@ import msgspec
 from acphold.imports.content_blocks import content, diff, image
 from acphold.imports.records import document, records
 from acphold.imports.sources import Source
+from acphold.imports.tags import without
 from acphold.imports.values import Object, looked_up, number, obj, objects, strings, text
 
 SUBAGENT_TOOLS: Final = frozenset({"Agent", "Task"})
@@ -26,7 +27,7 @@ PLAN_TOOLS: Final = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskLis
 """Their calls are shown as the plan, not as calls."""
 
 _REMINDER: Final = re.compile(
-    r"(?<!\n)\n*<system-reminder>(?:(?!<system-reminder>).)*?</system-reminder>\n?", re.DOTALL
+    r"(?<!\n)\n*<(?P<opens>system-reminder)>|</(?P<closes>system-reminder)>\n?"
 )
 _EMPTY_LAST_LINE: Final = re.compile(r"\n[ \t]*\d+[\t→]$")
 
@@ -200,7 +201,7 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
 
 
 def _read_text(words: str, *, cut: bool) -> str:
-    words = _REMINDER.sub("", words)
+    words = without(words, _REMINDER)
     return _escaped(_EMPTY_LAST_LINE.sub("", words) if cut else words)
 
 

@@ -21,6 +21,7 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import document
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tags import enclosed
 from acphold.imports.values import (
     Object,
     from_json,
@@ -49,7 +50,7 @@ TITLE_CHARACTERS: Final = 60
 TASK_CHARACTERS: Final = 50
 
 _TYPED: Final = re.compile(
-    r'<user_input(?: mode="(\w+)")?>((?:(?!<user_input).)*?)</user_input>', re.DOTALL
+    r'<(?P<opens>user_input)(?: mode="(?P<mode>\w+)")?>|</(?P<closes>user_input)>'
 )
 
 
@@ -143,10 +144,10 @@ class _Telling:
                 blocks.append(image(data, text(source, "media_type") or text(part, "mediaType")))
                 continue
             words = text(part, "text")
-            typed = _TYPED.findall(words)
-            for mode, inner in typed:
-                self._scribe.mode(mode)
-                blocks.append(text_block(inner))
+            typed = list(enclosed(words, _TYPED))
+            for begin, end in typed:
+                self._scribe.mode(begin["mode"] or "")
+                blocks.append(text_block(words[begin.end() : end.start()]))
             if not typed and words:
                 blocks.append(text_block(words))
         words = " ".join("".join(text(block, "text") for block in blocks).split())

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from acphold.imports.codex_patches import asked_changes, done_changes, edit_fields, is_patch
-from acphold.imports.content_blocks import content, picture, prompt_blocks, text_block
+from acphold.imports.content_blocks import content, link, picture, prompt_blocks, text_block
 from acphold.imports.readers import Reader
 from acphold.imports.records import records
 from acphold.imports.scribe import PARENT, Scribe, on_title
@@ -197,6 +197,7 @@ class _Telling:
         if text(event, "message") and not any(text(block, "text") for block in blocks):
             blocks = prompt_blocks([text_block(text(event, "message"))])
             blocks += filter(None, map(picture, strings(event, "images")))
+            blocks += map(link, strings(event, "local_images"))
         self._waiting = []
         self._scribe.prompt(blocks)
 

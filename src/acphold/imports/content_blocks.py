@@ -1,19 +1,28 @@
 """Content in the words of the protocol: what readers make of texts, pictures, changes and plans.
 
 Some agents keep only text of a prompt that had more in it. Their adapters write a link as
-`[@name](uri)`, and put an embedded file behind the text, in `<context ref="uri">`.
+`[@name](uri)`, and put an embedded file behind the text, in `<context ref="uri">`. What an editor
+or the program itself put beside a person's words is no word of theirs: it is told as a resource.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Final
 
 from acphold.imports.values import Object, text
 
 _LINK: Final = re.compile(r"\[@([^\]]*)\]\((\S+)\)")
-_EMBEDDED: Final = re.compile(r'\n?<context ref="([^"]*)">\n(.*)\n</context>\n?', re.DOTALL)
+_EMBEDDED: Final = re.compile(r'\n?<context ref="([^"]*)">\n')
+_EMBEDDED_END: Final = "\n</context>"
+_BESIDE: Final = re.compile(r"\s*<(ide_[a-z_]+|system-reminder)>(.*)</\1>\s*", re.DOTALL)
+_IN_EDITOR: Final = re.compile(
+    r"\s*(# (?:Context from my IDE setup|Files mentioned by the user):.*?)"
+    r"\n## My request for Codex:\n(.*)",
+    re.DOTALL,
+)
 _DATA_URL: Final = re.compile(r"data:([\w./+-]+);base64,(.*)", re.DOTALL)
 _BOX: Final = re.compile(r"^[ \t]*[-*] \[([ xX~-])\] (.+)$", re.MULTILINE)
 
@@ -47,6 +56,16 @@ def checklist(words: str) -> list[Object]:
     ]
 
 
+def link(path: str) -> Object:
+    """A content block that only says which file is meant."""
+    return {"type": "resource_link", "name": path.rpartition("/")[2], "uri": f"file://{path}"}
+
+
+def resource(uri: str, words: str) -> Object:
+    """A content block with a text that is attached."""
+    return {"type": "resource", "resource": {"uri": uri, "text": words}}
+
+
 def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
     """The blocks with links and embedded files as what they had been; empty text is left out."""
     restored: list[Object] = []
@@ -55,19 +74,37 @@ def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
         words = text(block, "text")
         if text(block, "type") != "text":
             restored.append(block)
-        elif embedded := _EMBEDDED.fullmatch(words):
-            uri, inner = embedded.groups()
-            resource: Object = {"type": "resource", "resource": {"uri": uri, "text": inner}}
-            if uri in links:
-                restored[links.pop(uri)] = resource
-            else:
-                restored.append(resource)
         elif link := _LINK.fullmatch(words):
             links[link[2]] = len(restored)
             restored.append({"type": "resource_link", "name": link[1] or link[2], "uri": link[2]})
-        elif words:
-            restored.append(text_block(words))
+        elif beside := _BESIDE.fullmatch(words):
+            restored.append(resource(f"context:{beside[1]}", beside[2].strip()))
+        else:
+            own, embedded = _parted(words)
+            restored += [text_block(own)] if own else []
+            for attached in embedded:
+                if (uri := text(attached, "resource", "uri")) in links:
+                    restored[links.pop(uri)] = attached
+                else:
+                    restored.append(attached)
     return restored
+
+
+def _parted(words: str) -> tuple[str, list[Object]]:
+    """A person's own words, and what was attached to them."""
+    begun = [*_EMBEDDED.finditer(words)]
+    own = words[: begun[0].start()] if begun else words
+    attached: list[Object] = []
+    for begin, following in zip_longest(begun, begun[1:]):
+        whole = words[begin.start() : following.start() if following else len(words)]
+        inside, end, behind = whole[len(begin[0]) :].rpartition(_EMBEDDED_END)
+        if end:
+            attached.append(resource(begin[1], inside))
+        own += behind.removeprefix("\n") if end else whole
+    if found := _IN_EDITOR.fullmatch(own):
+        own = found[2]
+        attached.insert(0, resource("context:editor", found[1].strip()))
+    return own, attached
 
 
 def picture(url: str) -> Object | None:

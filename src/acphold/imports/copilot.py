@@ -182,12 +182,11 @@ class _Telling:
             self._notices.append(shown)
 
     def _said(self, data: Object) -> None:
-        if text(data, "parentToolCallId"):
-            return  # what a subagent says is its own matter; its report is the call's result
-        message_id = text(data, "messageId")
-        self._scribe.think(text(data, "reasoningText"), message_id)
-        self._scribe.say(text(data, "content"), message_id)
-        if not objects(data, "toolRequests"):
+        caller, message_id = text(data, "parentToolCallId"), text(data, "messageId")
+        meta: Object = {PARENT: caller} if caller else {}
+        self._scribe.think(text(data, "reasoningText"), message_id, meta)
+        self._scribe.say(text(data, "content"), message_id, meta)
+        if not objects(data, "toolRequests") and not caller:
             self._scribe.done()
 
     def _count(self, usage: Object) -> None:

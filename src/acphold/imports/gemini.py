@@ -193,7 +193,7 @@ class _Telling:
             self._result(result)
         if not results and not self._meta:
             self._prompt_id = message_id
-            self._scribe.prompt(prompt_blocks(typed(parts)))
+            self._scribe.prompt(prompt_blocks(typed(parts, self._scribe.facts.cwd)))
 
     def _spoken(self, message: Object) -> None:
         message_id = text(message, "id")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Final
 
-from acphold.imports.content_blocks import content, diff, image, text_block
+from acphold.imports.content_blocks import content, diff, image, resource, text_block
 from acphold.imports.values import Object, number, obj, objects, text
 
 KINDS: Final = {
@@ -28,6 +30,10 @@ KINDS: Final = {
     "write_file": "edit",
 }
 """Of the tools that are built in; any other is `other`."""
+
+_REFERENCED: Final = re.compile(r"(?:^|\n)--- Content from referenced \w+ ---(?=\n|$)")
+_REFERENCED_FILE: Final = re.compile(r"\n\s*Content from @?([^\n]+):\n")
+_REFERENCED_END: Final = "\n--- End of content ---"
 
 _FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
 
@@ -77,15 +83,39 @@ def plan(todos: list[Object]) -> list[Object]:
     return entries
 
 
-def typed(parts: object) -> Iterator[Object]:
-    """The content blocks of what a person typed: a string, or parts."""
-    if isinstance(parts, str):
-        yield text_block(parts)
-    for part in objects(parts):
+def typed(parts: object, cwd: str) -> Iterator[Object]:
+    """The content blocks of what a person typed: a string, or parts.
+
+    What the program read of files that they name stands behind their words, in one string or in
+    parts of their own; it is told as the contents of these files.
+    """
+    referenced = ""
+    for part in [{"text": parts}] if isinstance(parts, str) else objects(parts):
         if data := obj(part, "inlineData"):
             yield image(text(data, "data"), text(data, "mimeType"))
-        elif text(part, "text"):
-            yield text_block(text(part, "text"))
+        elif referenced:
+            referenced += text(part, "text")
+        else:
+            own, mark, behind = _parted(text(part, "text"))
+            referenced = mark + behind
+            if own:
+                yield text_block(own)
+    inner, _, own = referenced.partition(_REFERENCED_END)
+    names = [*_REFERENCED_FILE.finditer(inner)]
+    for name, following in zip_longest(names, names[1:]):
+        words = inner[name.end() : following.start() if following else len(inner)]
+        uri = name[1] if "://" in name[1] else f"file://{os.path.join(cwd, name[1])}"
+        yield resource(uri, words.removesuffix("\n"))
+    if not names and (words := _REFERENCED.sub("", inner).strip()):
+        yield resource("context:referenced", words)
+    if own.strip():
+        yield text_block(own.strip())
+
+
+def _parted(words: str) -> tuple[str, str, str]:
+    """What stands before the mark where the contents of files begin, it, and what is behind it."""
+    found = _REFERENCED.search(words)
+    return (words[: found.start()], found[0], words[found.end() :]) if found else (words, "", "")
 
 
 def parts_text(parts: object) -> str:

@@ -123,7 +123,7 @@ class _Telling:
         if kind == "user":
             if _typed(record) and not self._caller:
                 parts = obj(record, "message").get("parts")
-                self._scribe.prompt(prompt_blocks(typed(parts)))
+                self._scribe.prompt(prompt_blocks(typed(parts, self._scribe.facts.cwd)))
         elif kind == "assistant":
             self._assistant(record)
         elif kind == "tool_result":
