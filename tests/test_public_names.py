@@ -51,7 +51,7 @@ PUBLIC = {
     "acphold.imports": """
         ALL Home IMPORTED Intake NAMES OUTCOMES Outcome Reader Selection Source Taken Telling WAVES
         WORTH_LISTING
-        deletions each forecast give_up_lost noting_unreadable read_beside read_listed reader
+        deletions each fault forecast give_up_lost noting_unreadable read_beside read_listed reader
     """,
     "acphold.journal": """
         Archived At Free Here Journal Lease ListFilter ListKey Listed
