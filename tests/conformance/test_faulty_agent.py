@@ -29,6 +29,10 @@ NO_RESULT = ("initialize.answer", "new.answer", "prompt.answer", "list.answer", 
 COMPANIONS = {
     # To close a session is to cancel its turn, and a turn may wait for a permission.
     "cancel.stop-reason": {"close.cancels", "cancel.permission"},
+    "json-rpc.zero-id": {"json-rpc.string-id"},  # the empty id is none to it, either
+    "list.no-match": {"list.filter"},
+    "json-rpc.string-id:number": {"json-rpc.same-id"},
+    "resume.no-history:late": {"tool.unique-ids"},
     "json-rpc.same-id:fractional": {"json-rpc.zero-id", "json-rpc.large-id"},
     # What is no answer does not fit the schema either.
     **{rule: {"schema.results"} for rule in NO_RESULT},

@@ -34,7 +34,7 @@ def test_a_permission_is_seen_to_wait_when_no_line_comes_after_it() -> None:
         host.decision = "hold"
         running = await MemorySubject("agent", asks).start()
         record = Record("test", BARE)
-        dialogue = Dialogue(running, host, record, timeout=10, quiet=0.25)
+        dialogue = Dialogue(running, host, record, timeout=10, quiet=0.25, late=1)
         async with listening(dialogue):
             return await dialogue.until(lambda: host.holds or None)
 

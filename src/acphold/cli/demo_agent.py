@@ -207,7 +207,7 @@ class Turn:
         os._exit(3)
 
     def _count(self) -> None:
-        call = f"slow-{len(self._session.said) + 1}"
+        call = self._new_id("slow")
         self._tool(call, title="Count without end", kind="execute", status="in_progress")
         number = 0
         while not self._session.cancelled.is_set():
@@ -222,7 +222,7 @@ class Turn:
         for words in ("I will ", "change ", "the greeting. "):
             self._say(words)
             time.sleep(PAUSE)
-        call = f"edit-{len(self._session.said) + 1}"
+        call = self._new_id("edit")
         self._tool(call, title=EDIT, kind="edit", status="pending")
         if not self._permitted(call):
             self._change_tool(call, status="failed")
@@ -260,6 +260,10 @@ class Turn:
         )
         outcome = answer.get("outcome") or {}
         return bool(outcome.get("optionId") == "yes")
+
+    def _new_id(self, kind: str) -> str:
+        # With the pid: the conversation may have calls of an earlier process.
+        return f"{kind}-{os.getpid()}-{len(self._session.said) + 1}"
 
     # -- updates --------------------------------------------------------------------------
 

@@ -5,6 +5,9 @@
     @RULES.case("list.no-match", "A folder without sessions gives an empty list.", MUST, SOURCE)
     async def no_match(stage: Stage) -> None: ...
 
+    @RULES.also("list.no-match")
+    def no_match_elsewhere(records: Sequence[Record], witness: Witness) -> None: ...
+
     @RULES.observer("tool.absolute", "Paths of tool calls are absolute.", MUST, SOURCE, unless="…")
     def absolute(records: Sequence[Record], witness: Witness) -> None: ...
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from acphold.conformance.record import Line, Record
 from acphold.conformance.stage import Stage
@@ -50,7 +53,7 @@ class Witness:
             why, lines = self.wrong[0]
             again = len(self.wrong) - 1
             raise Violation(f"{why} (and {again} more such)" if again else why, *lines)
-        if not self.seen:
+        if not self.seen and unless:
             raise NotObservable(unless)
 
 
@@ -58,7 +61,8 @@ Observer = Callable[[Sequence[Record], Witness], None]
 
 
 class Check(Struct, frozen=True):
-    """A rule and how it is looked at: exactly one of `case`, `observer` and `unseen`.
+    """A rule and how it is looked at: by one of `case`, `observer` and `unseen`, or by a case and,
+    when that went well, an observer of all that was said.
 
     `last`: it ends the process of the other cases, or may, and is played behind them.
     `destructive`: only played when it is asked for by name.
@@ -107,6 +111,16 @@ class Rules:
         def declare(observer: Observer) -> Observer:
             rule = Rule(id, says, level, source, needs)
             self._checks.append(Check(rule, observer=observer, unless=unless))
+            return observer
+
+        return declare
+
+    def also(self, id: str) -> Callable[[Observer], Observer]:
+        """The decorated function looks at all records besides the case of this rule."""
+
+        def declare(observer: Observer) -> Observer:
+            index = next(n for n, it in enumerate(self._checks) if it.rule.id == id)
+            self._checks[index] = structs.replace(self._checks[index], observer=observer)
             return observer
 
         return declare

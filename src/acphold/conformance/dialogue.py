@@ -18,13 +18,12 @@ from acphold.conformance.record import Json, Line, Record, id_of, likeness, resu
 from acphold.conformance.subject import Running
 from acphold.conformance.verdicts import NotObservable, SignInNeeded, Violation
 from acphold.errors import AUTH_REQUIRED, ConnectionLostError, InvalidParamsError
-from acphold.rpc.framing import LineBuffer, Oversize
 from acphold.schema import decode
 
 T = TypeVar("T")
 
 MAX_LINE = 64 << 20
-"""Bytes of one line that are kept."""
+"""Bytes that are kept of a line which does not end."""
 
 
 class Silence(Violation):
@@ -92,16 +91,24 @@ class Call:
 
 
 class Dialogue:
-    """See the module. Run by `listening`; `timeout` and `quiet` are seconds."""
+    """See the module. Run by `listening`; `timeout`, `quiet` and `late` are seconds."""
 
     def __init__(
-        self, running: Running, host: Host, record: Record, *, timeout: float, quiet: float
+        self,
+        running: Running,
+        host: Host,
+        record: Record,
+        *,
+        timeout: float,
+        quiet: float,
+        late: float,
     ) -> None:
         self.running = running
         self.host = host
         self.record = record
         self.timeout = timeout
         self.quiet = quiet
+        self.late = late
         self.ended = False
         self._last_id = 0
         self._calls: dict[str, Call] = {}
@@ -210,6 +217,11 @@ class Dialogue:
                 self._has_fences = False
         await self.hush()
 
+    async def settled(self) -> None:
+        """Return when the agent has caught up, and what it would say too late has had its time."""
+        await self.caught_up()
+        await asyncio.sleep(self.late)
+
     async def hush(self) -> None:
         """Wait until nothing has come for `quiet` seconds; for 8 times as long at most."""
         for _ in range(8):
@@ -253,15 +265,20 @@ class Dialogue:
 
     async def listen(self) -> None:
         """Take in what the agent writes, until it ends."""
-        lines = LineBuffer(MAX_LINE)
+        # Not `rpc.framing`, which forgives blank lines.
+        held = bytearray()
         try:
             while True:
                 await self._may_read.wait()
                 chunk = await self.running.transport.receive()
                 if not chunk:
                     return
-                for raw in lines.feed(chunk):
-                    self._take(raw.head if isinstance(raw, Oversize) else raw)
+                *ended, rest = chunk.split(b"\n")
+                for piece in ended:
+                    self._take(bytes(held + piece))
+                    held.clear()
+                held += rest
+                del held[MAX_LINE:]
                 self._news.set()
         except ConnectionLostError:
             return

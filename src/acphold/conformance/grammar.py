@@ -29,7 +29,6 @@ from acphold.schema import (
 )
 from acphold.schema.session_requests import (
     LoadSessionResponse,
-    PromptResponse,
     ResumeSessionResponse,
 )
 from acphold.schema.shapes import UnknownVariant
@@ -43,7 +42,6 @@ DRAFTED: dict[type, set[str]] = {
         *("archive", "cancel", "fork", "status", "subagents", "systemPrompt", "title"),
     },
     SessionInfo: {"archived"},
-    PromptResponse: {"usage"},
     NewSessionResponse: {"models"},
     LoadSessionResponse: {"models"},
     ResumeSessionResponse: {"models"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -64,7 +64,7 @@ async def inspect(
     on_check: OnCheck = lambda _: None,
     on_finding: OnFinding = lambda _: None,
 ) -> Report:
-    """Check `subject`; the callbacks hear of each check when it begins and when it is over.
+    """Check `subject`; the callbacks hear of each check when it begins and when its finding stands.
 
     Observers come last, for they look at everything. Raises AgentStartError when the agent cannot
     be started at all.
@@ -75,10 +75,17 @@ async def inspect(
     with tempfile.TemporaryDirectory(prefix="acphold-check-") as folder:
         stage = Stage(subject, folder, settings, shell=shell)
         try:
-            for check in sorted(checks, key=lambda it: it.observer is not None):
-                on_check(check)
-                finding = findings[check.rule.id] = await _found(stage, check)
-                on_finding(finding)
+            for check in checks:
+                if check.observer is None or check.case is not None:
+                    on_check(check)
+                    findings[check.rule.id] = await _found(stage, check, _play)
+            for check in checks:
+                if check.observer is not None and check.case is None:
+                    on_check(check)
+                    findings[check.rule.id] = await _found(stage, check, _observe)
+                elif check.observer is not None and findings[check.rule.id].is_pass:
+                    findings[check.rule.id] = await _found(stage, check, _observe)
+                on_finding(findings[check.rule.id])
             agent = await _agent_info(stage)
             await _tidied_up(stage)
         finally:
@@ -104,13 +111,15 @@ async def _agent_info(stage: Stage) -> Implementation | None:
         return None
 
 
-async def _found(stage: Stage, check: Check) -> Finding:
+async def _found(
+    stage: Stage, check: Check, look: Callable[[Stage, Check], Awaitable[None]]
+) -> Finding:
     loop = asyncio.get_running_loop()
     began = loop.time()
     limit = CASE_TIMEOUTS * stage.settings.timeout
     try:
         async with asyncio.timeout(limit):
-            await _play(stage, check)
+            await look(stage, check)
     except Signal as signal:
         return _finding(check, signal.verdict, signal.why, signal.lines, loop.time() - began)
     except TimeoutError:
@@ -132,7 +141,11 @@ async def _play(stage: Stage, check: Check) -> None:
         raise Signal(f"it is only done when asked for: --only {rule.id}")
     if check.case is not None:
         await check.case(stage)
-    elif check.observer is not None:
+
+
+async def _observe(stage: Stage, check: Check) -> None:
+    await stage.needs(*check.rule.needs)
+    if check.observer is not None:
         witness = Witness()
         check.observer(stage.records, witness)
         witness.judge(check.unless)

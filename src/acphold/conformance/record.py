@@ -78,6 +78,8 @@ class Line(msgspec.Struct, frozen=True, eq=False):
 def line(number: int, at: float, by: Side, raw: bytes) -> Line:
     """What these bytes are."""
     text = raw.decode("utf-8", "replace")
+    if not text.strip():
+        return Line(number, at, by, raw, {}, problem="it is blank")
     try:
         message = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

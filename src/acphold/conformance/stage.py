@@ -38,13 +38,15 @@ Episode = Callable[["Stage"], Awaitable[T]]
 
 class Settings(Struct, frozen=True):
     """How a check is made. Seconds: `timeout` for each answer, `quiet` for what must not come,
-    `patience` for an MCP server to be spoken to once its session is there.
+    `late` for what would come too late, `patience` for an MCP server to be spoken to once its
+    session is there.
 
     `sign_in` is the id of the method to sign in with, `named` what was asked for by name.
     """
 
     timeout: float = 10.0
     quiet: float = 0.25
+    late: float = 1.5
     patience: float = 2.5
     sign_in: str | None = None
     named: frozenset[str] = frozenset()
@@ -157,6 +159,7 @@ class Stage:
             record,
             timeout=self.settings.timeout,
             quiet=self.settings.quiet,
+            late=self.settings.late,
         )
         await stack.enter_async_context(listening(dialogue))
         self.records.append(record)
@@ -251,10 +254,15 @@ class Stage:
                 raise NotAdvertised(f"the agent does not advertise {CAPABILITIES[name]}")
 
     def new_folder(self, name: str) -> str:
-        """A folder beside `work`."""
+        """A folder beside `work`, or below such a one."""
         path = self.folder / name
-        path.mkdir(exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         return str(path)
+
+    def other_folder(self, name: str, than: str) -> str | None:
+        """A folder beside `work`; None where the file system takes its name for that of `than`."""
+        path = self.new_folder(name)
+        return None if os.path.samefile(path, than) else path
 
     def new_file(self, name: str, text: str) -> Path:
         """A file in `work`."""

@@ -82,6 +82,10 @@ class Finding(Struct, frozen=True):
     excerpt: tuple[str, ...] = ()
     seconds: float = 0.0
 
+    @property
+    def is_pass(self) -> bool:
+        return self.verdict is Verdict.PASS
+
 
 class Signal(Exception):
     """How a case ends that does not pass."""

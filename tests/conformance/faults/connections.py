@@ -127,7 +127,7 @@ class _CannotLogOut(Exemplar):
 @FAULTS.breaks("stdio.utf-8")
 class _Latin1(Exemplar):
     def write(self, line: bytes) -> None:
-        super().write(line.replace("ü".encode(), b"\xfc"))
+        super().write(line.replace("Müs".encode(), b"M\xfcs"))
 
     def info(self) -> Json:
         return {**super().info(), "title": "Müsterbild"}
@@ -146,6 +146,25 @@ class _PrettyPrints(Exemplar):
         note = {"jsonrpc": "2.0", "method": "_note", "params": {}}
         self.write(msgspec.json.format(msgspec.json.encode(note), indent=2))
         return await super().new_session(params)
+
+
+@FAULTS.breaks("stdio.only-messages:blank")
+class _BlankLines(Exemplar):
+    def write(self, line: bytes) -> None:
+        super().write(line + b"\n")
+
+
+@FAULTS.breaks("stdio.only-messages:byte-order-mark")
+class _ByteOrderMark(Exemplar):
+    begun = False
+
+    def send(self, message: Json) -> None:
+        update = message.get("params", {}).get("update", {})
+        if update.get("sessionUpdate") == "current_mode_update" and not self.begun:
+            self.begun = True
+            self.write(b"\xef\xbb\xbf" + msgspec.json.encode({"jsonrpc": "2.0", **message}))
+        else:
+            super().send(message)
 
 
 @FAULTS.breaks("stdio.pieces")
@@ -251,6 +270,22 @@ class _ReservedCode(Exemplar):
 class _NumbersOnly(Exemplar):
     async def answer(self, request: Json) -> None:
         if request["id"] != "check-7f3a":
+            await super().answer(request)
+
+
+@FAULTS.breaks("json-rpc.string-id:number")
+class _NumbersFromText(Exemplar):
+    def send(self, message: Json) -> None:
+        id = message.get("id")
+        if isinstance(id, str) and id.isdecimal() and id[0] != "0":
+            message = {**message, "id": int(id)}
+        super().send(message)
+
+
+@FAULTS.breaks("json-rpc.zero-id:negative")
+class _NaturalIds(Exemplar):
+    async def answer(self, request: Json) -> None:
+        if isinstance(request["id"], str) or request["id"] >= 0:
             await super().answer(request)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+
+import msgspec
 
 from acphold.conformance.exemplar import Exemplar, RefusedError
 from acphold.conformance.exemplar_turns import Kept, Memory, Script, Turn
@@ -111,6 +114,22 @@ class _NullForEmpty(Exemplar):
         return {"sessions": None} if not params else await super().list_sessions(params)
 
 
+@FAULTS.breaks("list.answer:params")
+class _WantsParams(Exemplar):
+    async def answer(self, request: Json) -> None:
+        if request["method"] == "session/list" and "params" not in request:
+            self.refuse(request, INVALID_PARAMS, "params are missing")
+        else:
+            await super().answer(request)
+
+
+@FAULTS.breaks("list.answer:null")
+class _NullIsAFolder(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        found = await super().list_sessions(params)
+        return {"sessions": []} if params.get("cwd", "") is None else found
+
+
 @FAULTS.breaks("list.known-session")
 class _ListsTheOthers(Exemplar):
     def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
@@ -134,6 +153,50 @@ class _ListsItsOwn(Exemplar):
 class _ListsTheRest(Exemplar):
     def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
         return cwd is None or "nobody" not in cwd
+
+
+@FAULTS.breaks("list.filter:prefix")
+class _ListsByPrefix(Exemplar):
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        return cwd is None or kept.cwd.startswith(cwd)
+
+
+@FAULTS.breaks("list.filter:below")
+class _ListsWhatIsBelow(Exemplar):
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        return cwd is None or Path(cwd) in (Path(kept.cwd), *Path(kept.cwd).parents)
+
+
+@FAULTS.breaks("list.filter:above")
+class _ListsWhatIsAbove(Exemplar):
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        return cwd is None or Path(kept.cwd) in (Path(cwd), *Path(cwd).parents)
+
+
+@FAULTS.breaks("list.filter:name")
+class _ListsByName(Exemplar):
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        return cwd is None or Path(kept.cwd).name == Path(cwd).name
+
+
+@FAULTS.breaks("list.filter:capitals")
+class _ListsAnyCase(Exemplar):
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        return cwd is None or kept.cwd.lower() == cwd.lower()
+
+
+@FAULTS.breaks("list.filter:directories")
+class _ListsByAnyFolder(Exemplar):
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        return super().fits_filter(kept, cwd) or cwd in kept.directories
+
+
+@FAULTS.breaks("list.filter:second-page")
+class _ForgetsTheFilter(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        if "cursor" in params:
+            params = {"cursor": params["cursor"]}
+        return await super().list_sessions(params)
 
 
 @FAULTS.breaks("list.no-match")
@@ -226,6 +289,26 @@ class _TextIsCut(_Replayer):
         return {**update, "content": {"type": "text", "text": "That …"}}
 
 
+@FAULTS.breaks("load.exact-text")
+class _TrimsTexts(_Replayer):
+    def replayed(self, kept: Kept) -> list[Json]:
+        return [self._trimmed(update) for update in kept.history]
+
+    def _trimmed(self, update: Json) -> Json:
+        if not str(update["sessionUpdate"]).endswith("_chunk") or "text" not in update["content"]:
+            return update
+        text = str(update["content"]["text"]).strip()
+        return {**update, "content": {**update["content"], "text": text}}
+
+
+@FAULTS.breaks("load.exact-text:blanks")
+class _JoinsBlanks(_Replayer):
+    def replayed(self, kept: Kept) -> list[Json]:
+        found = msgspec.json.encode(kept.history).replace(b"  ", b" ")
+        history: list[Json] = msgspec.json.decode(found)
+        return history
+
+
 @FAULTS.breaks("load.thoughts")
 class _WithoutThoughts(_Replayer):
     def keeps(self, update: Json) -> bool:
@@ -285,6 +368,20 @@ class _AnswersTooSoon(Exemplar):
             content = update.get("content")
             again = {"sessionUpdate": "agent_thought_chunk", "content": content}
             self.update(session_id, again, remembered=False)
+
+
+@FAULTS.breaks("load.replay-first:late")
+class _TellsTheRestLater(Exemplar):
+    async def load_session(self, params: Json) -> Json:
+        history = self.kept(params["sessionId"]).history
+        plans = [it for it in history if it["sessionUpdate"] == "plan"]
+        self.start(self._later(params["sessionId"], plans[-1:]))
+        return await super().load_session(params)
+
+    async def _later(self, session_id: str, updates: list[Json]) -> None:
+        await asyncio.sleep(0.9)
+        for update in updates:
+            self.update(session_id, update, remembered=False)
 
 
 @FAULTS.breaks("load.again")
@@ -367,6 +464,18 @@ class _WantsServers(Exemplar):
 class _ReplaysOnResume(Exemplar):
     async def resume_session(self, params: Json) -> Json:
         return await self.load_session(params)
+
+
+@FAULTS.breaks("resume.no-history:late")
+class _ReplaysSoonAfter(Exemplar):
+    async def resume_session(self, params: Json) -> Json:
+        self.start(self._later(params["sessionId"]))
+        return await super().resume_session(params)
+
+    async def _later(self, session_id: str) -> None:
+        await asyncio.sleep(0.2)
+        for update in [*self.kept(session_id).history]:
+            self.update(session_id, update, remembered=False)
 
 
 @FAULTS.breaks("resume.goes-on")

@@ -6,9 +6,10 @@ import asyncio
 from contextlib import suppress
 
 from acphold.conformance.exemplar import Exemplar, RefusedError
-from acphold.conformance.exemplar_turns import InVainError, Script
+from acphold.conformance.exemplar_turns import InVainError, Memory, Script, Turn
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
+from acphold.rpc.transport import Transport
 from tests.conformance.faults.register import Faults
 
 FAULTS = Faults()
@@ -45,6 +46,21 @@ class _OneIdForAll(Script):
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
         self._calls = 0
         return super().tool(title, kind, status, **more)
+
+
+@FAULTS.breaks("tool.unique-ids:restart")
+class _CountsAnew(Exemplar):
+    """Numbers its calls from 1 in every process."""
+
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.calls: dict[str, int] = {}
+
+    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+        made = super().script(turn, blocks)
+        made._calls = self.calls.get(turn.session_id, 0)
+        self.calls[turn.session_id] = made._calls + 1
+        return made
 
 
 @FAULTS.scripted("tool.known-id")
@@ -419,6 +435,12 @@ class _CustomMembers(Exemplar):
         if update["sessionUpdate"] == "usage_update":
             update = {**update, "percent": 1}
         super().update(session_id, update, remembered=remembered)
+
+
+@FAULTS.breaks("extension.members:drafted")
+class _UsageAtTheRoot(Exemplar):
+    def end_of(self, turn: Turn) -> Json:
+        return {**super().end_of(turn), "usage": {"inputTokens": 1, "outputTokens": 1}}
 
 
 @FAULTS.breaks("extension.methods")

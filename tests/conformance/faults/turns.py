@@ -126,6 +126,44 @@ class _SpeaksLate(Script):
         agent.start(later())
 
 
+class _LateChunk(Exemplar):
+    """Says something some time after its turns."""
+
+    seconds = 0.7
+
+    def end_of(self, turn: Turn) -> Json:
+        if self.speaks_after(turn):
+            self.start(self._later(turn.session_id))
+        return super().end_of(turn)
+
+    def speaks_after(self, turn: Turn) -> bool:
+        return not turn.cancelled and not self.offers_files()
+
+    def offers_files(self) -> bool:
+        return bool(self.client.get("fs"))
+
+    async def _later(self, session_id: str) -> None:
+        await asyncio.sleep(self.seconds)
+        content = {"type": "text", "text": "By the way."}
+        chunk = {"sessionUpdate": "agent_message_chunk", "content": content}
+        self.update(session_id, chunk, remembered=False)
+
+
+@FAULTS.breaks("prompt.updates-first:late")
+class _SpeaksAfterGreetings(_LateChunk):
+    spoke = False
+
+    def speaks_after(self, turn: Turn) -> bool:
+        spoke, self.spoke = self.spoke, True
+        return not spoke and turn.session_id == "session-1" and super().speaks_after(turn)
+
+
+@FAULTS.breaks("prompt.updates-first:after-tools")
+class _SpeaksAfterTools(_LateChunk):
+    def speaks_after(self, turn: Turn) -> bool:
+        return not turn.cancelled and self.offers_files()
+
+
 @FAULTS.scripted("prompt.message-ids")
 class _OneIdForAll(Script):
     def think(self, text: str) -> None:
@@ -189,6 +227,14 @@ class _GoesOnSpeaking(Exemplar):
         await asyncio.sleep(0.05)
         content = {"type": "text", "text": "I was not ready."}
         self.update(session_id, {"sessionUpdate": "agent_message_chunk", "content": content})
+
+
+@FAULTS.breaks("cancel.updates-first:late")
+class _SpeaksAfterCancels(_LateChunk):
+    seconds = 1.2
+
+    def speaks_after(self, turn: Turn) -> bool:
+        return turn.cancelled and not self.offers_files()
 
 
 @FAULTS.breaks("cancel.soon")

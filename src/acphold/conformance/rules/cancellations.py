@@ -23,9 +23,6 @@ CANCEL_REQUEST = Source("Cancellation", "`$/cancel_request` Notification")
 SOON_SECONDS = 5.0
 """What an agent gets to end a cancelled turn before people think that it does not hear."""
 
-AFTERWARDS_SECONDS = 1.0
-"""How long an update that comes too late is waited for."""
-
 
 TURN_UPDATES = {
     "agent_message_chunk",
@@ -148,18 +145,9 @@ async def _cancelled_turn(stage: Stage, *, first: bool) -> Cancelled:
     told = cancel(dialogue, session)
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
     seconds = loop.time() - began
-    await dialogue.caught_up()
-    await _more_quiet(dialogue)
-    late = _late(dialogue, session, answer)
-    return Cancelled(session, call.asked, told, answer, late, seconds)
-
-
-async def _more_quiet(dialogue: Dialogue) -> None:
-    await asyncio.sleep(max(0.0, min(AFTERWARDS_SECONDS, 2 * dialogue.quiet)))
-
-
-def _late(dialogue: Dialogue, session: Session, answer: Answer) -> tuple[Line, ...]:
-    return tuple(filter(is_of_turn, dialogue.record.updates(session.id, since=answer.line.number)))
+    await dialogue.settled()
+    since = dialogue.record.updates(session.id, since=answer.line.number)
+    return Cancelled(session, call.asked, told, answer, tuple(filter(is_of_turn, since)), seconds)
 
 
 @RULES.case(

@@ -226,16 +226,27 @@ async def _echoed(stage: Stage, id: int | str) -> None:
         raise Violation("the id came back as another", *answer.lines)
 
 
+STRING_IDS = ("check-7f3a", "990071", "00990072", "9.5", 'check \u00fc"\n', "null", "")
+"""Some look like something else; the empty one is a string as any."""
+
+
 @RULES.case(
     "json-rpc.string-id", "A request whose id is a string is answered under it.", MUST, RESPONSE
 )
 async def string_id(stage: Stage) -> None:
-    await _echoed(stage, "check-7f3a")
+    for id in STRING_IDS:
+        await _echoed(stage, id)
 
 
-@RULES.case("json-rpc.zero-id", "A request with the id 0 is answered under it.", MUST, RESPONSE)
+@RULES.case(
+    "json-rpc.zero-id",
+    "A request with the id 0, or one below, is answered under it.",
+    MUST,
+    RESPONSE,
+)
 async def zero_id(stage: Stage) -> None:
-    await _echoed(stage, 0)
+    for id in (0, -1):
+        await _echoed(stage, id)
 
 
 @RULES.case("json-rpc.large-id", "An id beyond 32 bits comes back as it was.", MUST, RESPONSE)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
@@ -38,7 +39,10 @@ class Page(Struct, frozen=True):
 
 async def page(dialogue: Dialogue, **params: str) -> Page:
     """One page; Violation when it is none."""
-    answer = await dialogue.ask("session/list", params)
+    return _page(await dialogue.ask("session/list", params))
+
+
+def _page(answer: Answer) -> Page:
     fitting = answer.fitting(ListSessionsResponse)
     sessions = answer.result.get("sessions")
     if not isinstance(sessions, list):
@@ -72,13 +76,19 @@ async def pages_after_restart(stage: Stage) -> list[Page]:
 
 @RULES.case(
     "list.answer",
-    "`session/list` with no parameters is answered with an array of sessions.",
+    "`session/list` with no parameters, however none are given, is answered with an array of "
+    "sessions.",
     MUST,
     LISTING,
     "list",
 )
 async def answer(stage: Stage) -> None:
-    await stage.judge(first_page)
+    first = await stage.judge(first_page)
+    dialogue = await stage.main()
+    for params in (msgspec.UNSET, {"cwd": None, "cursor": None}, {"weather": "fine", "_meta": {}}):
+        found = _page(await dialogue.ask("session/list", params))
+        if first.sessions and not found.sessions:
+            raise Violation("said in another way, it is answered with none", *found.answer.lines)
 
 
 @RULES.case(
@@ -127,14 +137,24 @@ async def after_restart(stage: Stage) -> None:
     "list",
 )
 async def filter(stage: Stage) -> None:
-    other = (await stage.given(past)).other
-    found = await pages(await stage.given(restarted), cwd=other.cwd)
-    for one in found:
-        for listed in one.sessions:
-            if not _same_folder(listed.get("cwd"), other.cwd):
-                raise Violation(f"{listed.get('cwd')!r} is listed", *one.answer.lines)
-    if other.id not in entries(found):
+    before = await stage.given(past)
+    dialogue = await stage.given(restarted)
+    for session in (*before.neighbours, before.other):
+        found = await pages(dialogue, cwd=session.cwd)
+        for one in found:
+            for listed in one.sessions:
+                if not _same_folder(listed.get("cwd"), session.cwd):
+                    raise Violation(f"{listed.get('cwd')!r} is listed", *one.answer.lines)
+    if before.other.id not in entries(found):
         raise NotObservable("the session of that folder is not listed", *found[0].answer.lines)
+
+
+@RULES.also("list.filter")
+def filtered(records: Sequence[Record], witness: Witness) -> None:
+    for exchange, entry in _listed(records):
+        cwd = exchange.request.params.get("cwd")
+        if isinstance(cwd, str) and not _same_folder(entry.get("cwd"), cwd):
+            witness.accuse(f"{entry.get('cwd')!r} is listed", *exchange.lines)
 
 
 @RULES.case(

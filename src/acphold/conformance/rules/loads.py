@@ -17,8 +17,10 @@ from acphold.conformance.rules.past_sessions import (
     loaded_after_restart,
     newest,
     past,
+    reading,
     restarted,
     said,
+    said_exactly,
     something,
     told_again,
     tool_calls,
@@ -66,6 +68,30 @@ async def agent_messages(stage: Stage) -> None:
     replayed = said(told.loaded.replay, "agent_message_chunk")
     if live != replayed:
         raise Violation(_differs("said", live, replayed), *_some(told.loaded))
+
+
+@RULES.case(
+    "load.exact-text",
+    "A load replays texts to the letter, with their white space.",
+    MUST,
+    LOADING,
+    "load",
+)
+async def exact_text(stage: Stage) -> None:
+    told = await stage.given(told_again)
+    replay = told.loaded.replay
+    replayed, place = said_exactly(replay, "user_message_chunk"), 0
+    for prompt in told.prompts:
+        if "".join(prompt.split()) not in said(replay, "user_message_chunk"):
+            continue  # that it is missing is another rule's
+        found = replayed.find(prompt, place)
+        if found < 0:
+            raise Violation(f"{prompt!r} is replayed with other white space", *_some(told.loaded))
+        place = found + len(prompt)
+    for kind in ("agent_message_chunk", "agent_thought_chunk"):
+        live, again = said_exactly(told.live, kind), said_exactly(replay, kind)
+        if live != again and said(told.live, kind) == said(replay, kind):
+            raise Violation(_differs("told", live, again), *_some(told.loaded))
 
 
 @RULES.case("load.thoughts", "A load replays what the agent thought.", EXPECTED, LOADING, "load")
@@ -188,7 +214,8 @@ async def again(stage: Stage) -> None:
 async def goes_on(stage: Stage) -> None:
     await stage.given(loaded_after_restart)
     dialogue = await stage.given(restarted)
-    await stage.prompt(dialogue, (await stage.given(past)).session, GREET)
+    for prompt in (GREET, reading(stage)):
+        await stage.prompt(dialogue, (await stage.given(past)).session, prompt)
 
 
 @RULES.case(
@@ -237,7 +264,7 @@ def _some(loaded: Loaded) -> tuple[Line, ...]:
 
 
 def _differs(what: str, live: str, replayed: str) -> str:
-    """Where a replay begins to be another text; both without white space."""
+    """Where a replay begins to be another text."""
     if not replayed:
         return f"nothing that was {what} is replayed"
     pairs = zip(live, replayed, strict=False)
@@ -317,15 +344,16 @@ async def after_kill_in_turn(stage: Stage) -> None:
 # -- resume ---------------------------------------------------------------------------------
 
 
-async def resumed(stage: Stage) -> tuple[Dialogue, Session, Answer]:
-    """The other session of `past`, resumed by another process."""
+async def resumed(stage: Stage) -> tuple[Dialogue, Session, Answer, tuple[Line, ...]]:
+    """The other session of `past`, resumed by another process; what was told of it by itself."""
     dialogue = await stage.given(restarted)
     session = (await stage.given(past)).other
     params = {"sessionId": session.id, "cwd": session.cwd}
     answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
-    await dialogue.caught_up()
+    await dialogue.settled()
     answer.fitting(ResumeSessionResponse)
-    return dialogue, session, answer
+    told = tuple(dialogue.record.updates(session.id, since=answer.asked.number))
+    return dialogue, session, answer, told
 
 
 @RULES.case(
@@ -340,19 +368,24 @@ async def resume_after_restart(stage: Stage) -> None:
 
 
 @RULES.case(
-    "resume.no-history", "To resume a session replays none of it.", MUST, RESUMING, "resume"
+    "resume.no-history",
+    "To resume a session replays none of it, neither before the answer nor behind it.",
+    MUST,
+    RESUMING,
+    "resume",
 )
 async def no_history(stage: Stage) -> None:
-    dialogue, session, answer = await stage.given(resumed)
-    for line in dialogue.record.updates(session.id, since=answer.asked.number):
-        if line.number < answer.line.number and is_of_turn(line):
-            raise Violation("a part of the conversation is replayed", answer.asked, line)
+    _, _, answer, told = await stage.given(resumed)
+    for line in told:
+        if is_of_turn(line):
+            raise Violation("a part of the conversation is replayed", *answer.lines, line)
 
 
 @RULES.case("resume.goes-on", "A resumed session takes prompts.", MUST, RESUMING, "resume")
 async def resume_goes_on(stage: Stage) -> None:
-    dialogue, session, _ = await stage.given(resumed)
-    await stage.prompt(dialogue, session, GREET)
+    dialogue, session, _, _ = await stage.given(resumed)
+    for prompt in (GREET, reading(stage)):
+        await stage.prompt(dialogue, session, prompt)
 
 
 @RULES.case(

@@ -24,9 +24,9 @@ async def plain_session(stage: Stage) -> Session:
 
 
 async def second_session(stage: Stage) -> Session:
-    """Another one."""
+    """Another one, in another folder."""
     first = await stage.given(plain_session)
-    second = await stage.new_session(await stage.main())
+    second = await stage.new_session(await stage.main(), cwd=stage.new_folder("beside"))
     if first.id == second.id:
         lines = (*first.answer.lines, *second.answer.lines)
         raise Violation("two sessions have one id", *lines)

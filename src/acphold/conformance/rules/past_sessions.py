@@ -1,7 +1,8 @@
 """Conversations that are over: what the cases about list, load, resume and delete look at.
 
-Two sessions are made in a process of their own, one with three turns, one with one turn in another
-folder. Then that process is left, and another one is asked for them.
+Two sessions are made in a process of their own, one with three turns, one with two turns in another
+folder; and, if the agent has a list, some in folders that one may take for that other folder. Then
+that process is left, and another one is asked for them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from acphold.conformance.dialogue import Answer, Dialogue
 from acphold.conformance.errands import GREET, PLAN, Errand
 from acphold.conformance.record import Json, Line
 from acphold.conformance.rules.prompt_turns import plain_turn
-from acphold.conformance.stage import Session, Stage, Turn, chunk_text
+from acphold.conformance.stage import Session, Stage, Turn, advertises, chunk_text
 from acphold.conformance.verdicts import NotObservable, Violation
 from acphold.schema.session_requests import LoadSessionResponse
 
 CODE_WORD = "heron-4711"
+OTHER_WORD = "stork-1147"
+ODD_TEXT = "Thank you, J\u00fcrgen \U0001f41d \u2028 (tabs\tand  blanks)."
+ELSEWHERE = "elsewhere"
+NEIGHBOURS = ("elsewhere-more", "elsewhere/inside", "deeper/elsewhere", "ELSEWHERE")
+"""Folders that begin like that one, are below it, end like it, or are spelled like it."""
 
 
 class Past(Struct, frozen=True):
@@ -27,6 +33,7 @@ class Past(Struct, frozen=True):
     session: Session
     turns: tuple[Turn, ...]
     other: Session
+    neighbours: tuple[Session, ...]
     told: tuple[Line, ...]
     """All updates of `session`."""
 
@@ -36,16 +43,40 @@ async def past(stage: Stage) -> Past:
     await stage.given(plain_turn)
     dialogue = await stage.meet("conversation")
     session = await stage.new_session(dialogue)
-    file = stage.new_file("note.txt", "heron\n")
-    errands = (Errand("remember", CODE_WORD), PLAN, Errand("read", str(file)))
-    turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
-    other = await stage.new_session(dialogue, cwd=stage.new_folder("elsewhere"))
-    await stage.prompt(dialogue, other, GREET)
+    remember = Errand("remember", CODE_WORD).words
+    prompts = (f"  {remember}\n\n\t{ODD_TEXT} \n", PLAN, reading(stage))
+    turns = [await stage.prompt(dialogue, session, prompt) for prompt in prompts]
+    other = await stage.new_session(dialogue, cwd=stage.new_folder(ELSEWHERE))
+    for prompt in (Errand("remember", OTHER_WORD), reading(stage)):
+        await stage.prompt(dialogue, other, prompt)
+    neighbours = await _neighbours(stage, dialogue, other)
     await dialogue.caught_up()
     told = tuple(dialogue.record.updates(session.id))
     await dialogue.hang_up(5.0)  # most write down what they know when their client leaves
     await stage.leave(dialogue)
-    return Past(session, tuple(turns), other, told)
+    return Past(session, tuple(turns), other, neighbours, told)
+
+
+async def _neighbours(stage: Stage, dialogue: Dialogue, other: Session) -> tuple[Session, ...]:
+    """Sessions in folders whose paths look like that of `other`, if they can be listed."""
+    can = await stage.capabilities()
+    if not advertises(can, "list"):
+        return ()
+    found = []
+    for name in NEIGHBOURS:
+        folder = stage.other_folder(name, than=other.cwd)
+        if folder is None:
+            continue
+        more = {"additionalDirectories": [other.cwd]} if advertises(can, "directories") else {}
+        neighbour = await stage.new_session(dialogue, cwd=folder, **more)
+        await stage.prompt(dialogue, neighbour, GREET)
+        found.append(neighbour)
+    return tuple(found)
+
+
+def reading(stage: Stage) -> Errand:
+    """To read a file: a tool call."""
+    return Errand("read", str(stage.new_file("note.txt", "heron\n")))
 
 
 async def restarted(stage: Stage) -> Dialogue:
@@ -71,7 +102,7 @@ async def load(stage: Stage, dialogue: Dialogue, session: Session) -> Loaded:
     """Load a session; Violation when it is refused."""
     params = stage.params(sessionId=session.id, cwd=session.cwd)
     answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
-    await dialogue.caught_up()
+    await dialogue.settled()
     answer.fitting(LoadSessionResponse)
     record = dialogue.record
     since = list(record.updates(session.id, since=answer.asked.number))
@@ -125,9 +156,13 @@ def _prompts(turns: Iterable[Turn]) -> tuple[str, ...]:
 
 
 def said(lines: Sequence[Line], kind: str) -> str:
-    """All text of the chunks of one kind, without white space: some tidy it up."""
-    chunks = [line for line in lines if line.update_kind == kind]
-    return "".join("".join(map(chunk_text, chunks)).split())
+    """All text of the chunks of one kind, without white space, for which there is another rule."""
+    return "".join(said_exactly(lines, kind).split())
+
+
+def said_exactly(lines: Sequence[Line], kind: str) -> str:
+    """All text of the chunks of one kind."""
+    return "".join(chunk_text(line) for line in lines if line.update_kind == kind)
 
 
 def tool_calls(lines: Sequence[Line]) -> dict[str, Json]:

@@ -27,9 +27,12 @@ REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"
 
 
 async def plain_turn(stage: Stage) -> Turn:
-    """A first prompt, in a session of the main process."""
+    """A first prompt, in a session of the main process; nothing is asked for a while after it."""
     session = await stage.given(plain_session)
-    return await stage.prompt(await stage.main(), session, GREET)
+    dialogue = await stage.main()
+    turn = await stage.prompt(dialogue, session, GREET)
+    await dialogue.settled()
+    return turn
 
 
 @RULES.case("prompt.answer", "A prompt is answered with a stop reason.", MUST, COMPLETION)

@@ -40,8 +40,11 @@ async def _tool_turn(stage: Stage, errand: Errand) -> Turn:
 
 
 async def read_turn(stage: Stage) -> Turn:
-    """The agent is asked to read a file."""
-    return await _tool_turn(stage, Errand("read", str(stage.new_file("walnut.txt", f"{SECRET}\n"))))
+    """The agent is asked to read a file; nothing is asked for a while after it."""
+    path = stage.new_file("walnut.txt", f"{SECRET}\n")
+    turn = await _tool_turn(stage, Errand("read", str(path)))
+    await (await stage.equipped()).settled()
+    return turn
 
 
 async def write_turn(stage: Stage) -> Turn:
@@ -252,7 +255,7 @@ def _live(records: Sequence[Record]) -> Iterator[tuple[Record, list[tuple[Line, 
 def _replays(record: Record) -> list[tuple[int, int]]:
     return [
         (exchange.request.number, exchange.answer.number)
-        for exchange in record.exchanges("client", "session/load")
+        for exchange in record.exchanges("client", "session/load", "session/resume")
         if exchange.answer is not None
     ]
 
@@ -265,16 +268,31 @@ def _replays(record: Record) -> list[tuple[int, int]]:
     unless=NO_TOOLS,
 )
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
-    for _, told in _live(records):
-        ended: dict[tuple[object, object], Line] = {}
-        for line, update in told:
+    # A session outlives its process: over all of them, one after the other.
+    over: dict[tuple[object, object], Line] = {}
+    for record, told in _live(records):
+        running: dict[tuple[object, object], Line] = {}
+        answers = {
+            exchange.answer.number: exchange.request.session_id
+            for exchange in record.exchanges("client", "session/prompt")
+            if exchange.answer is not None
+        }
+        updates = {line.number: update for line, update in told}
+        for line in record.lines:
+            if line.number in answers:
+                of_turn = [key for key in running if key[0] == answers[line.number]]
+                over |= {key: running.pop(key) for key in of_turn}
+            update = updates.get(line.number, {})
             key = line.session_id, update.get("toolCallId")
             if update.get("sessionUpdate") == "tool_call":
                 witness.saw()
-                if key in ended:
-                    witness.accuse("a call of this id was over before", ended[key], line)
+                if key in over:
+                    witness.accuse("a call of this id was over before", over[key], line)
             if update.get("status") in ("completed", "failed"):
-                ended[key] = line
+                over[key] = line
+            elif update:
+                running[key] = line
+        over |= running
 
 
 @RULES.observer(
