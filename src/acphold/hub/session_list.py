@@ -93,7 +93,7 @@ class SessionList:
         filter = ListFilter(agent=agent, cwd=cwd, held=held, archived=archived or "exclude")
         after = None
         if cursor is not None:
-            after = cursors.decode(cursor, filter, self._journal.cursor_secret)
+            after = cursors.decode(cursor, filter, await self._journal.cursor_secret())
         if after is None or cwd not in self._agents_own:
             await self._ask_agent(cwd)
             await self._take_times(cwd)
@@ -109,7 +109,7 @@ class SessionList:
             raws = [_marked(line, line.info.session_id in put_away) for line in shown]
         page = {"sessions": array(raws)}
         if more:
-            next_cursor = cursors.encode(shown[-1].key, filter, self._journal.cursor_secret)
+            next_cursor = cursors.encode(shown[-1].key, filter, await self._journal.cursor_secret())
             page["nextCursor"] = encode(next_cursor)
         return splice(b"{}", page)
 

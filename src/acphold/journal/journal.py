@@ -260,8 +260,7 @@ class Journal(Protocol):
     def file(self) -> InFile | None:
         """The file that it is in; None for a store that is in none."""
 
-    @property
-    def cursor_secret(self) -> bytes:
+    async def cursor_secret(self) -> bytes:
         """The key that seals list cursors; one for the life of the journal."""
 
     # -- owning ---------------------------------------------------------------------------

@@ -177,9 +177,9 @@ async def test_archived_sessions_are_left_out_or_in_or_alone(journal: SqliteJour
 async def test_the_cursor_of_a_list_is_none_of_another_archive_filters(
     journal: SqliteJournal,
 ) -> None:
-    text = cursor.encode(ListKey(1, "s"), ListFilter(), journal.cursor_secret)
+    text = cursor.encode(ListKey(1, "s"), ListFilter(), await journal.cursor_secret())
     with pytest.raises(CursorError, match="another filter"):
-        cursor.decode(text, ListFilter(archived="include"), journal.cursor_secret)
+        cursor.decode(text, ListFilter(archived="include"), await journal.cursor_secret())
 
 
 async def test_a_folder_is_the_same_by_whatever_name(
@@ -194,8 +194,8 @@ async def test_a_folder_is_the_same_by_whatever_name(
     for name in names:
         rows = await journal.page(ListFilter(cwd=name))
         assert [row.cwd for row in rows] == names[::-1]
-        sealed = cursor.encode(rows[0].key, ListFilter(cwd=names[0]), journal.cursor_secret)
-        after = cursor.decode(sealed, ListFilter(cwd=name), journal.cursor_secret)
+        sealed = cursor.encode(rows[0].key, ListFilter(cwd=names[0]), await journal.cursor_secret())
+        after = cursor.decode(sealed, ListFilter(cwd=name), await journal.cursor_secret())
         assert len(await journal.page(ListFilter(cwd=name), after)) == 3
     await put(journal, "moved", 10, cwd=f"{tmp_path}/elsewhere")
     lease = await journal.acquire("moved")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import stat
 import time
@@ -230,7 +231,7 @@ async def test_two_processes_can_use_one_journal(journal: SqliteJournal, path: P
 
 async def test_a_journal_opened_again_has_everything(path: Path) -> None:
     journal = SqliteJournal.open(f"sqlite:///{path}")
-    secret = journal.cursor_secret
+    secret = await journal.cursor_secret()
     lease = await begun(journal)
     segment = await journal.append(lease, "prompt", [PROMPT])
     row = await journal.session("s1")
@@ -238,7 +239,7 @@ async def test_a_journal_opened_again_has_everything(path: Path) -> None:
     again = SqliteJournal.open(path, create=False)
     assert await again.session("s1") == row
     assert await again.read("s1", 0) == [segment]
-    assert again.cursor_secret == secret
+    assert await again.cursor_secret() == secret
     assert len(secret) == 32
     await again.aclose()
 
@@ -277,6 +278,49 @@ async def test_who_waited_in_vain_for_another_program_does_not_wait_so_long_agai
     other.execute("ROLLBACK")
     other.close()
     assert waits[1] + waits[2] < waits[0]
+    assert (await journal.append(lease, "update", [b"{}"])).first_seq == 1
+    await journal.aclose()
+
+
+async def test_others_are_served_while_another_program_holds_the_journal(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    await journal.append(lease, "update", [b"{}"])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = [
+        asyncio.create_task(attempt)
+        for attempt in (
+            journal.append(lease, "update", [b"{}"]),
+            journal.touch(lease, RowChange(updated_at=99)),
+            journal.renew([lease]),
+            journal.create(NewSession("s2", "a", "/w")),
+        )
+    ]
+    for _ in range(5):  # each of them begins and waits, and the loop goes on
+        await asyncio.sleep(0)
+        assert [segment.last_seq for segment in await journal.read("s1", 0)] == [1]
+    assert not any(task.done() for task in waiting)
+    other.execute("ROLLBACK")
+    other.close()
+    await asyncio.gather(*waiting)
+    assert (await journal.session("s1")).last_seq == 2
+    assert (await journal.session("s2")).last_seq == 0
+    await journal.aclose()
+
+
+async def test_an_append_that_waits_for_another_program_can_be_cancelled(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(journal.append(lease, "update", [b"{}"]))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    other.execute("ROLLBACK")
+    other.close()
     assert (await journal.append(lease, "update", [b"{}"])).first_seq == 1
     await journal.aclose()
 

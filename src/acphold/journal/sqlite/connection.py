@@ -68,7 +68,8 @@ class Connection(sqlite3.Connection):
     """See the module; `connect` makes one.
 
     `alone` is held by whichever connection of this process writes: a thread that waits for it is
-    woken at once. `patience` is how many seconds to wait for other programs. `writes_of_others`
+    woken at once. `patience` is how many seconds to wait for other programs, in the thread: 0 in
+    that of the loop, where `store` waits. `writes_of_others`
     is a number that was another one when somebody else had written, at the last look.
     """
 

@@ -6,11 +6,11 @@ time is handed to `journal.sqlite.background`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final, TypeVar
 
@@ -46,8 +46,8 @@ from acphold.journal.sqlite import (
     upkeep,
 )
 from acphold.journal.sqlite.background import Background
-from acphold.journal.sqlite.connection import Connection, is_busy, reading, writing
-from acphold.journal.sqlite.file import FAULTS, Fault, JournalFile, failure
+from acphold.journal.sqlite.connection import TRY_SECONDS, Connection, is_busy, reading, writing
+from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
 from acphold.journal.sqlite.in_file import SqliteFile
 from acphold.journal.sqlite.migrations import SEQ_BITS
 from acphold.journal.sqlite.segments import CODES
@@ -84,7 +84,8 @@ class SqliteJournal:
 
     Most methods do their work at once, on the thread of the loop: a commit takes less time than a
     change of threads. What may take long (settling, deleting, searching, folding, checkpoints)
-    runs in a thread of its own, which begins when there is first need of it.
+    runs in a thread of its own, which begins when there is first need of it. While another program
+    holds the file, whoever asked waits, and the loop goes on.
     """
 
     def __init__(
@@ -136,25 +137,20 @@ class SqliteJournal:
 
     def connect(self) -> JournalFile:
         """Open the file, if it is not open yet; raises as `open` does."""
-        if self._file is None:
-            seconds = HURRIED_SECONDS if self._hurried else self._busy_seconds
-            try:
-                self._file = JournalFile.open(self.path, create=self._create, busy_seconds=seconds)
-            except JournalBusyError:
-                self._hurried = True
-                raise
-            if self._hurried:
-                self._wait_for(self._busy_seconds)
+        return self._file or self._connect(self._busy_seconds)
+
+    def _connect(self, busy_seconds: float) -> JournalFile:
+        self._file = JournalFile.open(self.path, create=self._create, busy_seconds=busy_seconds)
+        self._file.connection.patience = 0.0  # who has the loop's thread does not wait in it
         return self._file
 
-    @property
-    def cursor_secret(self) -> bytes:
+    async def cursor_secret(self) -> bytes:
+        def secret(db: Connection) -> bytes:
+            (found,) = db.execute("SELECT value FROM meta WHERE name = 'cursor_secret'").fetchone()
+            return bytes(found)
+
         if self._cursor_secret is None:
-            self._cursor_secret = self._look(
-                lambda db: db.execute(
-                    "SELECT value FROM meta WHERE name = 'cursor_secret'"
-                ).fetchone()[0]
-            )
+            self._cursor_secret = await self._look(secret)
         return self._cursor_secret
 
     # -- owning ---------------------------------------------------------------------------
@@ -164,78 +160,82 @@ class SqliteJournal:
         await self.renew(())
 
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
-        with self._owning() as (db, owner_id):
+        def work(db: Connection, owner_id: str) -> Lease:
             number = session_rows.create(db, new)
             return leases.grant(db, new.session_id, number, owner_id, yields=yields)
+
+        return await self._owning(work)
 
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
     ) -> Lease:
         self._verified.clear()  # one of them may have been for this session
-        with self._owning() as (db, owner_id):
-            return leases.acquire(db, session_id, owner_id, seen, yields=yields)
+        return await self._owning(
+            lambda db, owner_id: leases.acquire(db, session_id, owner_id, seen, yields=yields)
+        )
 
     async def owner(self, session_id: str) -> Whose:
         own_id = None if self._owner is None else self._owner.id
-        return self._look(lambda db: leases.whose(db, session_id, own_id, self._lives))
+        return await self._look(lambda db: leases.whose(db, session_id, own_id, self._lives))
 
     def _lives(self, owner_id: str) -> bool:
         return owner_files.lives(self.path, owner_id)
 
-    @contextmanager
-    def _owning(self) -> Iterator[tuple[Connection, str]]:
-        """A transaction in which this process owns something, and the id under which it does."""
-        is_new = self._owner is None
-        with self._transaction() as db:
-            if self._owner is None:
-                self._owner = owner_files.OwnerFile(self.path)
-            try:
-                if is_new:
-                    self._register(db)
-                yield db, self._owner.id
-            except BaseException:
-                if is_new:  # nobody knows of it
-                    self._owner.close()
-                    self._owner = None
-                raise
+    async def _owning(self, work: Callable[[Connection, str], T]) -> T:
+        """A transaction in which this process owns something, under the id that `work` is given."""
 
-    def _register(self, db: Connection) -> None:
-        assert self._owner is not None
-        dead = leases.register(
-            db, self._owner.id, self._addresses, self._lives, retired=self._retired
-        )
+        def owning(db: Connection) -> T:
+            if self._owner is not None:
+                return work(db, self._owner.id)
+            owner = owner_files.OwnerFile(self.path)
+            try:
+                self._register(db, owner.id)
+                done = work(db, owner.id)
+            except BaseException:  # nobody knows of it
+                owner.close()
+                raise
+            self._owner = owner
+            return done
+
+        return await self._write(owning)
+
+    def _register(self, db: Connection, own_id: str) -> None:
+        dead = leases.register(db, own_id, self._addresses, self._lives, retired=self._retired)
         for id_ in dead:
             owner_files.forget(self.path, id_)
 
     async def verify(self, lease: Lease) -> None:
         # While nobody else has written to the file, what stood still stands: one look at a counter
         # in memory instead of a read of two tables.
-        seen = self._look(lambda db: id(db)), self.connect().connection.writes_of_others
+        seen = await self._look(lambda db: (id(db), db.writes_of_others))
         if seen != self._seen:
             self._seen = seen
             self._verified.clear()
         if lease.epoch not in self._verified:
-            self._look(lambda db: leases.require(db, lease))
+            await self._look(lambda db: leases.require(db, lease))
             self._verified.add(lease.epoch)
 
     async def renew(self, leases_: Iterable[Lease]) -> list[LeaseLostError]:
         if self._owner is None:
             return []
         self._owner.keep()
-        with self._transaction() as db:
-            if not leases.renew(db, self._owner.id, self._addresses):
-                self._register(db)
-            return leases.all_lost(db, leases_)
+        held, own_id = [*leases_], self._owner.id
+
+        def work(db: Connection) -> list[LeaseLostError]:
+            if not leases.renew(db, own_id, self._addresses):
+                self._register(db, own_id)
+            return leases.all_lost(db, held)
+
+        return await self._write(work)
 
     async def retire(self) -> None:
         self._retired = True
         if self._owner is not None:
-            with self._transaction() as db:
-                leases.retire(db, self._owner.id)
+            own_id = self._owner.id
+            await self._write(lambda db: leases.retire(db, own_id))
 
     async def release(self, lease: Lease) -> None:
-        with self._transaction() as db:
-            leases.release(db, lease)
+        await self._write(lambda db: leases.release(db, lease))
 
     # -- writing under a lease ------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class SqliteJournal:
         if self._background.rests:
             await self._background.rested()
         made = in_one(lease.next_seq, kind, raws, now_ms())
-        self._append(appending(1), self._row(lease, made), lease, (made,), change)
+        await self._append(appending(1), self._row(lease, made), lease, (made,), change)
         return made
 
     async def append_all(
@@ -260,7 +260,7 @@ class SqliteJournal:
             made.append(in_one(seq, kind, raws, at))
             values += self._row(lease, made[-1])
             seq = made[-1].last_seq + 1
-        self._append(appending(len(made)), values, lease, made, change)
+        await self._append(appending(len(made)), values, lease, made, change)
         return made
 
     def _row(self, lease: Lease, made: Segment) -> tuple[object, ...]:
@@ -268,7 +268,7 @@ class SqliteJournal:
         raw = bytearray(made.raw)  # for bytes, the module of Python 3.11 looks for an adapter
         return (key, made.first_seq, made.at, CODES.get(made.kind, made.kind), raw)
 
-    def _append(
+    async def _append(
         self,
         statement: str,
         rows: tuple[object, ...],
@@ -277,31 +277,30 @@ class SqliteJournal:
         change: RowChange | None,
     ) -> None:
         values = (*rows, lease.number, lease.epoch)
+
+        def with_row(db: Connection) -> int:
+            done = db.execute(statement, values).rowcount
+            if done and change is not None:
+                session_rows.change_row(db, lease.number, change)
+            return done
+
         if change is None:
-            done = self._append_alone(statement, values, made[-1].at)
+            done = await self._when_free(lambda: self._append_alone(statement, values, made[-1].at))
+            self._hurried = False
         else:
-            with self._transaction() as db:
-                done = db.execute(statement, values).rowcount
-                if done:
-                    session_rows.change_row(db, lease.number, change)
+            done = await self._write(with_row)
         if not done:
-            raise self._look(lambda db: leases.lost(db, lease))
+            raise await self._look(lambda db: leases.lost(db, lease))
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(_COMMIT_BYTES + sum(len(segment.raw) for segment in made))
 
     def _append_alone(self, statement: str, values: tuple[object, ...], at: int) -> int:
         """One statement is a transaction by itself, and checks the lease; rows written."""
-        file = self._file or self.connect()
+        file = self._file or self._connect(0.0)
         if not self._verify_at - VERIFY_MS <= at < self._verify_at:  # the clock may be set back
             file.verify()
             self._verify_at = at + VERIFY_MS
-        try:
-            done = file.connection.write(statement, values)
-        except FAULTS as error:
-            raise self._failure(error) from error
-        if self._hurried:
-            self._wait_for(self._busy_seconds)
-        return done
+        return file.connection.write(statement, values)
 
     async def take_in(
         self,
@@ -324,12 +323,12 @@ class SqliteJournal:
         self._background.has_grown(upkeep.PIECE_BYTES)
 
     async def touch(self, lease: Lease, change: RowChange) -> None:
-        with self._under(lease) as db:
-            session_rows.change_row(db, lease.number, change)
+        await self._under(lease, lambda db: session_rows.change_row(db, lease.number, change))
 
     async def link(self, lease: Lease, agent: str, downstream_id: str) -> None:
-        with self._under(lease) as db:
-            session_rows.link(db, agent, downstream_id, lease.number)
+        await self._under(
+            lease, lambda db: session_rows.link(db, agent, downstream_id, lease.number)
+        )
 
     async def settle(
         self,
@@ -364,10 +363,10 @@ class SqliteJournal:
         await self._background.run(lambda db: unread.enlist(db, found))
 
     async def unread(self, session_id: str) -> bytes | None:
-        return self._look(lambda db: unread.source(db, session_id))
+        return await self._look(lambda db: unread.source(db, session_id))
 
     async def all_unread(self) -> dict[str, bytes]:
-        return self._look(unread.sources)
+        return await self._look(unread.sources)
 
     async def give_up(self, session_id: str) -> None:
         await self._background.run(lambda db: unread.give_up(db, session_id))
@@ -379,13 +378,13 @@ class SqliteJournal:
     # -- reading --------------------------------------------------------------------------
 
     async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
-        return self._look(lambda db: session_rows.find(db, session_id, counted=counted))
+        return await self._look(lambda db: session_rows.find(db, session_id, counted=counted))
 
     async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
-        return self._look(lambda db: session_rows.resolve(db, prefix, cwd))
+        return await self._look(lambda db: session_rows.resolve(db, prefix, cwd))
 
     async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
-        return self._look(
+        return await self._look(
             lambda db: [session_rows.short_id(db, session_id, least) for session_id in session_ids]
         )
 
@@ -395,23 +394,23 @@ class SqliteJournal:
         def page(db: Connection) -> list[Segment]:
             return upkeep.read(db, session_id, after, limit_bytes, tail_bytes)
 
-        if tail_bytes > READ_BYTES and self._unsettled_bytes(session_id) > READ_BYTES:
+        if tail_bytes > READ_BYTES and await self._unsettled_bytes(session_id) > READ_BYTES:
             return await self._background.run(page)
-        return self._look(page)
+        return await self._look(page)
 
     async def followers(self, session_id: str) -> int:
-        return self._look(lambda db: upkeep.followers(db, session_id))
+        return await self._look(lambda db: upkeep.followers(db, session_id))
 
     async def is_exact(self, session_id: str, after: int) -> bool:
         return await self._background.run(lambda db: upkeep.is_exact(db, session_id, after))
 
     async def summary(self, session_id: str) -> Summary:
-        if self._unsettled_bytes(session_id) > READ_BYTES:
+        if await self._unsettled_bytes(session_id) > READ_BYTES:
             return await self._background.run(lambda db: upkeep.summary(db, session_id))
-        return self._look(lambda db: upkeep.summary(db, session_id))
+        return await self._look(lambda db: upkeep.summary(db, session_id))
 
-    def _unsettled_bytes(self, session_id: str) -> int:
-        return self._look(lambda db: upkeep.unsettled_bytes(db, session_id))
+    async def _unsettled_bytes(self, session_id: str) -> int:
+        return await self._look(lambda db: upkeep.unsettled_bytes(db, session_id))
 
     async def state(self, session_id: str, through: int | None = None) -> SessionState:
         return await self._background.run(lambda db: upkeep.state(db, session_id, through))
@@ -419,7 +418,7 @@ class SqliteJournal:
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
-        return self._look(lambda db: list_page.page(db, filter, after, limit))
+        return await self._look(lambda db: list_page.page(db, filter, after, limit))
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
         from acphold.journal.sqlite import search  # an editor waits for what is imported above
@@ -437,7 +436,7 @@ class SqliteJournal:
         return await self._background.run(lambda db: token_usage.usage(db, cwd, since))
 
     async def lagging(self, cwd: str | None = None) -> int:
-        return self._look(lambda db: search_index.lagging(db, cwd))
+        return await self._look(lambda db: search_index.lagging(db, cwd))
 
     async def catch_up(self, seconds: float, since: int = 0) -> int:
         await self._background.in_pieces(lambda db: search_index.index(db, since=since), seconds)
@@ -455,7 +454,7 @@ class SqliteJournal:
             self._background.has_grown(packed_rows.PIECE_BYTES)
             if time.monotonic() >= deadline:
                 break
-        return self._look(lambda db: packed_rows.unpacked_sessions(db, before))
+        return await self._look(lambda db: packed_rows.unpacked_sessions(db, before))
 
     async def attend(self, work: Callable[[Connection], T]) -> T:
         """The result of some work on the file, done away from the loop's thread."""
@@ -464,29 +463,27 @@ class SqliteJournal:
     # -- the agent's own ids --------------------------------------------------------------
 
     async def downstream(self, session_id: str) -> str | None:
-        return self._look(lambda db: session_rows.downstream(db, session_id))
+        return await self._look(lambda db: session_rows.downstream(db, session_id))
 
     async def linked(self, agent: str, ids: Iterable[str]) -> set[str]:
-        return self._look(lambda db: session_rows.linked(db, agent, ids))
+        return await self._look(lambda db: session_rows.linked(db, agent, ids))
 
     async def session_of(self, agent: str, downstream_id: str) -> str | None:
-        return self._look(lambda db: session_rows.session_of(db, agent, downstream_id))
+        return await self._look(lambda db: session_rows.session_of(db, agent, downstream_id))
 
     async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
-        return self._look(lambda db: session_rows.is_forgotten(db, agent, downstream_id))
+        return await self._look(lambda db: session_rows.is_forgotten(db, agent, downstream_id))
 
     # -- a person's wishes ----------------------------------------------------------------
 
     async def set_title(self, session_id: str, title: str | None) -> None:
-        with self._transaction() as db:
-            session_rows.rename(db, session_id, title)
+        await self._write(lambda db: session_rows.rename(db, session_id, title))
 
     async def given_title(self, session_id: str) -> str | None:
-        return self._look(lambda db: session_rows.given_title(db, session_id))
+        return await self._look(lambda db: session_rows.given_title(db, session_id))
 
     async def set_archived(self, session_id: str, archived: bool) -> None:
-        with self._transaction() as db:
-            session_rows.archive(db, session_id, archived=archived)
+        await self._write(lambda db: session_rows.archive(db, session_id, archived=archived))
 
     async def delete(self, session_id: str) -> bool:
         is_gone = await self._background.run(lambda db: deletion.delete(db, session_id))
@@ -506,71 +503,81 @@ class SqliteJournal:
         await self._background.in_pieces(deletion.sweep)
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
-        if later := self._look(lambda db: session_rows.used_later(db, agent, times)):
-            with self._transaction() as db:
-                session_rows.move_up(db, later)
+        if later := await self._look(lambda db: session_rows.used_later(db, agent, times)):
+            await self._write(lambda db: session_rows.move_up(db, later))
 
     async def forget(self, agent: str, downstream_id: str) -> None:
-        with self._transaction() as db:
-            session_rows.link(db, agent, downstream_id, None)
+        await self._write(lambda db: session_rows.link(db, agent, downstream_id, None))
 
     async def aclose(self) -> None:
         await self._transcripts.aclose()
         await self._background.aclose()
-        self._own_no_more()
+        await self._own_no_more()
         if self._file is not None:
             self._file.close()
             self._file = None
 
     # -- inside ---------------------------------------------------------------------------
 
-    def _own_no_more(self) -> None:
-        if self._owner is None:
+    async def _own_no_more(self) -> None:
+        if (owner := self._owner) is None:
             return
         try:
-            with self._transaction() as db:
-                leases.unregister(db, self._owner.id)
+            await self._write(lambda db: leases.unregister(db, owner.id))
         except JournalError as exc:  # who asks finds its file unlocked
             log.info("the journal still names this process: %s", exc)
-        self._owner.close()
+        owner.close()
         self._owner = None
 
-    def _look(self, question: Callable[[Connection], T]) -> T:
-        try:
-            return self.connect().connection.look(question)
-        except FAULTS as error:
-            raise failure(error, self.path) from error
+    async def _look(self, question: Callable[[Connection], T]) -> T:
+        return await self._when_free(
+            lambda: (self._file or self._connect(0.0)).connection.look(question)
+        )
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        """All or nothing, and alone with the lock that lets one write."""
-        file = self.connect()
-        file.verify()
-        try:
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        """What comes of some work in a transaction: all or nothing, and nobody else writes."""
+
+        def attempt() -> T:
+            file = self._file or self._connect(0.0)
+            file.verify()
             with writing(file.connection) as connection:
-                yield connection
-        except FAULTS as error:
-            raise self._failure(error) from error
-        if self._hurried:
-            self._wait_for(self._busy_seconds)
+                return work(connection)
 
-    @contextmanager
-    def _under(self, lease: Lease) -> Iterator[Connection]:
-        """A transaction that fails unless the lease stands."""
-        with self._transaction() as connection:
-            leases.require(connection, lease)
-            yield connection
+        done = await self._when_free(attempt)
+        self._hurried = False
+        return done
 
-    def _failure(self, error: Fault) -> JournalError:
-        """What to raise for an error of SQLite's.
+    async def _under(self, lease: Lease, work: Callable[[Connection], T]) -> T:
+        """The same; it fails unless the lease stands."""
 
-        Who has waited in vain for another program once does not wait so long again before a write
-        has succeeded: the event loop stands still meanwhile.
+        def under_lease(db: Connection) -> T:
+            leases.require(db, lease)
+            return work(db)
+
+        return await self._write(under_lease)
+
+    async def _when_free(self, attempt: Callable[[], T]) -> T:
+        """What comes of an attempt, which is made again while another program holds the file.
+
+        Everybody else has the loop meanwhile. Who has waited in vain once does not wait so long
+        again before a write has succeeded.
         """
-        if is_busy(error):
-            self._wait_for(HURRIED_SECONDS)
-        return failure(error, self.path)
-
-    def _wait_for(self, seconds: float) -> None:
-        self._hurried = seconds < self._busy_seconds
-        self.connect().connection.patience = seconds
+        deadline = 0.0
+        while True:
+            busy: Exception
+            try:
+                return attempt()
+            except JournalBusyError as error:  # opening it
+                busy = error
+            except FAULTS as error:
+                if not is_busy(error):
+                    raise failure(error, self.path) from error
+                busy = failure(error, self.path)
+                busy.__cause__ = error
+            now = time.monotonic()
+            patience = HURRIED_SECONDS if self._hurried else self._busy_seconds
+            deadline = deadline or now + patience
+            if now >= deadline:
+                self._hurried = True
+                raise busy
+            await asyncio.sleep(TRY_SECONDS)
