@@ -39,6 +39,7 @@ from acphold.imports import (
     Reader,
     Selection,
     Source,
+    Taken,
     Telling,
     each,
     fault,
@@ -253,7 +254,7 @@ class _Run:
                         changed[name].append(source)
                         progress.expect(name)
                     else:
-                        count(outcome)
+                        count(Taken(outcome))
                     if outcome == "new":
                         new.append(source)
         if indexing is not None and sum(source.size for source in new) >= WORTH_LISTING:
@@ -268,7 +269,7 @@ class _Run:
             tally = self._tallies[source.reader]
             with tally.counting(source) as count:
                 taken = await intake.take(source, reader(source.reader), telling)
-                count(taken.outcome, taken.missed, taken.removed)
+                count(taken)
                 if taken.outcome != "busy":
                     self._settled[source.place] = source
             progress.advance(source.reader)
@@ -295,7 +296,7 @@ class _Run:
                         outcome = await intake.expect(source, reader(name)) if intake else "new"
                         if outcome == "new":
                             outcome = forecast(source, reader(name), self._selection)
-                        count(outcome)
+                        count(Taken(outcome))
         finally:
             if journal:
                 await journal.aclose()

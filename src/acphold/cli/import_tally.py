@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from acphold.cli.terminal_text import counted, on_one_line
+from acphold.cli.terminal_text import counted, on_one_line, size
 from acphold.errors import AcpholdError, IllegibleNameError, TranscriptError
-from acphold.imports import OUTCOMES, Outcome, Source
+from acphold.imports import OUTCOMES, Source, Taken
 
 
 class Tally:
@@ -18,6 +18,7 @@ class Tally:
         """`told` are failures that were told before: they are not told again."""
         self.outcomes: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
+        self.missed_bytes: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
         self.compressed = 0
         self._failures: dict[str, None] = {}
@@ -46,15 +47,11 @@ class Tally:
         except (OSError, TranscriptError, IllegibleNameError) as error:
             self.failed(error, source.paths[0])
 
-    def _count(
-        self,
-        outcome: Outcome,
-        missed: Mapping[str, int] = {},
-        removed: Mapping[str, int] = {},
-    ) -> None:
-        self.outcomes[outcome] += 1
-        self.missed.update(missed)
-        self.removed.update(removed)
+    def _count(self, taken: Taken) -> None:
+        self.outcomes[taken.outcome] += 1
+        self.missed.update(taken.missed)
+        self.missed_bytes.update(taken.missed_bytes)
+        self.removed.update(taken.removed)
 
     def failed(self, error: OSError | AcpholdError, path: str) -> None:
         """A source could not be read."""
@@ -71,7 +68,9 @@ class Tally:
             **{word: self.outcomes[word] for word in OUTCOMES},
             "failed": len(self._failures),
             "compressed": self.compressed,
+            "failures": list(self._failures),
             "missed": dict(self.missed),
+            "missedBytes": dict(self.missed_bytes),
             "removed": dict(self.removed),
         }
 
@@ -93,7 +92,8 @@ class Tally:
         if self.missed:
             most = [f"{what} ({count:,})" for what, count in self.missed.most_common(5)]
             more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""
-            messages.append(f"passed over {on_one_line(', '.join(most))}{more}")
+            how_much = size(self.missed_bytes.total())
+            messages.append(f"passed over {on_one_line(', '.join(most))}{more}: {how_much}")
         if self.removed:
             kinds = [f"{kind} {count:,}" for kind, count in self.removed.most_common()]
             messages.append(f"taken out: {on_one_line(', '.join(kinds))}")

@@ -11,7 +11,6 @@ that has none: the session is the same as it was.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -24,11 +23,12 @@ from acphold.history.children import within
 from acphold.history.entries import PROMPT, UPDATE
 from acphold.history.raw_update import members, string, update_kind
 from acphold.history.speakers import without_marks
+from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import Line, lines, readable
 from acphold.imports.scribe import Scribe
 from acphold.imports.session_writer import IMPORTED
-from acphold.imports.sources import Facts, Home, Kept, Source, files_below, source_of
+from acphold.imports.sources import Home, Kept, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, strings, text
 from acphold.journal.journal import Origin
 
@@ -78,10 +78,10 @@ def find(home: Home) -> Iterator[Source]:
 
 def _heads(path: Path) -> Iterator[tuple[int, Object]]:
     """Where each session begins in a file, and its head; none in a file that is not ours."""
-    for number, line in enumerate(lines(path, Counter())):
+    for number, line in enumerate(lines(path, Missed())):
         if number and not line.raw.startswith(HEAD):
             continue
-        head = readable(line.raw, Counter())
+        head = readable(line.raw, Missed())
         is_head = head is not None and "session" in head
         if head is None or not (is_head or (not number and head.keys() >= {"seq", "kind"})):
             if number == 0:
@@ -96,15 +96,15 @@ def _heads(path: Path) -> Iterator[tuple[int, Object]]:
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the entries of one session."""
     head: Object = {}
-    for line in _lines_of(source, scribe.facts):
+    for line in _lines_of(source, scribe.missed):
         if line.raw.startswith(HEAD):
-            head = obj(readable(line.raw, Counter()), "session")
+            head = obj(readable(line.raw, Missed()), "session")
             _tell_head(head, source, scribe)
             continue
         try:
             entry = _entry(line.raw)
         except UNREADABLE:
-            scribe.facts.missed["lines that are no entries"] += 1
+            scribe.missed.add("lines that are no entries", line.raw)
             continue
         scribe.clock(milliseconds(entry.at))
         if entry.kind != IMPORTED:
@@ -115,10 +115,10 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.facts.updated_at = updated_at
 
 
-def _lines_of(source: Source, facts: Facts) -> Iterator[Line]:
+def _lines_of(source: Source, missed: Missed) -> Iterator[Line]:
     """The lines from the head of a session to that of the next one."""
     begin = int(source.item or "0")
-    for line in lines(Path(source.paths[0]), facts.missed):
+    for line in lines(Path(source.paths[0]), missed):
         if line.offset > begin and line.raw.startswith(HEAD):
             return
         if line.offset >= begin:

@@ -8,7 +8,6 @@ conversation is the agent's: it stands under the agent's key and the agent's ses
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 
 from acphold.history.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE
 from acphold.imports.content_blocks import content, text_block
+from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, lines, records
 from acphold.imports.scribe import Scribe
@@ -53,6 +53,9 @@ KEYS: Final = {
 _OURS: Final = frozenset({"session/prompt", "session/new", "session/load", "session/resume"})
 """The requests of the client whose answers matter."""
 
+_OWN: Final = frozenset({"segment", "turn_result", "turn_started"})
+"""The records of acpx itself amid the wire."""
+
 HEAD_LINES: Final = 20
 """How far into a journal the agent's introduction is looked for."""
 
@@ -65,6 +68,7 @@ class _Message(Struct, gc=False):
     """What is needed of a line of the wire; the rest stays as it is."""
 
     id: int | str | None = None
+    type: str = ""
     method: str = ""
     params: Raw = Raw()
     result: Raw = Raw()
@@ -84,7 +88,7 @@ _decode_names: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 def find(home: Home) -> Iterator[Source]:
     """The sessions, by the ids that the agents know them by."""
     for path in files_below(home.path / ".acpx/sessions", "*.json"):
-        record = document(path, Counter())
+        record = document(path, Missed())
         if not text(record, "schema").startswith("acpx.session."):
             continue
         session_id = text(record, "acp_session_id") or path.stem
@@ -96,7 +100,7 @@ def _segments(path: Path) -> list[Path]:
     """The segments of the journal, oldest first."""
     found = files_below(path.parent, f"{path.stem}.stream*.ndjson")
     numbered = [
-        (number(next(records(segment, Counter()), {}), "sequence") or 0, segment)
+        (number(next(records(segment, Missed()), {}), "sequence") or 0, segment)
         for segment in found
     ]
     return [segment for _, segment in sorted(numbered)]
@@ -105,7 +109,7 @@ def _segments(path: Path) -> list[Path]:
 def _agent(source: Source, command: str) -> str:
     """The name in the agent's introduction, else what its command tells."""
     for path in map(Path, source.paths[1:2]):
-        for line in islice(records(path, Counter()), HEAD_LINES):
+        for line in islice(records(path, Missed()), HEAD_LINES):
             if name := text(line, "result", "agentInfo", "name"):
                 return name
     program = os.path.basename(command.split()[0]) if command.split() else ""
@@ -114,13 +118,13 @@ def _agent(source: Source, command: str) -> str:
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session: the journal of its wire, else the messages of its record."""
-    record = document(Path(source.paths[0]), scribe.facts.missed)
+    record = document(Path(source.paths[0]), scribe.missed)
     scribe.facts.cwd = text(record, "cwd")
     scribe.clock(milliseconds(record.get("created_at")))
     segments = [Path(path) for path in source.paths[1:]]
     telling = _Wire(scribe)
     for path in segments:
-        for line in lines(path, scribe.facts.missed):
+        for line in lines(path, scribe.missed):
             telling.line(line.raw)
             yield
     if not segments:
@@ -141,11 +145,11 @@ class _Wire:
 
     def line(self, raw: bytes) -> None:
         try:
-            self._message(_decode(raw))
+            self._message(_decode(raw), raw)
         except UNREADABLE:
-            self._scribe.facts.missed["lines that cannot be read"] += 1
+            self._scribe.missed.add("lines that cannot be read", raw)
 
-    def _message(self, message: _Message) -> None:
+    def _message(self, message: _Message, raw: bytes) -> None:
         if message.method == "session/update":
             self._updated(message)
         elif message.method and message.id is not None:
@@ -159,6 +163,8 @@ class _Wire:
             if self._is_of_client(message):
                 asked = self._asked_by_agent
             self._answered(asked.pop(message.id, ""), message)
+        elif not message.method and message.type not in _OWN:
+            self._scribe.missed.kind("records", message.type, raw)
 
     def _is_of_client(self, message: _Message) -> bool:
         """Whether this answers the agent, which may have used the number of our own request."""
@@ -192,6 +198,12 @@ class _Wire:
 
 def _tell(message: Object, scribe: Scribe) -> None:
     """A message of the record."""
+    for name in message.keys() - {"User", "Agent"}:
+        scribe.missed.kind("messages", name, message)
+    for speaker, known in (("User", {"Text"}), ("Agent", {"Text", "Thinking", "ToolUse"})):
+        for part in objects(message, speaker, "content"):
+            if not part.keys() & known:
+                scribe.missed.kind("parts of messages", next(iter(part), ""), part)
     said = objects(message, "User", "content")
     scribe.prompt([text_block(text(part, "Text")) for part in said if text(part, "Text")])
     agent = obj(message, "Agent")

@@ -8,7 +8,6 @@ beside it, and before that in the same file, marked `isSidechain`.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -23,10 +22,12 @@ from acphold.imports.claude_tools import (
     Tasks,
     agent_id,
     call_fields,
+    document_of,
     picture_of,
     result_fields,
 )
 from acphold.imports.content_blocks import content, prompt_blocks, text_block
+from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, lines, readable
@@ -56,10 +57,22 @@ _PASSED: Final = frozenset(
     {
         "agent-name", "api-request", "api-request-blob", "api-request-shape", "atis-latch",
         "cost-state", "file-history-snapshot", "last-prompt", "mode", "permission-mode",
-        "pr-link", "progress", "queue-operation", "tag", "tools-used",
+        "bridge-session", "frame-link", "pr-link", "progress", "queue-operation", "relocated",
+        "tag", "tools-used", "worktree-state",
     }
 )  # fmt: skip
 """Records that belong to the program, not to the conversation."""
+
+_SYSTEM_PASSED: Final = frozenset(
+    {
+        "", "agents_killed", "api_error", "api_metrics", "away_summary", "bridge_status",
+        "file_snapshot", "informational", "memory_saved", "microcompact_boundary",
+        "permission_retry", "scheduled_task_fire", "stop_hook_summary", "thinking",
+        "turn_duration",
+    }
+)  # fmt: skip
+
+"""What the program notes for itself."""
 
 _SUMMARY: Final = "This session is being continued from a previous conversation"
 _CANCELLED: Final = "[Request interrupted by user"
@@ -124,13 +137,13 @@ def _head(raw: bytes) -> _Head:
 def _tree(path: Path) -> RecordTree:
     """Every record with an id, whatever it is for: hooks and snapshots have children, too."""
     tree = RecordTree()
-    for line in lines(path, Counter()):
+    for line in lines(path, Missed()):
         head = _head(line.raw)
         if head.type == "last-prompt" and head.leafUuid:
             tree.live_at(head.leafUuid)
         if head.uuid and not head.isSidechain:
             typed = head.type == "user" and b'"tool_result"' not in line.raw
-            typed = typed and _is_typed(readable(line.raw, Counter()) or {})
+            typed = typed and _is_typed(readable(line.raw, Missed()) or {})
             tree.add(head.uuid, head.parentUuid or head.logicalParentUuid, typed=typed)
         else:
             tree.pass_over()
@@ -146,14 +159,17 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the transcript."""
     path = Path(source.paths[0])
     telling = _Telling(source, scribe)
-    missed = scribe.facts.missed
+    missed = scribe.missed
     end = int(source.item) if source.item else None
-    for line in _tree(path).told(lines(path, missed), end):
+    tree = _tree(path)
+    for line in tree.told(lines(path, missed), end):
         record = readable(line.raw, missed)
         if record is not None:
             telling.take(record)
             yield
     telling.end()
+    if end is None:
+        missed.left(tree.left)
 
 
 def _first_words(said: object) -> str:
@@ -207,7 +223,7 @@ class _Telling:
             self._custom_title = text(record, "customTitle")
             self._scribe.title(self._custom_title)
         elif kind not in _PASSED:
-            self._facts.missed[f"records of type {kind[:40]!r}"] += 1
+            self._scribe.missed.kind("records", kind, record)
 
     def end(self) -> None:
         """The end of the file."""
@@ -253,7 +269,7 @@ class _Telling:
         elif kind.endswith("tool_result"):
             self._result(block, None)
         elif kind != "redacted_thinking":
-            self._facts.missed[f"blocks of type {kind[:40]!r}"] += 1
+            self._scribe.missed.kind("blocks", kind, block)
 
     def _count(self, message_id: str, message: Object) -> None:
         """The tokens of a reply, once."""
@@ -289,7 +305,7 @@ class _Telling:
         call_id = text(block, "tool_use_id")
         name, given = self._calls.pop(call_id, ("", {}))
         if not name:
-            self._facts.missed["results of unknown calls"] += 1
+            self._scribe.missed.add("results of unknown calls", block)
             return
         if name in PLAN_TOOLS:
             if name != "TodoWrite" and block.get("is_error") is not True:
@@ -307,6 +323,13 @@ class _Telling:
         for block in results:
             self._result(block, record.get("toolUseResult"))
         if results:
+            # Who refuses a call, or types while it runs, says so beside its result.
+            beside = [block for block in objects_of(said) if text(block, "type") != "tool_result"]
+            first = _first_words(beside)
+            if first.startswith(_CANCELLED):
+                self._scribe.end_turn("cancelled")
+            elif record.get("isMeta") is not True and not first.startswith(_NOT_TYPED):
+                self._prompt(beside)
             return
         first = _first_words(said)
         if _is_summary(record, first):
@@ -320,7 +343,7 @@ class _Telling:
             self._prompt(said)
 
     def _prompt(self, said: object) -> None:
-        self._scribe.prompt(typed(said))
+        self._scribe.prompt(typed(said, self._scribe.missed))
 
     def _command(self, said: str) -> bool:
         """A command of the program's own, and what it answered; False for any other text."""
@@ -352,6 +375,8 @@ class _Telling:
                 self._compact()
         elif subtype == "local_command":
             self._command(text(record, "content"))
+        elif subtype not in _SYSTEM_PASSED:
+            self._scribe.missed.kind("system records", subtype, record)
 
     def _compact(self) -> None:
         """The conversation was summed up: shown as a call, where the person asked for it."""
@@ -375,7 +400,7 @@ class _Telling:
         self._subagent_record(record, self._subagents.caller(record, self._calls))
 
     def _subagent(self, call_id: str, agent: str) -> None:
-        for record in self._subagents.records(call_id, agent, self._facts.missed):
+        for record in self._subagents.records(call_id, agent, self._scribe.missed):
             self._subagent_record(record, call_id)
 
     def _subagent_record(self, record: Object, caller: str) -> None:
@@ -393,16 +418,22 @@ _COMMAND_TAGS: Final = frozenset(
 )
 
 
-def typed(said: object) -> list[Object]:
+def typed(said: object, missed: Missed) -> list[Object]:
     """What a person wrote, as content blocks."""
-    if isinstance(said, str):
-        return [text_block(said)] if said else []
-    return prompt_blocks(picture_of(block) or block for block in objects_of(said))
+    blocks: list[Object] = []
+    for block in [text_block(said)] if isinstance(said, str) else objects_of(said):
+        if found := picture_of(block) or document_of(block):
+            blocks.append(found)
+        elif text(block, "type") == "text":
+            blocks.append(block)
+        else:
+            missed.kind("parts of prompts", text(block, "type"), block)
+    return prompt_blocks(blocks)
 
 
 def _custom_title(source: Source) -> str:
     named = [Path(path) for path in source.paths[1:] if path.endswith("custom-title.json")]
-    return text(document(named[0], Counter()), "customTitle") if named else ""
+    return text(document(named[0], Missed()), "customTitle") if named else ""
 
 
 def _meta(name: str, parent: Object) -> Object:

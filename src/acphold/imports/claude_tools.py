@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 import msgspec
 
 from acphold.imports.content_blocks import content, diff, image
+from acphold.imports.missed import Missed
 from acphold.imports.records import document, records
 from acphold.imports.sources import Source
 from acphold.imports.tags import without
@@ -242,6 +242,17 @@ def picture_of(block: Object) -> Object | None:
     return image(text(block, "source", "data"), text(block, "source", "media_type"))
 
 
+def document_of(block: Object) -> Object | None:
+    """The block with a file that a document block is; None for other blocks."""
+    source = obj(block, "source")
+    if text(block, "type") != "document" or not text(source, "data"):
+        return None
+    about: Object = {"uri": f"document:{text(block, 'title')}"}
+    about["mimeType"] = text(source, "media_type")
+    about["blob" if text(source, "type") == "base64" else "text"] = text(source, "data")
+    return {"type": "resource", "resource": about}
+
+
 def _block_text(block: Object) -> str:
     kind = text(block, "type")
     if kind == "text":
@@ -321,10 +332,10 @@ class Subagents:
             path = Path(name)
             about = path.with_suffix(".meta.json")
             if path.suffix == ".jsonl" and about.is_file():
-                call_id = text(document(about, Counter()), "toolUseId")
+                call_id = text(document(about, Missed()), "toolUseId")
                 self._by_call.setdefault(call_id, path)
 
-    def records(self, call_id: str, agent: str, missed: Counter[str]) -> Iterator[Object]:
+    def records(self, call_id: str, agent: str, missed: Missed) -> Iterator[Object]:
         """What the subagent of this call left in a file of its own."""
         path = self._by_call.pop(call_id, None)
         if path is None and re.fullmatch(r"[\w-]{1,80}", agent):

@@ -8,7 +8,6 @@ editors keep is in another form.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ import msgspec
 
 from acphold.imports.cline_tasks import SCREEN, read_task, task_sources
 from acphold.imports.content_blocks import content, image, prompt_blocks, text_block
+from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document
 from acphold.imports.scribe import PARENT, Scribe
@@ -80,10 +80,10 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     if path.name == SCREEN:
         yield from read_task(source, scribe)
         return
-    whole = document(path, Counter())
+    whole = document(path, Missed())
     if not whole:
         raise OSError(f"{path} is being written, or no JSON; it is read again the next time")
-    manifest = document(Path(source.paths[1]), Counter()) if len(source.paths) > 1 else {}
+    manifest = document(Path(source.paths[1]), Missed()) if len(source.paths) > 1 else {}
     scribe.facts.cwd = text(manifest, "cwd")
     scribe.clock(milliseconds(manifest.get("started_at")))
     telling = _Telling(scribe, [Path(name) for name in source.paths[2:]])
@@ -100,7 +100,7 @@ class _Telling:
 
     def __init__(self, scribe: Scribe, subagents: list[Path], caller: str = "") -> None:
         self._scribe = scribe
-        self._missed = scribe.facts.missed
+        self._missed = scribe.missed
         self._subagents = subagents
         self._caller = caller
         self._meta: Object = {PARENT: caller} if caller else {}
@@ -119,6 +119,8 @@ class _Telling:
             for part in objects(parts):
                 self._part(text(message, "id"), part)
             self._count(message)
+        else:
+            self._missed.kind("messages", text(message, "role"), message)
 
     def _count(self, message: Object) -> None:
         metrics = obj(message, "metrics")
@@ -134,7 +136,7 @@ class _Telling:
         results = [part for part in parts if text(part, "type") == "tool_result"]
         for part in results:
             self._result(part)
-        if results or self._caller:
+        if self._caller:
             return
         blocks: list[Object] = []
         for part in parts:
@@ -143,12 +145,15 @@ class _Telling:
                 data = text(source, "data") or text(part, "data")
                 blocks.append(image(data, text(source, "media_type") or text(part, "mediaType")))
                 continue
+            if text(part, "type") not in ("text", "tool_result"):
+                self._missed.kind("parts of prompts", text(part, "type"), part)
+                continue
             words = text(part, "text")
             typed = list(enclosed(words, _TYPED))
             for begin, end in typed:
                 self._scribe.mode(begin["mode"] or "")
                 blocks.append(text_block(words[begin.end() : end.start()]))
-            if not typed and words:
+            if not typed and words and not results:
                 blocks.append(text_block(words))
         words = " ".join("".join(text(block, "text") for block in blocks).split())
         self.first_prompt = self.first_prompt or words
@@ -163,7 +168,7 @@ class _Telling:
         elif kind == "thinking":
             self._scribe.think(text(part, "thinking"), message_id, self._meta)
         elif kind != "redacted_thinking":
-            self._missed[f"parts of type {kind[:40]!r}"] += 1
+            self._missed.kind("parts", kind, part)
 
     def _call(self, call_id: str, name: str, given: Object) -> None:
         self._calls[call_id] = name, given
@@ -178,7 +183,7 @@ class _Telling:
         call_id = text(part, "tool_use_id")
         name, given = self._calls.pop(call_id, ("", {}))
         if not name:
-            self._missed["results of unknown calls"] += 1
+            self._missed.add("results of unknown calls", part)
             return
         if name == "spawn_agent":
             self._subagent(call_id, text(given, "task"))

@@ -8,7 +8,6 @@ all tasks, or in what the model was told.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from acphold.imports.content_blocks import checklist, content, diff, picture, text_block
+from acphold.imports.missed import Missed
 from acphold.imports.records import document_list
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Source, files_below, source_of
@@ -87,9 +87,9 @@ def task_sources(reader: str, home: Path, own: Path) -> Iterator[Source]:
 def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the task; raises OSError for half a document."""
     path, listed = map(Path, source.paths)
-    missed: Counter[str] = Counter()
+    missed = Missed()
     messages = document_list(path, missed)
-    if missed:
+    if missed.counts:
         raise OSError(f"{path} is being written, too large, or no JSON")
     scribe.facts.cwd = _folder(path, listed)
     telling = _Telling(scribe)
@@ -100,7 +100,7 @@ def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 def _folder(path: Path, listed: Path) -> str:
-    for task in document_list(listed, Counter()):
+    for task in document_list(listed, Missed()):
         if text(task, "id") == path.parent.name and text(task, "cwdOnTaskInitialization"):
             return text(task, "cwdOnTaskInitialization")
     try:
@@ -142,7 +142,7 @@ class _Telling:
         elif kind == "task_progress":
             self._scribe.plan(checklist(words))
         elif not (self._speaks(kind, words) or self._calls(kind, words)):
-            self._scribe.facts.missed[f"messages of kind {kind[:40]!r}"] += 1
+            self._scribe.missed.add(f"messages of kind {kind[:40]!r}", message)
 
     def _speaks(self, kind: str, words: str) -> bool:
         """What the agent said, if it is that."""

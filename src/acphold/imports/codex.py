@@ -9,7 +9,6 @@ call that spawned it.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,9 +16,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from acphold.imports.codex_patches import asked_changes, done_changes, edit_fields, is_patch
-from acphold.imports.content_blocks import content, link, picture, prompt_blocks, text_block
+from acphold.imports.content_blocks import content, image, link, picture, prompt_blocks, text_block
+from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
-from acphold.imports.records import records
+from acphold.imports.records import lines, records
 from acphold.imports.scribe import PARENT, Scribe, on_title
 from acphold.imports.shell_commands import command_fields, language, printed, purposes, script_of
 from acphold.imports.sources import Home, Source, files_below, source_of
@@ -41,12 +41,26 @@ _ROLLOUT: Final = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a
 _FOLDERS: Final = ("sessions", "archived_sessions")
 _INDEX: Final = "session_index.jsonl"
 _CWD: Final = re.compile(r"<cwd>([^<]*)</cwd>|Current working directory: (.+)")
+_BY_PROGRAM: Final = re.compile(
+    r"# AGENTS\.md instructions for |"
+    r"<(?:[a-z]+_(?:context|instructions|notification|shell_command|action|aborted|mode|switch)"
+    r"|permissions instructions|collaboration_mode|skills?|personality_spec|INSTRUCTIONS|hook)\b"
+)
+"""How begins what a program puts in the person's place."""
+
+_AROUND_PICTURE: Final = re.compile(r"\s*</?image\b[^>]*>\s*")
 _REFUSED: Final = ("aborted by user", "unsupported ", "exec command rejected")
 
 _PASSED_EVENTS: Final = frozenset(
     {
         "agent_message_delta", "agent_reasoning_raw_content", "agent_reasoning_section_break",
-        "background_event", "context_compacted", "exec_command_begin", "exec_command_end",
+        "background_event", "collab_agent_interaction_begin", "collab_agent_interaction_end",
+        "collab_agent_spawn_begin", "collab_agent_spawn_end", "collab_close_begin",
+        "collab_close_end", "collab_waiting_begin", "collab_waiting_end", "context_compacted",
+        "dynamic_tool_call_request", "dynamic_tool_call_response", "entered_review_mode",
+        "exec_command_begin", "exec_command_end", "guardian_assessment", "image_generation_begin",
+        "image_generation_end", "sub_agent_activity", "thread_goal_updated",
+        "thread_settings_applied",
         "exec_command_output_delta", "item_completed", "item_started", "mcp_tool_call_begin",
         "mcp_tool_call_end", "patch_apply_begin", "session_configured", "task_started",
         "thread_name_updated", "thread_rolled_back", "turn_diff", "turn_started", "undo_completed",
@@ -54,6 +68,8 @@ _PASSED_EVENTS: Final = frozenset(
     }
 )  # fmt: skip
 """Events that repeat what an item says, or that were for the moment."""
+
+_PASSED_RECORDS: Final = frozenset({"inter_agent_communication_metadata", "world_state"})
 
 _PASSED_ITEMS: Final = frozenset({"compaction", "ghost_snapshot", "other"})
 
@@ -78,7 +94,8 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the rollout; nothing for one of a subagent."""
     path = Path(source.paths[0])
     telling = _Telling(scribe, path)
-    for record in records(path, scribe.facts.missed):
+    telling.shown = _shown(path)
+    for record in records(path, scribe.missed):
         telling.take(record)
         if telling.is_subagent:
             return
@@ -86,6 +103,23 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     title = _thread_name(source) if source.title is None else source.title
     if title:
         scribe.title(title)
+
+
+_SHOWN: Final = re.compile(rb'"type":\s*"(user_message|agent_message|agent_reasoning)"')
+
+
+def _shown(path: Path) -> frozenset[str]:
+    """What the screen side of a rollout has; what it has not is told from the model's side.
+
+    The model's side has words of the program in the person's place, often before any event.
+    """
+    found: set[str] = set()
+    for line in lines(path, Missed()):
+        if b'"event_msg"' in line.raw and (event := _SHOWN.search(line.raw)):
+            found.add(event[1].decode())
+            if len(found) == 3:
+                break
+    return frozenset(found)
 
 
 def _thread_name(source: Source) -> str:
@@ -98,7 +132,7 @@ def _thread_name(source: Source) -> str:
 
 def _thread_names(index: Path) -> dict[str, str]:
     """What people called their threads; a later line renames."""
-    lines = records(index, Counter()) if index.is_file() else ()
+    lines = records(index, Missed()) if index.is_file() else ()
     return {text(line, "id"): on_title(text(line, "thread_name")) for line in lines}
 
 
@@ -107,10 +141,10 @@ class _Telling:
 
     def __init__(self, scribe: Scribe, path: Path, caller: str = "") -> None:
         self._scribe = scribe
-        self._missed = scribe.facts.missed
+        self._missed = scribe.missed
         self._path = path
         self._caller = caller
-        self._has_screen = False
+        self.shown: frozenset[str] = frozenset()
         self._waiting: list[Object] = []
         self._thinking = False
         self._turn = ""
@@ -142,7 +176,8 @@ class _Telling:
         elif kind == "compacted":
             self._compacted(text(payload, "message"))
         elif "payload" in record:
-            self._missed[f"records of type {kind[:40]!r}"] += 1
+            if kind not in _PASSED_RECORDS:
+                self._missed.kind("records", kind, record)
         elif kind:
             self._item(kind, record)
         elif "id" in record:
@@ -164,8 +199,6 @@ class _Telling:
     # -- the screen ------------------------------------------------------------------------
 
     def _event(self, kind: str, event: Object) -> None:
-        if kind in ("user_message", "agent_message", "agent_reasoning"):
-            self._has_screen = True
         if kind == "patch_apply_end":
             self._patched(event)
         elif self._caller:
@@ -186,10 +219,12 @@ class _Telling:
             self._scribe.end_turn("cancelled")
         elif kind == "error":
             self._scribe.fail_turn(text(event, "message"))
+        elif kind == "exited_review_mode":
+            self._said(text(event, "review_output", "overall_explanation"))
         elif kind == "token_count":
             self._count(obj(event, "info"))
         elif kind not in _PASSED_EVENTS:
-            self._missed[f"events of type {kind[:40]!r}"] += 1
+            self._missed.kind("events", kind, event)
 
     def _typed(self, event: Object) -> None:
         self._prompted_in_task = True
@@ -233,7 +268,7 @@ class _Telling:
             self._message(item)
         elif kind == "reasoning":
             self._unseen_prompt()
-            for part in [] if self._has_screen else objects(item, "summary"):
+            for part in [] if "agent_reasoning" in self.shown else objects(item, "summary"):
                 self._thought(text(part, "text"))
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             self._unseen_prompt()
@@ -243,14 +278,17 @@ class _Telling:
             self._result(text(item, "call_id"), item.get("output"))
         elif kind == "web_search_call":
             self._web_search(item)
+        elif kind == "image_generation_call":
+            if not self._caller and text(item, "result"):
+                self._scribe.show(image(text(item, "result"), "image/png"))
         elif kind not in _PASSED_ITEMS:
-            self._missed[f"items of type {kind[:40]!r}"] += 1
+            self._missed.kind("items", kind, item)
 
     def _message(self, item: Object) -> None:
         role, parts = text(item, "role"), objects(item, "content")
         if role == "user":
             self._user(parts)
-        elif role == "assistant" and not self._has_screen:
+        elif role == "assistant" and "agent_message" not in self.shown:
             self._unseen_prompt()
             self._said("".join(text(part, "text") for part in parts))
 
@@ -259,20 +297,22 @@ class _Telling:
         first = text(parts[0], "text") if parts else ""
         if found := _CWD.search(first) if first.startswith("<environment_context>") else None:
             self._at(found[1] or found[2])
-        if first.startswith("<") and not first.startswith("<context ref="):
+        if _BY_PROGRAM.match(first):
             return
         self._unseen_prompt()
-        blocks = (
-            picture(text(part, "image_url"))
-            if text(part, "type") == "input_image"
-            else text_block(text(part, "text"))
-            for part in parts
-        )
-        self._waiting = [block for block in blocks if block is not None]
+        self._waiting = []
+        for part in parts:
+            kind, words = text(part, "type"), text(part, "text")
+            if kind == "input_image" and (shown := picture(text(part, "image_url"))):
+                self._waiting.append(shown)
+            elif kind != "input_text":
+                self._missed.kind("parts of prompts", kind, part)
+            elif not _AROUND_PICTURE.fullmatch(words):
+                self._waiting.append(text_block(words))
 
     def _unseen_prompt(self) -> None:
         """What waits for its event was typed all the same, where there is no screen side."""
-        if self._waiting and not self._has_screen and not self._caller:
+        if self._waiting and "user_message" not in self.shown and not self._caller:
             self._scribe.prompt(prompt_blocks(self._waiting))
         self._waiting = []
 

@@ -66,7 +66,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
     scribe.facts.cwd = about.get("cwd", "")
     telling = _Telling(scribe)
-    for event in records(Path(source.paths[0]), scribe.facts.missed):
+    for event in records(Path(source.paths[0]), scribe.missed):
         telling.take(event)
         yield
     scribe.title(about.get("name", ""))
@@ -101,7 +101,7 @@ class _Telling:
 
     def __init__(self, scribe: Scribe) -> None:
         self._scribe = scribe
-        self._missed = scribe.facts.missed
+        self._missed = scribe.missed
         self._pictures: dict[str, Object] = {}
         self._notices: list[str] = []
         self._inputs: dict[str, tuple[str, Object]] = {}
@@ -118,6 +118,10 @@ class _Telling:
                 self._typed(data)
             case "assistant.message":
                 self._said(data)
+            case "assistant.reasoning":
+                caller = text(data, "parentToolCallId")
+                meta: Object = {PARENT: caller} if caller else {}
+                self._scribe.think(text(data, "content"), text(data, "reasoningId"), meta)
             case "tool.execution_start":
                 self._called(data)
             case "tool.execution_complete":
@@ -138,7 +142,7 @@ class _Telling:
             case "session.compaction_complete":
                 self._compacted(text(event, "id"), data)
             case _ if not _PASSED.match(kind):
-                self._missed[f"events of type {kind[:40]!r}"] += 1
+                self._missed.kind("events", kind, event)
 
     # -- messages --------------------------------------------------------------------------
 
@@ -163,7 +167,7 @@ class _Telling:
         if words and uri:
             return {"type": "resource", "resource": {"uri": uri, "text": words}}
         if not uri:
-            self._missed[f"attachments of type {text(attachment, 'type')[:40]!r}"] += 1
+            self._missed.kind("attachments", text(attachment, "type"), attachment)
             return None
         name = text(attachment, "displayName") or uri.rpartition("/")[2]
         return {"type": "resource_link", "name": name, "uri": uri}
@@ -235,7 +239,7 @@ class _Telling:
         call_id = text(data, "toolCallId")
         name, given = self._inputs.pop(call_id, ("", {}))
         if not name:
-            self._missed["results of unknown calls"] += 1
+            self._missed.add("results of unknown calls", data)
             return
         result = obj(data, "result")
         if data.get("success") is not True:

@@ -17,7 +17,6 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from errno import EBUSY, EFBIG, EIO, ENOSPC
@@ -27,6 +26,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from acphold.imports.missed import Missed
 from acphold.imports.records import LINE_BYTES, TOO_LONG
 from acphold.imports.sources import note
 from acphold.workspace.regular_files import opened
@@ -69,7 +69,7 @@ def listed(path: Path, table: str, columns: str, which: str) -> Iterator[tuple[A
 
     None where there is no such file; that they cannot be read is noted.
     """
-    missed: Counter[str] = Counter()
+    missed = Missed()
     try:
         if path.exists():
             found = rows_of(path, table, columns, which, missed)
@@ -77,12 +77,12 @@ def listed(path: Path, table: str, columns: str, which: str) -> Iterator[tuple[A
             yield from sorted((row for row in found if isinstance(row[0], str)), key=itemgetter(0))
     except OSError as error:
         note(error)
-    if missed:
+    if missed.counts:
         note(OSError(EFBIG, "it has sessions with ids that are too long", str(path)))
 
 
 def rows_of(
-    path: Path, table: str, columns: str, which: str, missed: Counter[str], *arguments: str
+    path: Path, table: str, columns: str, which: str, missed: Missed, *arguments: str
 ) -> Iterator[tuple[Any, ...]]:
     """Those columns of the rows that `which` finds, one by one, so that no answer is large.
 
@@ -92,7 +92,7 @@ def rows_of(
         try:
             yield from _opened(path).asked(f"SELECT {columns} FROM {table} WHERE rowid = ?", number)
         except sqlite3.DataError:
-            missed[TOO_LONG] += 1
+            missed.add(TOO_LONG, LINE_BYTES)
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _unreadable(error, path) from error
 

@@ -11,7 +11,6 @@ all files of an id are one conversation.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Final
 
 from acphold.imports.content_blocks import content, prompt_blocks
 from acphold.imports.gemini_tools import KINDS, answer, parts_text, places, plan, shown, typed
+from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import SMALL_BYTES, document, records, small_text
 from acphold.imports.scribe import PARENT, Scribe
@@ -80,8 +80,8 @@ def working_folder(chats: Path, folder: Path) -> str:
     if root := small_text(chats.parent / ".project_root").strip():
         return root
     name = chats.parent.name
-    projects = obj(document(folder / "projects.json", Counter(), SMALL_BYTES), "projects")
-    known = [*projects, *document(folder / "trustedFolders.json", Counter(), SMALL_BYTES)]
+    projects = obj(document(folder / "projects.json", Missed(), SMALL_BYTES), "projects")
+    known = [*projects, *document(folder / "trustedFolders.json", Missed(), SMALL_BYTES)]
     for path in known:
         if projects.get(path) == name or sha256(path.encode()).hexdigest() == name:
             return path
@@ -116,7 +116,7 @@ class _Telling:
         self, scribe: Scribe, speaker: str, subagents: list[Path], caller: str = ""
     ) -> None:
         self._scribe = scribe
-        self._missed = scribe.facts.missed
+        self._missed = scribe.missed
         self._speaker = speaker
         self._subagents = subagents
         self._meta: Object = {"_meta": {PARENT: caller}} if caller else {}
@@ -145,7 +145,7 @@ class _Telling:
         elif "sessionId" in line:
             self._clock(line.get("startTime"))
         elif "$rewindTo" not in line:
-            self._missed["records of an unknown form"] += 1
+            self._missed.add("records of an unknown form", line)
 
     def _clock(self, at: object) -> None:
         if not self._meta:
@@ -180,7 +180,7 @@ class _Telling:
         elif kind == self._speaker:
             self._spoken(message)
         elif kind not in ("info", "warning", "error"):
-            self._missed[f"messages of type {kind[:40]!r}"] += 1
+            self._missed.kind("messages", kind, message)
 
     def _user(self, message: Object) -> None:
         message_id, parts = text(message, "id"), message.get("content")
@@ -193,7 +193,7 @@ class _Telling:
             self._result(result)
         if not results and not self._meta:
             self._prompt_id = message_id
-            self._scribe.prompt(prompt_blocks(typed(parts, self._scribe.facts.cwd)))
+            self._scribe.prompt(prompt_blocks(typed(parts, self._scribe.facts.cwd, self._missed)))
 
     def _spoken(self, message: Object) -> None:
         message_id = text(message, "id")

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Final
 
 from acphold.imports.content_blocks import content, diff, image, resource, text_block
+from acphold.imports.missed import Missed
 from acphold.imports.values import Object, number, obj, objects, text
 
 KINDS: Final = {
@@ -83,7 +84,7 @@ def plan(todos: list[Object]) -> list[Object]:
     return entries
 
 
-def typed(parts: object, cwd: str) -> Iterator[Object]:
+def typed(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
     """The content blocks of what a person typed: a string, or parts.
 
     What the program read of files that they name stands behind their words, in one string or in
@@ -93,6 +94,8 @@ def typed(parts: object, cwd: str) -> Iterator[Object]:
     for part in [{"text": parts}] if isinstance(parts, str) else objects(parts):
         if data := obj(part, "inlineData"):
             yield image(text(data, "data"), text(data, "mimeType"))
+        elif "text" not in part:
+            missed.kind("parts of prompts", next(iter(part), ""), part)
         elif referenced:
             referenced += text(part, "text")
         else:

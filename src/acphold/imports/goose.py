@@ -65,7 +65,7 @@ class _Row(NamedTuple):
 
 
 def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_Row]:
-    missed = scribe.facts.missed
+    missed = scribe.missed
     path = Path(source.paths[0])
     if path.suffix == ".jsonl":
         for line in records(path, missed):
@@ -109,7 +109,7 @@ def _head(source: Source, scribe: Scribe) -> str:
     """Note what is known of the session; its title."""
     path = Path(source.paths[0])
     if path.suffix == ".jsonl":
-        first = next(records(path, scribe.facts.missed), {})
+        first = next(records(path, scribe.missed), {})
         scribe.facts.cwd = text(first, "working_dir")
         return text(first, "description")
     query = "SELECT name, description, working_dir, created_at FROM sessions WHERE id = ?"
@@ -145,7 +145,7 @@ class _Telling:
     def __init__(self, source: Source, scribe: Scribe, caller: str = "") -> None:
         self._source = source
         self._scribe = scribe
-        self._missed = scribe.facts.missed
+        self._missed = scribe.missed
         self._caller = caller
         self._meta: Object = {PARENT: caller} if caller else {}
         self._calls: dict[str, tuple[str, Object]] = {}
@@ -179,10 +179,32 @@ class _Telling:
         for part in responses:
             self._result(text(part, "id"), obj(part, "toolResult"))
         if row.role == "user" and not responses and not self._caller:
-            self._scribe.prompt(_prompt(row.content))
+            self._scribe.prompt(self._prompt(row.content))
         elif row.role == "assistant":
             for part in row.content:
                 self._part(row.message_id, part)
+        elif row.role != "user":
+            self._missed.kind("messages", row.role, row.content)
+
+    def _prompt(self, parts: list[Object]) -> list[Object]:
+        """What a person sent: files that goose put in as text are links and resources again."""
+        blocks: list[Object] = []
+        for part in parts:
+            words = text(part, "text")
+            if text(part, "type") == "image":
+                blocks.append(image(text(part, "data"), text(part, "mimeType")))
+            elif linked := _LINKED.fullmatch(words):
+                path = linked[1]
+                name = path.rpartition("/")[2]
+                blocks.append({"type": "resource_link", "name": name, "uri": f"file://{path}"})
+            elif embedded := _EMBEDDED.fullmatch(words):
+                resource = {"uri": embedded[1], "text": embedded[2]}
+                blocks.append({"type": "resource", "resource": resource})
+            elif words:
+                blocks.append(text_block(words))
+            elif text(part, "type") not in ("text", "toolConfirmationResponse"):
+                self._missed.kind("parts of prompts", text(part, "type"), part)
+        return blocks
 
     def _part(self, message_id: str, part: Object) -> None:
         kind = text(part, "type")
@@ -200,7 +222,7 @@ class _Telling:
         elif kind == "image":
             self._scribe.show(image(text(part, "data"), text(part, "mimeType")), message_id)
         elif kind not in ("redactedThinking", "toolConfirmationRequest"):
-            self._missed[f"parts of type {kind[:40]!r}"] += 1
+            self._missed.kind("parts", kind, part)
 
     def _noticed(self, message_id: str, part: Object) -> None:
         if not self._summary or self._caller:
@@ -231,7 +253,7 @@ class _Telling:
     def _result(self, call_id: str, result: Object) -> None:
         name, given = self._calls.pop(call_id, ("", {}))
         if not name:
-            self._missed["results of unknown calls"] += 1
+            self._missed.add("results of unknown calls", result)
             return
         value = obj(result, "value")
         if child := text(value, "_meta", "subagent_session_id"):
@@ -273,25 +295,6 @@ def _change(name: str, given: Object) -> list[Object]:
     new = text(given, "after") or text(given, "new_str")
     new = new or text(given, "content") or text(given, "file_text")
     return [diff(path, old or None, new)] if old or new else []
-
-
-def _prompt(parts: list[Object]) -> list[Object]:
-    """What a person sent: files that goose put in as text are links and resources again."""
-    blocks: list[Object] = []
-    for part in parts:
-        words = text(part, "text")
-        if text(part, "type") == "image":
-            blocks.append(image(text(part, "data"), text(part, "mimeType")))
-        elif linked := _LINKED.fullmatch(words):
-            path = linked[1]
-            name = path.rpartition("/")[2]
-            blocks.append({"type": "resource_link", "name": name, "uri": f"file://{path}"})
-        elif embedded := _EMBEDDED.fullmatch(words):
-            resource = {"uri": embedded[1], "text": embedded[2]}
-            blocks.append({"type": "resource", "resource": resource})
-        elif words:
-            blocks.append(text_block(words))
-    return blocks
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -103,7 +103,13 @@ class Taken(Struct, frozen=True):
 
     outcome: Outcome
     missed: Counter[str] = field(default_factory=Counter)
+    missed_bytes: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, outcome: Outcome, facts: Facts) -> Taken:
+        """What became of a source of which these are the facts."""
+        return cls(outcome, facts.missed, facts.missed_bytes, facts.removed)
 
 
 Telling = Callable[[Source, Reader, Known, Manner], AsyncIterator[Piece]]
@@ -242,18 +248,17 @@ class Intake:
 
     async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
         writing: SessionWriter | None = None
-        missed: Counter[str] = Counter()
-        removed: Counter[str] = Counter()
+        facts = Facts("", "")
         async for piece in told:
-            missed, removed = piece.facts.missed, piece.facts.removed
+            facts = piece.facts
             if writing is None:
                 if refusal := _refusal(piece, self._selection):
-                    return Taken(refusal, missed)
+                    return Taken.of(refusal, facts)
                 writing = await self._begin(source, piece.facts)
             await writing.take_in(piece)
         if writing is None:
             return Taken("differs")
-        return Taken("apart" if source.apart else "new", missed, removed)
+        return Taken.of("apart" if source.apart else "new", facts)
 
     async def _begin(self, source: Source, facts: Facts) -> SessionWriter:
         session_id, is_begun = await self._id_for(source, facts.agent)
@@ -332,10 +337,9 @@ class Intake:
         """Take in what is told; None when the source has nothing in common with the session."""
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
-        missed: Counter[str] = Counter()
-        removed: Counter[str] = Counter()
+        facts = Facts("", "")
         async for piece in told:
-            missed, removed = piece.facts.missed, piece.facts.removed
+            facts = piece.facts
             if writing is None:
                 lease = await self._journal.acquire(row.session_id, epoch, yields=True)
                 if lease.next_seq != row.last_seq + 1:
@@ -345,7 +349,7 @@ class Intake:
                 outcome = "grown"
         if writing is None:
             return None
-        return Taken(outcome, missed, removed)
+        return Taken.of(outcome, facts)
 
     # -- what the journal has --------------------------------------------------------------
 

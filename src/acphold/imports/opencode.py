@@ -8,7 +8,6 @@ a person went back from is still there, behind the message that `revert` names.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import content, diff, picture, text_block
+from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, readable
 from acphold.imports.scribe import PARENT, Scribe
@@ -47,7 +47,9 @@ _MADE_UP: Final = re.compile(r"(New session - |Child session - |ACP Session )")
 
 _READ_FOR_IT: Final = re.compile(r"Called the Read tool with the following input: (\{.*\})")
 _EMBEDDED: Final = re.compile(r"\[(/[^\]\n]+)\]\n(.*)", re.DOTALL)
-_PASSED: Final = frozenset({"agent", "compaction", "patch", "retry", "snapshot", "step-start"})
+_PASSED: Final = frozenset(
+    {"agent", "compaction", "patch", "retry", "snapshot", "step-start", "subtask"}
+)
 
 
 # -- found ---------------------------------------------------------------------------------
@@ -80,7 +82,7 @@ def find(home: Home) -> Iterator[Source]:
         changed = (milliseconds(updated) or 0) * 1_000_000
         yield Source(NAME, session_id, (str(database),), parts, changed, session_id)
     for path in files_below(folder / "storage/session", "*/ses_*.json"):
-        if path.stem in seen or text(document(path, Counter()), "parentID"):
+        if path.stem in seen or text(document(path, Missed()), "parentID"):
             continue
         if source := source_of(NAME, path.stem, [path]):
             yield source
@@ -89,7 +91,7 @@ def find(home: Home) -> Iterator[Source]:
 class _Database:
     """The rows of today's database."""
 
-    def __init__(self, path: Path, missed: Counter[str]) -> None:
+    def __init__(self, path: Path, missed: Missed) -> None:
         self._path = path
         self._missed = missed
 
@@ -120,6 +122,8 @@ class _Database:
 
     def _decoded(self, data: object) -> Object:
         if not isinstance(data, str):
+            if data is not None:
+                self._missed.add("rows that hold no text", data)
             return {}
         return readable(data.encode(errors="replace"), self._missed) or {}
 
@@ -127,7 +131,7 @@ class _Database:
 class _Files:
     """The files of versions before 1.2."""
 
-    def __init__(self, path: Path, missed: Counter[str]) -> None:
+    def __init__(self, path: Path, missed: Missed) -> None:
         self._session = path
         self._folder = path.parent.parent.parent
         self._missed = missed
@@ -150,21 +154,21 @@ class _Files:
 # -- read ----------------------------------------------------------------------------------
 
 
-def _store(source: Source, missed: Counter[str]) -> _Store:
+def _store(source: Source, missed: Missed) -> _Store:
     path = Path(source.paths[0])
     return _Files(path, missed) if path.suffix == ".json" else _Database(path, missed)
 
 
 def branches(source: Source) -> Iterator[Source]:
     """The session with what its person went back from, as one of its own."""
-    store = _store(source, Counter())
+    store = _store(source, Missed())
     if text(store.session(source.session_id), "revert", "messageID"):
         yield replace(source, session_id=f"{source.session_id}~{REVERTED}", item=REVERTED)
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session."""
-    store = _store(source, scribe.facts.missed)
+    store = _store(source, scribe.missed)
     session_id = source.session_id.removesuffix(f"~{REVERTED}")
     session = store.session(session_id)
     facts = scribe.facts
@@ -174,7 +178,8 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     telling = _Telling(store, scribe, is_old=_version(text(session, "version")) < (1, 2))
     for message in store.messages(session_id):
         if end and text(message, "id") >= end:
-            break
+            scribe.missed.left(text(message, "role") == "user")
+            continue
         telling.message(message)
         yield
     title = text(session, "title")
@@ -192,7 +197,7 @@ class _Telling:
     def __init__(self, store: _Store, scribe: Scribe, *, is_old: bool, caller: str = "") -> None:
         self._store = store
         self._scribe = scribe
-        self._missed = scribe.facts.missed
+        self._missed = scribe.missed
         self._is_old = is_old
         self._caller = caller
         self._meta: Object = {"_meta": {PARENT: caller}} if caller else {}
@@ -203,12 +208,39 @@ class _Telling:
             self._scribe.clock(milliseconds(obj(message, "time").get("created")))
         if text(message, "role") == "user":
             if not self._caller:
-                self._scribe.prompt(_prompt(self._store.parts(message_id)))
+                self._scribe.prompt(self._prompt(self._store.parts(message_id)))
+            return
+        if text(message, "role") != "assistant":
+            self._missed.kind("messages", text(message, "role"), message)
             return
         for part in self._store.parts(message_id):
             self._part(message_id, part, message)
         if not self._caller:
             self._ended(message)
+
+    def _prompt(self, parts: Iterator[Object]) -> list[Object]:
+        """What a person sent: without what the program read for them, links as links."""
+        blocks: list[Object] = []
+        read_for_it = ""
+        for part in parts:
+            kind, words = text(part, "type"), text(part, "text")
+            if kind == "compaction" and part.get("auto") is not True:
+                blocks.append(text_block("/compact"))
+            elif kind == "text" and part.get("synthetic") is True:
+                if found := _READ_FOR_IT.match(words):
+                    read_for_it = text(readable(found[1].encode(), Missed()), "filePath")
+            elif kind == "text":
+                embedded = _EMBEDDED.fullmatch(words)
+                resource = {"uri": f"file://{embedded[1]}", "text": embedded[2]} if embedded else {}
+                blocks.append(
+                    {"type": "resource", "resource": resource} if resource else text_block(words)
+                )
+            elif kind == "file":
+                blocks.append(_attached(part, read_for_it))
+                read_for_it = ""
+            elif kind not in _PASSED:
+                self._missed.kind("parts of prompts", kind, part)
+        return [block for block in blocks if block.get("text") != ""]
 
     def _ended(self, message: Object) -> None:
         tokens = obj(message, "tokens")
@@ -242,7 +274,7 @@ class _Telling:
             if found := picture(text(part, "url")):
                 self._scribe.show(found, message_id)
         elif kind not in _PASSED and kind != "step-finish":
-            self._missed[f"parts of type {kind[:40]!r}"] += 1
+            self._missed.kind("parts", kind, part)
 
     def _call(self, part: Object, cwd: str) -> None:
         call_id, name = text(part, "callID"), text(part, "tool")
@@ -289,29 +321,6 @@ class _Telling:
             telling = _Telling(self._store, self._scribe, is_old=self._is_old, caller=call_id)
             for message in self._store.messages(session_id):
                 telling.message(message)
-
-
-def _prompt(parts: Iterator[Object]) -> list[Object]:
-    """What a person sent: without what the program read for them, links as links."""
-    blocks: list[Object] = []
-    read_for_it = ""
-    for part in parts:
-        kind, words = text(part, "type"), text(part, "text")
-        if kind == "compaction" and part.get("auto") is not True:
-            blocks.append(text_block("/compact"))
-        elif kind == "text" and part.get("synthetic") is True:
-            if found := _READ_FOR_IT.match(words):
-                read_for_it = text(readable(found[1].encode(), Counter()), "filePath")
-        elif kind == "text":
-            embedded = _EMBEDDED.fullmatch(words)
-            resource = {"uri": f"file://{embedded[1]}", "text": embedded[2]} if embedded else {}
-            blocks.append(
-                {"type": "resource", "resource": resource} if resource else text_block(words)
-            )
-        elif kind == "file":
-            blocks.append(_attached(part, read_for_it))
-            read_for_it = ""
-    return [block for block in blocks if block.get("text") != ""]
 
 
 def _attached(part: Object, read_for_it: str) -> Object:

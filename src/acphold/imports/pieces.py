@@ -133,6 +133,7 @@ class _Told:
     def __iter__(self) -> Iterator[PastEntry]:
         self.count, self._digest = 0, blake2b(digest_size=16)
         self._facts.missed.clear()
+        self._facts.missed_bytes.clear()
         self._has_grown = False
         scribe = Scribe(self._facts)
         self._closing, self._left = [], 1

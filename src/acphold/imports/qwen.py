@@ -6,7 +6,6 @@ said and did is shown amid the rest, and lies in files of their own, named by th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from typing import Final
 from acphold.imports.content_blocks import content, prompt_blocks
 from acphold.imports.gemini import read_sessions, session_sources
 from acphold.imports.gemini_tools import KINDS, answer, change, parts_text, places, plan, typed
+from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, lines, readable, records
@@ -44,7 +44,14 @@ _DISPLAY: Final = {
 """What the program calls its tools on the screen."""
 
 _PASSED: Final = frozenset(
-    {"branch_checkpoint", "custom_title", "file_history_snapshot", "ui_telemetry"}
+    {
+        "branch_checkpoint",
+        "custom_title",
+        "file_history_snapshot",
+        "rewind",
+        "session_artifact_snapshot",
+        "ui_telemetry",
+    }
 )
 
 
@@ -66,8 +73,8 @@ def _typed(record: Object) -> bool:
 
 def _tree(path: Path) -> RecordTree:
     tree = RecordTree()
-    for line in lines(path, Counter()):
-        record = readable(line.raw, Counter()) or {}
+    for line in lines(path, Missed()):
+        record = readable(line.raw, Missed()) or {}
         if uuid := text(record, "uuid"):
             tree.add(uuid, text(record, "parentUuid"), typed=_typed(record))
         else:
@@ -92,13 +99,16 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         yield from read_sessions(source, scribe, speaker="qwen")
         return
     telling = _Telling(source, scribe)
-    missed = scribe.facts.missed
+    missed = scribe.missed
     end = int(source.item) if source.item else None
-    for line in _tree(path).told(lines(path, missed), end):
+    tree = _tree(path)
+    for line in tree.told(lines(path, missed), end):
         record = readable(line.raw, missed)
         if record is not None:
             telling.take(record)
             yield
+    if end is None:
+        missed.left(tree.left)
 
 
 class _Telling:
@@ -107,7 +117,7 @@ class _Telling:
     def __init__(self, source: Source, scribe: Scribe, caller: str = "", kind: str = "") -> None:
         self._source = source
         self._scribe = scribe
-        self._missed = scribe.facts.missed
+        self._missed = scribe.missed
         self._calls: dict[str, str] = {}
         self._caller = caller
         self._parent: Object = {PARENT: caller, "parentToolCallId": caller} if caller else {}
@@ -123,7 +133,9 @@ class _Telling:
         if kind == "user":
             if _typed(record) and not self._caller:
                 parts = obj(record, "message").get("parts")
-                self._scribe.prompt(prompt_blocks(typed(parts, self._scribe.facts.cwd)))
+                self._scribe.prompt(
+                    prompt_blocks(typed(parts, self._scribe.facts.cwd, self._missed))
+                )
         elif kind == "assistant":
             self._assistant(record)
         elif kind == "tool_result":
@@ -131,7 +143,7 @@ class _Telling:
         elif kind == "system":
             self._system(text(record, "subtype"), record)
         else:
-            self._missed[f"records of type {kind[:40]!r}"] += 1
+            self._missed.kind("records", kind, record)
 
     def _assistant(self, record: Object) -> None:
         message_id = text(record, "uuid")
@@ -142,8 +154,10 @@ class _Telling:
             elif "functionCall" in part:
                 called = True
                 self._call(obj(part, "functionCall"))
-            else:
+            elif "text" in part:
                 self._scribe.say(text(part, "text"), message_id, self._parent)
+            else:
+                self._missed.kind("parts", next(iter(part), ""), part)
         self._count(record)
         if not called and not self._caller:
             self._scribe.done()
@@ -191,7 +205,7 @@ class _Telling:
             self._scribe.plan(plan(objects(display, "todos")))
             return
         if not name:
-            self._missed["results of unknown calls"] += 1
+            self._missed.add("results of unknown calls", response)
             return
         self._subagent(call_id)
         failed = text(about, "status") not in ("success", "") or "error" in response
@@ -214,7 +228,7 @@ class _Telling:
             for number_, item in enumerate(objects(payload, "outputHistoryItems")):
                 self._answer(text(record, "uuid"), number_, item)
         elif subtype not in _PASSED:
-            self._missed[f"system records of type {subtype[:40]!r}"] += 1
+            self._missed.kind("system records", subtype, record)
         if title := text(payload, "customTitle"):
             self._scribe.title(title)
 
@@ -242,7 +256,7 @@ class _Telling:
             return
         for path in map(Path, self._source.paths[1:]):
             if path.stem.endswith(f"-{call_id}"):
-                about = document(path.with_suffix(".meta.json"), Counter())
+                about = document(path.with_suffix(".meta.json"), Missed())
                 telling = _Telling(
                     self._source, self._scribe, call_id, kind=text(about, "agentType")
                 )

@@ -45,6 +45,8 @@ class RecordTree:
         self._copies: set[int] = set()
         self._last = _NONE
         self._leaf = 0
+        self.left = 0
+        """How many prompts are on branches that are not told: known as soon as one is told."""
 
     # -- built -----------------------------------------------------------------------------
 
@@ -79,6 +81,10 @@ class RecordTree:
         In their order; but one that stands before its parent is told behind that.
         """
         waiting, parents = self._kept(end), self._links.parents
+        self.left = sum(
+            typed and not waiting[number] and number not in self._copies
+            for number, typed in enumerate(self._prompts)
+        )
         held: dict[int, list[tuple[int, Line]]] = {}
         size = 0
         for number, line in enumerate(lines):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import io
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, cast
 
+from acphold.imports.missed import Missed
 from acphold.imports.values import UNREADABLE, Object, decoded, objects
 from acphold.workspace import regular_files
 
@@ -70,7 +70,7 @@ def opened(path: Path) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, stream), _BUFFER))
 
 
-def lines(path: Path, missed: Counter[str]) -> Iterator[Line]:
+def lines(path: Path, missed: Missed) -> Iterator[Line]:
     """The lines of a file that hold anything; those above LINE_BYTES are counted, not read.
 
     Of a compressed file, what is beyond any it could have been made from is counted as one.
@@ -89,16 +89,16 @@ def lines(path: Path, missed: Counter[str]) -> Iterator[Line]:
             size = len(raw)
             if size > LINE_BYTES and not raw.endswith(b"\n"):
                 size += _rest_of_line(file, most)
-                missed[TOO_LONG] += 1
+                missed.add(TOO_LONG, size)
             elif raw := raw.strip():
                 yield Line(offset, raw)
             offset += size
             count += 1
         if offset >= most or count >= most_lines:
-            missed["the rest of a file that unpacks to too much"] += 1
+            missed.add("the rest of a file that unpacks to too much", 0)
 
 
-def _line(file: BinaryIO, path: Path, missed: Counter[str]) -> bytes:
+def _line(file: BinaryIO, path: Path, missed: Missed) -> bytes:
     try:
         return file.readline(LINE_BYTES + 1)
     except OSError:
@@ -106,7 +106,7 @@ def _line(file: BinaryIO, path: Path, missed: Counter[str]) -> bytes:
     except Exception as error:  # zstandard.ZstdError, without importing it for every file
         if path.suffix != ".zst":
             raise
-        missed[f"the rest of a damaged file ({error})"] += 1
+        missed.add(f"the rest of a damaged file ({error})", 0)
         return b""
 
 
@@ -119,7 +119,7 @@ def _rest_of_line(file: BinaryIO, most: int) -> int:
     return size
 
 
-def records(path: Path, missed: Counter[str]) -> Iterator[Object]:
+def records(path: Path, missed: Missed) -> Iterator[Object]:
     """The JSON objects of a file of lines; what is none is counted."""
     for line in lines(path, missed):
         record = readable(line.raw, missed)
@@ -127,43 +127,46 @@ def records(path: Path, missed: Counter[str]) -> Iterator[Object]:
             yield record
 
 
-def readable(raw: bytes, missed: Counter[str]) -> Object | None:
+def readable(raw: bytes, missed: Missed) -> Object | None:
     """The JSON object in `raw`; None, and counted, when there is none."""
     try:
         if raw.startswith(b"{"):
             return decoded(raw)
     except UNREADABLE:
         pass
-    missed["lines that are no JSON objects"] += 1
+    missed.add("lines that are no JSON objects", raw)
     return None
 
 
-def document(path: Path, missed: Counter[str], limit: int = DOCUMENT_BYTES) -> Object:
+def document(path: Path, missed: Missed, limit: int = DOCUMENT_BYTES) -> Object:
     """The JSON object that a file is; empty, and counted, when it cannot be read."""
+    raw = _whole(path, missed, limit) or b"{}"
     try:
-        return decoded(_whole(path, missed, limit) or b"{}")
+        return decoded(raw)
     except UNREADABLE:
-        missed["files that cannot be read"] += 1
+        missed.add("files that cannot be read", raw)
         return {}
 
 
-def document_list(path: Path, missed: Counter[str]) -> list[Object]:
+def document_list(path: Path, missed: Missed) -> list[Object]:
     """The objects of the JSON array that a file is; empty, and counted, when it cannot be read."""
+    raw = _whole(path, missed, DOCUMENT_BYTES) or b"[]"
     try:
-        raw = _whole(path, missed, DOCUMENT_BYTES) or b"[]"
         return objects(decoded(b'{"all":%b}' % raw), "all")
     except UNREADABLE:
-        missed["files that cannot be read"] += 1
+        missed.add("files that cannot be read", raw)
         return []
 
 
-def _whole(path: Path, missed: Counter[str], limit: int) -> bytes | None:
+def _whole(path: Path, missed: Missed, limit: int) -> bytes | None:
     """All of a file; None, and counted, when it cannot be read."""
     try:
         return regular_files.contents(path, min(limit, _end.get(limit)))
     except OSError as error:
-        is_large = error.errno == errno.EFBIG
-        missed["files that are too large" if is_large else "files that cannot be read"] += 1
+        if error.errno == errno.EFBIG:
+            missed.add("files that are too large", path.stat().st_size)
+        else:
+            missed.add("files that cannot be read", 0)
         return None
 
 

@@ -8,13 +8,13 @@ and beyond `maxCount`. The others delete nothing by themselves.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from acphold.imports.missed import Missed
 from acphold.imports.readers import reader
 from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.sources import Home
@@ -40,9 +40,9 @@ def deletions(home: Home) -> Iterator[Deletion]:
         ("gemini", "Gemini CLI", home.folder(".gemini", "GEMINI_CLI_HOME", ".gemini"), _gemini),
     ):
         file = folder / "settings.json"
-        missed: Counter[str] = Counter()
+        missed = Missed()
         settings = document(file, missed, SMALL_BYTES) if file.exists() else {}
-        if missed or next(reader(name).find(home), None) is None:
+        if missed.counts or next(reader(name).find(home), None) is None:
             continue
         if found := look(settings):
             yield Deletion(label, *found, file)

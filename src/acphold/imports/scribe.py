@@ -16,6 +16,7 @@ from acphold.history import PastEntry
 from acphold.history.entries import PROMPT, TURN_END, UPDATE
 from acphold.history.soundness import is_sound
 from acphold.imports.content_blocks import text_block
+from acphold.imports.missed import Missed
 from acphold.imports.sources import Facts
 from acphold.imports.values import Object
 from acphold.journal.sqlite.token_usage import SO_FAR
@@ -34,6 +35,7 @@ class Scribe:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self.missed = Missed(facts.missed, facts.missed_bytes)
         self._made: list[PastEntry] = []
         self._over = 0  # how much of it is of turns that are over
         self._now = 0
@@ -182,7 +184,7 @@ class Scribe:
     def call(self, call_id: str, fields: Object) -> None:
         """A tool call with its fields as in the protocol; `pending` when they name no status."""
         if not call_id:
-            self.facts.missed["tool calls without an id"] += 1
+            self.missed.add("tool calls without an id", fields)
             return
         fields = {"status": "pending"} | fields
         self._put(UPDATE, {"sessionUpdate": "tool_call", "toolCallId": call_id} | fields)
@@ -259,7 +261,7 @@ class Scribe:
     def _relay(self, kind: str, raw: bytes, seq: int = 0) -> bool:
         """Write an entry as it came; False, and counted, where none of its kind can say this."""
         if not is_sound(kind, raw):
-            self.facts.missed[f"entries of kind {kind[:40]!r} that are none"] += 1
+            self.missed.add(f"entries of kind {kind[:40]!r} that are none", raw)
             return False
         self._made.append(PastEntry(kind, self._now, raw.replace(b"\n", b" "), seq))
         return True

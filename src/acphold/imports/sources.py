@@ -43,7 +43,7 @@ class Facts(Struct):
 
     `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id.
     `kept` is for what comes from a journal. `missed` counts, by a few words, what the reader met
-    and did not understand, and `removed` what was taken out of it, by kind.
+    and could not place, `missed_bytes` in how many bytes, and `removed` what was taken out of it.
     """
 
     agent: str
@@ -54,6 +54,7 @@ class Facts(Struct):
     updated_at: int | None = None
     kept: Kept | None = None
     missed: Counter[str] = field(default_factory=Counter)
+    missed_bytes: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
 
     @property
