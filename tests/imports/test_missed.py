@@ -282,6 +282,8 @@ def test_prompts_that_a_person_went_back_from_are_counted(
     transcript.assistant("No.")
     transcript.user("That way?", after=here)
     transcript.assistant("Yes.")
+    transcript.user("<command-name>/exit</command-name>", after=here)
+    transcript.user("And so?", after=transcript.records[-2]["uuid"])
     transcript.write(tmp_path)
     (told,) = imported(acphold, tmp_path)
     assert told["missed"] == {"prompts that were gone back from, see --branches": 1}
@@ -330,3 +332,17 @@ def test_what_only_the_models_side_of_a_rollout_has_is_told(tmp_path: Path) -> N
     rollout.write(tmp_path)
     told = Story.of(reader("codex"), tmp_path).said()
     assert told == [("user", "Hello."), ("thought", "Hm."), ("agent", "Hi.")]
+
+
+def test_where_no_record_has_a_parent_all_are_told_in_their_order(tmp_path: Path) -> None:
+    transcript = Transcript()
+    for words in ("Hello.", "And now?"):
+        transcript.user(words, after=None)
+        transcript.assistant(words.upper(), after=None)
+    transcript.write(tmp_path)
+    assert Story.of(reader("claude"), tmp_path).said() == [
+        ("user", "Hello."),
+        ("agent", "HELLO."),
+        ("user", "And now?"),
+        ("agent", "AND NOW?"),
+    ]

@@ -84,6 +84,7 @@ _NOT_TYPED: Final = (
     "<task-notification>",
     "<bash-stderr></bash-stderr>",
 )
+_COMMANDS: Final = ("<command-", "<local-command-", "<bash-")
 _TAG: Final = re.compile(
     r"<(?P<opens>(?:command|bash|local-command)-[a-z]+)>|</(?P<closes>[a-z]+-[a-z-]+)>"
 )
@@ -143,8 +144,10 @@ def _tree(path: Path) -> RecordTree:
             tree.live_at(head.leafUuid)
         if head.uuid and not head.isSidechain:
             typed = head.type == "user" and b'"tool_result"' not in line.raw
-            typed = typed and _is_typed(readable(line.raw, Missed()) or {})
-            tree.add(head.uuid, head.parentUuid or head.logicalParentUuid, typed=typed)
+            record = readable(line.raw, Missed()) or {} if typed else {}
+            command = _first_words(looked_up(record, "message", "content")).startswith(_COMMANDS)
+            parent = head.parentUuid or head.logicalParentUuid
+            tree.add(head.uuid, parent, typed=typed and _is_typed(record), command=command)
         else:
             tree.pass_over()
     return tree

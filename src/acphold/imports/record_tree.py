@@ -33,6 +33,9 @@ _LOST: Final = -2
 _ALONE: Final = -3
 """In place of a parent's number: the line is no part of the tree."""
 
+_PROMPT, _COMMAND = 1, 2
+"""What a person typed: words for the agent, or for the program."""
+
 
 class RecordTree:
     """The lines of a file by number, in the order of the file; small enough for millions."""
@@ -50,14 +53,16 @@ class RecordTree:
 
     # -- built -----------------------------------------------------------------------------
 
-    def add(self, record_id: str, parent_id: str | None, *, typed: bool) -> None:
-        """The next line is a record; `typed` when it is what a person wrote.
+    def add(
+        self, record_id: str, parent_id: str | None, *, typed: bool, command: bool = False
+    ) -> None:
+        """The next line is a record; `typed` when it is what a person wrote, be it a `command`.
 
         It is the live end for now. With an id that was there before it is a copy, not told again.
         """
         number = len(self._named)
         self._named.append(hash(parent_id or ""))
-        self._prompts.append(typed)
+        self._prompts.append(_COMMAND if typed and command else typed)
         self._alone.append(False)
         self._last, self._leaf = self._numbers.setdefault(hash(record_id), number), 0
         if self._last != number:
@@ -82,7 +87,7 @@ class RecordTree:
         """
         waiting, parents = self._kept(end), self._links.parents
         self.left = sum(
-            typed and not waiting[number] and number not in self._copies
+            typed == _PROMPT and not waiting[number] and number not in self._copies
             for number, typed in enumerate(self._prompts)
         )
         held: dict[int, list[tuple[int, Line]]] = {}
@@ -133,6 +138,8 @@ class RecordTree:
 
     def _kept(self, end: int | None) -> bytearray:
         """For each line whether it is told."""
+        if not any(self._named):  # nobody has a parent, so nobody went back: it is just a list
+            return bytearray(number not in self._copies for number in range(len(self._named)))
         parents, order, leaves = self._links
         roots = array("q", range(len(parents)))
         for number in order:
