@@ -15,12 +15,15 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.list import live_sessions, short_id
 from acphold.cli.screen_session import Seat, add_look, chosen_info, on_terminal
+from acphold.cli.session_picker import picked
 from acphold.cli.settings import agent_names, startable
 from acphold.cli.ssh import add_host, typed_host
-from acphold.cli.terminal_text import on_one_line
+from acphold.cli.terminal_text import cut, folder, on_one_line
 from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import UnknownSessionError
+from acphold.journal import ListFilter, SessionRow
+from acphold.known_agents import short_name
 from acphold.processes.own_program import own_command
 
 if TYPE_CHECKING:
@@ -32,11 +35,12 @@ CHOOSE = ""
 
 
 class Wanted(NamedTuple):
-    """The conversation that is wanted: `resume` is an id or CHOOSE, None for a new one."""
+    """The conversation that is wanted: `resume` is an id or CHOOSE, None for a new one; `cwd` is
+    None for the folder of the session, or this one."""
 
-    cwd: str
+    cwd: str | None
     resume: str | None
-    newest: bool
+    newest: bool = False
 
 
 def parser() -> Parser:
@@ -99,8 +103,20 @@ def chat(
         agent, resume = resume, CHOOSE  # `--resume AGENT`
     if no_color:
         os.environ["NO_COLOR"] = "1"
-    wanted = Wanted(os.path.abspath(os.path.expanduser(cwd or ".")), resume, newest)
+    named = None if cwd is None else os.path.abspath(os.path.expanduser(cwd))
+    wanted = Wanted(named, resume, newest)
+    if resume == CHOOSE and agent is None and not program:
+        if not on_terminal():
+            raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
+        if (choice := asyncio.run(picked(journal, acts=False))) is None:
+            return Exit.OK
+        wanted = wanted._replace(resume=choice.session_id)
     return asyncio.run(_chat(agent, program, wanted, permission, journal, typed_host()))
+
+
+def go_on(session_id: str, journal: str | None, host: str) -> int:
+    """Go on with a session in its folder, with the agent that it was held with."""
+    return asyncio.run(_chat(None, (), Wanted(None, session_id), None, journal, host))
 
 
 async def _chat(
@@ -111,63 +127,98 @@ async def _chat(
     journal: str | None,
     host: str,
 ) -> int:
-    if wanted.resume:
-        wanted, is_live = await _known(wanted, journal)
-        if is_live and wanted.resume:
-            return await join(wanted.resume, journal, host)
+    kept = None
+    if wanted.resume or (wanted.newest and agent is None and not program):
+        kept = await _kept(wanted, journal)
+        if kept is not None and kept.session_id in await live_sessions():
+            return await join(kept.session_id, journal, host)
     if agent is None and not program:
-        raise UsageError(
-            "name an agent, as in `acphold chat claude`, or give its command behind `--`: "
-            "`acphold chat -- gemini --acp`"
-        )
+        if kept is None:
+            raise UsageError(
+                "name an agent, as in `acphold chat claude`, or give its command behind `--`: "
+                "`acphold chat -- gemini --acp`"
+            )
+        agent = _agent_of(kept)
+    is_known = kept is not None and agent is not None
+    cwd = _folder_of(kept) if wanted.cwd is None else wanted.cwd
     agent, program = startable(agent, tuple(program))
     agent_words = [agent] if agent is not None else ["--", *program]
     command = own_command("wrap", f"--journal={path_of(journal)}", *agent_words)
     seat = Seat(permission=permission, reads_only=False, leaving="leaves")
     if on_terminal():
-        print(f"Starting {on_one_line(agent or spoken_name(program))} …", file=sys.stderr)
+        where = "" if kept is None else f" in {folder(cwd)}, to go on with {_title(kept)}"
+        called = on_one_line(agent or spoken_name(program))
+        print(f"Starting {called}{where} …", file=sys.stderr)
     wrap = ProgramEndpoint(
-        ProgramStart(command=command, cwd=wanted.cwd),
+        ProgramStart(command=command, cwd=cwd),
         called=agent or spoken_name(program),
         is_acphold=True,
     )
     async with connected_to(wrap, **seat.options) as there:
-        session = await _session(there, wanted)
+        session = await _session(there, wanted, cwd, kept)
         if session is None:
             return Exit.OK
         code = await seat.sit(there, session)
     if on_terminal() and code == Exit.OK and session.state.timeline:
-        called = agent or f"-- {shlex.join(program)}"
-        await _say_how_to_go_on(session.id, called, journal, host)
+        async with opened(journal) as found:
+            short = on_one_line(await short_id(found, session.id))
+        words = agent or f"-- {shlex.join(program)}"
+        how = f"resume{host} {short}" if is_known else f"chat{host} --resume {short} {words}"
+        print(f"\nTo go on: acphold {on_one_line(how)}")
     return code
 
 
-async def _say_how_to_go_on(session_id: str, agent: str, journal: str | None, host: str) -> None:
-    async with opened(journal) as kept:
-        short = await short_id(kept, session_id)
-    print(f"\nTo go on: acphold chat{host} --resume {on_one_line(short)} {on_one_line(agent)}")
-
-
-async def _known(wanted: Wanted, journal: str | None) -> tuple[Wanted, bool]:
-    """The session that is meant, with its whole id and its folder; whether it is live."""
-    assert wanted.resume
+async def _kept(wanted: Wanted, journal: str | None) -> SessionRow | None:
+    """The session that is to go on; None where there is none yet in the folder."""
     if not exists(journal):
-        raise UnknownSessionError(wanted.resume)
-    async with opened(journal) as kept:
-        row = await kept.resolve(wanted.resume)
-    live = await live_sessions()
-    return wanted._replace(resume=row.session_id, cwd=row.cwd), row.session_id in live
+        if wanted.resume:
+            raise UnknownSessionError(wanted.resume)
+        return None
+    async with opened(journal) as found:
+        if wanted.resume:
+            return await found.resolve(wanted.resume)
+        newest = await found.page(ListFilter(cwd=wanted.cwd or os.getcwd()), None, 1)
+        return newest[0] if newest else None
 
 
-async def _session(agent: RemoteAgent, wanted: Wanted) -> RemoteSession | None:
+def _folder_of(kept: SessionRow | None) -> str:
+    """Where to work: in the session's folder; UsageError when that is gone."""
+    if kept is None:
+        return os.getcwd()
+    if not os.path.isdir(kept.cwd):
+        raise UsageError(
+            f"the folder of this session is gone: {kept.cwd}; make it again, or a link of that name"
+        )
+    return kept.cwd
+
+
+def _agent_of(row: SessionRow) -> str:
+    """The name of the agent that a session was held with; UsageError when none is known here."""
+    names = agent_names()
+    for name in (short_name(row.agent), row.agent):
+        if name in names:
+            return name
+    raise UsageError(
+        f"this session was held with {on_one_line(row.agent)}, and acphold does not know how that "
+        f"is started: `acphold chat --resume {on_one_line(row.session_id)} -- CMD`"
+    )
+
+
+def _title(row: SessionRow) -> str:
+    return f"“{cut(on_one_line(row.title or '(no title)'), 40)}”"
+
+
+async def _session(
+    agent: RemoteAgent, wanted: Wanted, cwd: str, kept: SessionRow | None
+) -> RemoteSession | None:
     """The conversation that is wanted; None when the person chose none."""
-    if wanted.resume:
-        return await agent.load_session(wanted.resume, wanted.cwd)
+    if kept is not None:
+        return await agent.load_session(kept.session_id, cwd)
     if wanted.resume == CHOOSE:
         info = await chosen_info(agent)
         return None if info is None else await agent.load_session(info.session_id, info.cwd)
     if wanted.newest:
-        async for info in agent.sessions(cwd=wanted.cwd):
+        async for info in agent.sessions(cwd=cwd):
             return await agent.load_session(info.session_id, info.cwd)
-        print(f"No session in {on_one_line(wanted.cwd)} yet: a new one begins.", file=sys.stderr)
-    return await agent.new_session(wanted.cwd)
+        print(f"No session in {on_one_line(cwd)} yet: a new one begins.", file=sys.stderr)
+    return await agent.new_session(cwd)

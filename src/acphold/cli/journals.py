@@ -92,11 +92,12 @@ async def is_live(journal: Journal, session_id: str) -> bool:
     return not isinstance(await journal.owner(session_id), Free)
 
 
-async def entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
-    """All entries of a session but void ones, oldest first, a page in memory at a time."""
-    async for segment in history(journal, session_id):
+async def entries(journal: Journal, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
+    """The entries of a session behind one but void ones, oldest first, a page in memory at a
+    time."""
+    async for segment in history(journal, session_id, after):
         for entry in segment.entries():
-            if entry.raw:
+            if entry.raw and entry.seq > after:
                 yield entry
 
 

@@ -43,6 +43,7 @@ COMMANDS = {
     "connect": Entry("ssh", "Speak ACP on stdio for an editor, in front of an agent far away."),
     "run": Entry("run", "Speak ACP on stdio for an editor, with an agent in Python."),
     "stop": Entry("stop", "End what keeps sessions in the background."),
+    "resume": Entry("resume", "Find a conversation, and go on with it."),
     "chat": Entry("chat", "Talk to an agent in the terminal."),
     "attach": Entry("attach", "Join a session that is live in some acphold process."),
     "ask": Entry("ask", "Ask an agent one thing, without an editor."),
@@ -75,7 +76,7 @@ COMMANDS = {
 
 TASKS = {
     "wrap": "serve editors",
-    "chat": "use in the terminal",
+    "resume": "use in the terminal",
     "list": "look",
     "rename": "put in order",
     "import": "keep",
@@ -150,7 +151,7 @@ def _log_to_stderr() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    name, *rest = arguments or ("",)
+    name, *rest = arguments or ("resume" if _is_at_home() else "",)
     try:
         if name and not name.startswith("-"):
             return _run_command(name, rest)
@@ -174,6 +175,15 @@ def _run_command(name: str, rest: Sequence[str]) -> int:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return found.run(rest)
+
+
+def _is_at_home() -> bool:
+    """Whether a person is there who has sessions: `acphold` alone is to find one of them."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    from acphold.cli.journals import exists
+
+    return exists(None)
 
 
 def _called(name: str) -> str:

@@ -1,0 +1,94 @@
+"""`acphold resume`: find a conversation, and go on with it; also what `acphold` alone does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+from acphold.cli.chat import go_on
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.journals import exists, opened
+from acphold.cli.screen_session import add_look, on_terminal
+from acphold.cli.session_picker import picked
+from acphold.cli.ssh import add_host, typed_host
+from acphold.errors import JournalError, UnknownSessionError
+from acphold.screen.picker import Picked
+
+
+def parser() -> Parser:
+    """The arguments of `resume`."""
+    made = Parser(resume, "resume", "[OPTIONS] [ID | WORDS...]")
+    made.add_argument(
+        "words", metavar="WORDS", nargs="*", help="a session's id, or words that filter the list"
+    )
+    add_look(made)
+    add_host(made)
+    add_journal(made)
+    return made
+
+
+def resume(*, words: list[str], no_color: bool, host: str | None, journal: str | None) -> int:
+    """Find a conversation, and go on with it.
+
+    All sessions are there to choose from: what waits for you first, then what is live, this
+    folder's, and the rest. Words filter them by title, agent and folder; below stands where they
+    were said. Enter goes on with the session, with its agent and in its folder. `acphold` alone
+    does the same.
+    """
+    assert host is None, "done there"
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
+    if len(words) == 1 and (found := asyncio.run(_meant(journal, words[0]))) is not None:
+        return go_on(found, journal, typed_host())
+    if not on_terminal():
+        raise UsageError("in a pipe the ID of one session is required; `acphold list` has them")
+    while True:
+        choice = asyncio.run(picked(journal, " ".join(words)))
+        if choice is None:
+            return Exit.OK
+        if choice.action == "open":
+            return go_on(choice.session_id, journal, typed_host())
+        _act(choice, journal)
+
+
+async def _meant(journal: str | None, word: str) -> str | None:
+    """The session whose id this word is, or begins; None when it is none."""
+    if not exists(journal):
+        return None
+    async with opened(journal) as kept:
+        with suppress(UnknownSessionError, JournalError):
+            return (await kept.resolve(word)).session_id
+    return None
+
+
+def _act(choice: Picked, journal: str | None) -> None:
+    """Do with a session what the person asked for; what that says stands above the next list."""
+    session_id = choice.session_id
+    match choice.action:
+        case "rename":
+            from acphold.cli.rename import rename
+
+            if words := input("New title: ").split():
+                rename(session_id=session_id, words=words, journal=journal)
+        case "archive":
+            from acphold.cli.archive import archive
+
+            archive(session_ids=[session_id], journal=journal)
+        case "delete":
+            from acphold.cli.delete import delete
+
+            delete(session_ids=[session_id], sure=False, journal=journal)
+        case "export":
+            from acphold.cli.export import parser as export_parser
+
+            file = f"{session_id[:12]}.md"
+            export_parser().run(["--output", file, *_at(journal), session_id])
+        case "fork":
+            from acphold.cli.fork import fork
+
+            fork(session_id=session_id, at=None, journal=journal)
+
+
+def _at(journal: str | None) -> list[str]:
+    return [] if journal is None else ["--journal", journal]

@@ -1,0 +1,350 @@
+"""A list of sessions at the bottom of a terminal, to choose one from.
+
+Words that are typed filter it, by title, agent and folder; below stands where they were said. The
+list may be read while more of it comes, so nobody waits for a hundred thousand sessions. Nothing of
+it stays on the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text.utils import fragment_list_width
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VSplit,
+    Window,
+)
+from prompt_toolkit.styles import Style
+from rich.cells import cell_len, set_cell_size
+
+from acphold.screen.layout import MARK
+
+HEIGHT: Final = 20
+"""Lines of the list, where the terminal has them."""
+
+PREVIEW_HEIGHT: Final = 10
+
+SAID_SECONDS: Final = 0.2
+"""After how long without a key it is looked for what was said."""
+
+STYLE: Final = Style.from_dict(
+    {
+        "heading": "ansibrightblack",
+        "chosen": "reverse",
+        "waits": "ansiyellow bold",
+        "state": "ansiyellow",
+        "agent": "ansigreen",
+        "faint": "ansibrightblack",
+        "mark": "ansicyan bold",
+        "key": "bold",
+    }
+)
+
+ACTIONS: Final = {
+    "c-r": ("rename", "^R rename"),
+    "c-x": ("archive", "^X archive"),
+    "delete": ("delete", "Del delete"),
+    "c-e": ("export", "^E export"),
+    "c-f": ("fork", "^F fork"),
+}
+"""What else can be done with a session: by key, and how the last line says so."""
+
+
+class Line(NamedTuple):
+    """A session in the list. `group` is the heading that it stands under, lower ones first.
+
+    `excerpt` is what was said there, if that is why it is shown.
+    """
+
+    session_id: str
+    title: str
+    state: str
+    agent: str
+    folder: str
+    age: str
+    group: int
+    excerpt: str = ""
+
+    @property
+    def searched(self) -> str:
+        """What words are looked for in."""
+        return f"{self.title}\0{self.agent}\0{self.folder}".casefold()
+
+
+GROUPS: Final = ("waits for you", "live", "this folder", "other folders", "where it was said")
+WAITS, LIVE, HERE, ELSEWHERE, SAID = range(len(GROUPS))
+
+
+class Picked(NamedTuple):
+    """What the person wants: `action` is "open" or one of ACTIONS."""
+
+    session_id: str
+    action: str
+
+
+class Source(Protocol):
+    """Where the sessions come from."""
+
+    def lines(self) -> AsyncIterator[Sequence[Line]]:
+        """All of them, some at a time, those of a group in the order in which they are shown."""
+
+    async def said(self, words: str) -> Sequence[Line]:
+        """Those in which this was said."""
+
+    async def end(self, session_id: str) -> Sequence[str]:
+        """The last lines of a conversation."""
+
+
+class Picker:
+    """See the module. With `acts` there are keys for more than going on."""
+
+    def __init__(self, source: Source, *, words: str = "", acts: bool = True) -> None:
+        self._source = source
+        self._acts = acts
+        self._known: list[list[tuple[str, Line]]] = [[] for _ in GROUPS]
+        self._said: Sequence[Line] = ()
+        self._shown: list[Line] = []
+        self._place = 0
+        self._all_folders = True
+        self._is_read = False
+        self._preview: tuple[str, Sequence[str]] | None = None
+        self._work: set[asyncio.Task[None]] = set()
+        self._searching: asyncio.Task[None] | None = None
+        self._words = Buffer(
+            document=Document(words),
+            multiline=False,
+            on_text_changed=lambda _: self._filter(anew=True),
+        )
+        self._app: Application[Picked | None] = self._application()
+
+    async def run(self) -> Picked | None:
+        """What the person picks; None for nothing. KeyboardInterrupt and EOFError never come."""
+        self._begin(self._read())
+        try:
+            return await self._app.run_async(pre_run=lambda: self._filter(anew=True))
+        finally:
+            for task in self._work:
+                task.cancel()
+            await asyncio.gather(*self._work, return_exceptions=True)
+
+    # -- what there is --------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        async for lines in self._source.lines():
+            for line in lines:
+                self._known[line.group].append((line.searched, line))
+            self._filter()
+            await asyncio.sleep(0)  # keys count before the rest
+        self._is_read = True
+        self._filter()
+
+    def _filter(self, *, anew: bool = False) -> None:
+        """Find out what is shown; `anew` for other words, where the choice begins at the top."""
+        chosen = None if anew else self._chosen
+        words = self._words.text.casefold().split()
+        groups = self._known if self._all_folders else self._known[:ELSEWHERE]
+        self._shown = [
+            line
+            for group in groups
+            for searched, line in group
+            if all(word in searched for word in words)
+        ]
+        if anew:
+            self._said = ()
+            if self._searching is not None:
+                self._searching.cancel()
+            if words and self._app.is_running:
+                self._searching = self._begin(self._look_for(self._words.text))
+        self._shown += self._said
+        at = [n for n, line in enumerate(self._shown) if chosen is not None and line == chosen]
+        self._place = at[0] if at else min(self._place if not anew else 0, len(self._shown) - 1)
+        self._place = max(self._place, 0)
+        self._app.invalidate()
+
+    async def _look_for(self, words: str) -> None:
+        await asyncio.sleep(SAID_SECONDS)
+        self._said = await self._source.said(words)
+        self._filter()
+
+    @property
+    def _chosen(self) -> Line | None:
+        return self._shown[self._place] if self._place < len(self._shown) else None
+
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._app.is_running and not self._app.is_done:
+            self._app.exit(exception=error)
+
+    async def _show_end(self, session_id: str) -> None:
+        lines = await self._source.end(session_id)
+        if self._chosen is not None and self._chosen.session_id == session_id:
+            self._preview = session_id, lines
+            self._app.invalidate()
+
+    # -- keys -----------------------------------------------------------------------------
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        def move(step: Callable[[], int]) -> Callable[[KeyPressEvent], None]:
+            def moved(_: KeyPressEvent) -> None:
+                self._place = max(0, min(len(self._shown) - 1, self._place + step()))
+                if self._preview is not None and self._chosen is not None:
+                    self._begin(self._show_end(self._chosen.session_id))
+
+            return moved
+
+        for key, step in (("up", -1), ("c-p", -1), ("down", 1), ("c-n", 1)):
+            keys.add(key)(move(lambda step=step: step))  # type: ignore[misc]
+        keys.add("pageup")(move(lambda: -self._height))
+        keys.add("pagedown")(move(lambda: self._height))
+        keys.add("home")(move(lambda: -len(self._shown)))
+        keys.add("end")(move(lambda: len(self._shown)))
+
+        @keys.add("enter")
+        def _(event: KeyPressEvent) -> None:
+            if self._chosen is not None:
+                event.app.exit(result=Picked(self._chosen.session_id, "open"))
+
+        @keys.add("escape", eager=True)
+        @keys.add("c-c")
+        @keys.add("c-d")
+        @keys.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            event.app.exit(result=None)
+
+        @keys.add("tab")
+        @keys.add(" ", filter=Condition(lambda: not self._words.text))
+        def _(_: KeyPressEvent) -> None:
+            if self._preview is not None:
+                self._preview = None
+            elif self._chosen is not None:
+                self._begin(self._show_end(self._chosen.session_id))
+
+        @keys.add("c-a")
+        def _(_: KeyPressEvent) -> None:
+            self._all_folders = not self._all_folders
+            self._filter(anew=True)
+
+        for key, (action, _words) in ACTIONS.items() if self._acts else ():
+
+            def act(event: KeyPressEvent, action: str = action) -> None:
+                if self._chosen is not None:
+                    event.app.exit(result=Picked(self._chosen.session_id, action))
+
+            keys.add(key)(act)
+        return keys
+
+    # -- the screen -----------------------------------------------------------------------
+
+    def _application(self) -> Application[Picked | None]:
+        words = VSplit(
+            [
+                Window(FormattedTextControl([("class:mark", f"{MARK} ")]), width=2, height=1),
+                Window(BufferControl(self._words), height=1),
+                Window(FormattedTextControl(self._count), height=1, width=24, align="RIGHT"),  # type: ignore[arg-type]
+            ]
+        )
+        preview = ConditionalContainer(
+            Window(
+                FormattedTextControl(self._previewed),
+                height=Dimension(max=PREVIEW_HEIGHT),
+                dont_extend_height=True,
+            ),
+            Condition(lambda: self._preview is not None),
+        )
+        listed = Window(FormattedTextControl(self._listed), dont_extend_height=True)
+        hints = Window(FormattedTextControl(self._hints), height=1)
+        return Application(
+            Layout(HSplit([words, listed, preview, hints])),
+            key_bindings=self._keys(),
+            style=STYLE,
+            erase_when_done=True,
+        )
+
+    @property
+    def _height(self) -> int:
+        """Lines of the list: what the terminal has room for beside the rest."""
+        rows = self._app.output.get_size().rows - 3
+        if self._preview is not None:
+            rows -= PREVIEW_HEIGHT
+        return max(3, min(HEIGHT, rows))
+
+    def _count(self) -> StyleAndTextTuples:
+        known = sum(map(len, self._known))
+        more = "" if self._is_read else " …"
+        return [("class:faint", f"{len(self._shown):,} of {known:,}{more}")]
+
+    def _listed(self) -> StyleAndTextTuples:
+        """The lines around the chosen one, with headings between the groups."""
+        if not self._shown:
+            return [("class:faint", "  nothing fits" if self._is_read else "  …")]
+        width = get_app().output.get_size().columns - 1
+        room = self._height
+        begin = max(0, self._place - room // 2)
+        found: list[tuple[int, StyleAndTextTuples]] = []
+        for number in range(begin, min(len(self._shown), begin + 2 * room)):
+            line = self._shown[number]
+            if number == begin or self._shown[number - 1].group != line.group:
+                found.append((-1, [("class:heading", f"  {GROUPS[line.group]}")]))
+            found.append((number, self._drawn(line, width, chosen=number == self._place)))
+        at = next(row for row, (number, _) in enumerate(found) if number == self._place)
+        top = max(0, min(at - room // 2, len(found) - room))
+        return [piece for _, pieces in found[top : top + room] for piece in (*pieces, ("", "\n"))]
+
+    def _drawn(self, line: Line, width: int, *, chosen: bool) -> StyleAndTextTuples:
+        """One line of the list: the title has what the others leave."""
+        right = [("class:waits" if line.group == WAITS else "class:state", line.state)]
+        if width >= 56:
+            right.append(("class:agent", line.agent[:12]))
+        if width >= 72:
+            right.append(("class:faint", set_cell_size(line.folder, 16)))
+        right.append(("class:faint", f"{line.age:>4}"))
+        beside: StyleAndTextTuples = []
+        for style, text in right:
+            if text:
+                beside += [("", "  "), (style, text)]
+        words = f"{line.title}: {line.excerpt}" if line.excerpt else line.title
+        room = max(8, width - 2 - fragment_list_width(beside))
+        if cell_len(words) > room:
+            words = f"{set_cell_size(words, room - 1)}…"
+        title = set_cell_size(words, room)
+        mark = ("class:mark", f"{MARK} ") if chosen else ("", "  ")
+        return [mark, ("class:chosen" if chosen else "", title), *beside]
+
+    def _previewed(self) -> StyleAndTextTuples:
+        _, lines = self._preview or ("", ())
+        width = get_app().output.get_size().columns - 1
+        cut = [set_cell_size(line, width).rstrip() for line in lines[1 - PREVIEW_HEIGHT :]]
+        return [("class:heading", "─" * width), ("", "\n" + "\n".join(cut))]
+
+    def _hints(self) -> StyleAndTextTuples:
+        hints = ["Enter goes on", "Space shows the end"]
+        if self._acts:
+            hints += [words for _, words in ACTIONS.values()]
+        hints += ["^A all folders" if not self._all_folders else "^A this folder", "Esc leaves"]
+        width = get_app().output.get_size().columns - 1
+        while len(hints) > 2 and len(" · ".join(hints)) > width:
+            del hints[-2]
+        return [("class:faint", " · ".join(hints))]

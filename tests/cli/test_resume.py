@@ -1,0 +1,147 @@
+"""`acphold` alone and `acphold resume`: find a conversation, and go on with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from acphold.cli.command_line import Exit
+from acphold.cli.main import COMMANDS
+from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
+from tests.editor import scripted_agent
+
+SETTINGS = "[agents.scripted]\ncommand = {}\n"
+
+
+@pytest.fixture
+def home(place: Place) -> Place:  # noqa: F811
+    """A place whose settings know how the agent of its sessions is started."""
+    folder = place.folder / "config" / "acphold"
+    folder.mkdir(parents=True)
+    (folder / "settings.toml").write_text(SETTINGS.format(json.dumps(list(scripted_agent()))))
+    return place
+
+
+def hold(home: Place, words: str, folder: Path | None = None) -> str:
+    """Have a session in which the agent said this; its id."""
+    prompt = json.dumps([{"say": words}])
+    done = home.run("ask", prompt, "scripted", "--cwd", str(folder or os.getcwd()))
+    assert done.returncode == 0, done.stderr
+    listed = home.run("list", "--json").stdout.splitlines()
+    title = f"about {words}"
+    home.run("rename", json.loads(listed[0])["sessionId"], title)
+    return str(json.loads(listed[0])["sessionId"])
+
+
+def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(home: Place) -> None:
+    elsewhere = home.folder / "elsewhere"
+    elsewhere.mkdir()
+    hold(home, "apples")
+    hold(home, "pears")
+    hold(home, "plums", elsewhere)
+    with home.on_terminal(columns=100) as one:
+        shown = one.until("3 of 3", "Enter goes on")
+        places = [shown.index(it) for it in ("this folder", "pears", "apples", "other", "plums")]
+        assert places == sorted(places), shown
+        one.type("app")
+        one.until("1 of 3", "▸ about apples", but="about pears")
+        one.type("\r")
+        one.until("to go on with “about apples”", "agent  apples", "ready", but="Enter goes on")
+        one.type(json.dumps([{"say": "more of them"}]) + "\r")
+        one.until("agent  more of them", "ready")
+        one.type("\x04")
+        assert one.ended() == 0
+        one.until("To go on: acphold resume")
+
+
+def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
+    hold(home, "apples")
+    session = hold(home, "zwetschgen")
+    home.run("rename", session, "nothing of that kind")
+    with home.on_terminal("resume", "zwetschgen", columns=100) as one:
+        one.until("where it was said", "▸ nothing of that kind: zwetschgen")
+        one.type("\t")
+        one.until("agent: zwetschgen")
+        one.type("\x1b")
+        assert one.ended() == 0
+        assert one.text == ""
+
+
+def test_what_waits_for_an_answer_stands_on_top(home: Place) -> None:
+    hold(home, "apples")
+    with home.on_terminal("chat", "scripted") as live, home.on_terminal("resume") as one:
+        live.until("ready")
+        live.type(json.dumps([ask(title="Run it")]) + "\r")
+        live.until("Run it", "a key, then Enter")
+        one.type("\x1b")
+        assert one.ended() == 0
+        with home.on_terminal("resume", columns=100) as again:
+            shown = again.until("waits for you", "waiting", "this folder", "about apples")
+            assert shown.index("waits for you") < shown.index("this folder")
+            again.type("\r")
+            again.until("Run it", "a key, then Enter")
+
+
+def test_a_session_is_renamed_and_deleted_from_the_list(home: Place) -> None:
+    hold(home, "apples")
+    hold(home, "pears")
+    with home.on_terminal("resume", "apples", columns=100) as one:
+        one.until("1 of 2")
+        one.type("\x12")
+        one.until("New title:")
+        one.type("red apples\r")
+        one.until("is now red apples", "1 of 2", "▸ red apples")
+        one.type("\x1b[3~")
+        one.until("Delete 1 session?")
+        one.type("y\r")
+        one.until("Deleted 1 session", "0 of 1")
+        one.type("\x03")
+        assert one.ended() == 0
+    assert "about pears" in home.run("list").stdout
+
+
+def test_an_id_goes_on_at_once_without_a_list(home: Place) -> None:
+    session = hold(home, "apples")
+    done = home.run("resume", session, typed=json.dumps([{"say": "more"}]))
+    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+
+
+def test_continue_goes_on_with_the_newest_of_the_folder_whatever_agent_it_has(home: Place) -> None:
+    hold(home, "apples")
+    done = home.run("chat", "--continue", typed=json.dumps([{"say": "more"}]))
+    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+    [line] = home.run("list", "--json").stdout.splitlines()
+    assert json.loads(line)["messageCount"] == 4
+
+
+def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> None:  # noqa: F811
+    prompt = json.dumps([{"say": "apples"}])
+    place.run("ask", prompt, "--", *scripted_agent())
+    [line] = place.run("list", "--json").stdout.splitlines()
+    session = json.loads(line)["sessionId"]
+    done = place.run("resume", session)
+    assert done.returncode == Exit.USAGE
+    assert "was held with scripted" in done.stderr
+    assert f"acphold chat --resume {session} -- CMD" in done.stderr
+
+
+def test_a_folder_that_is_gone_is_told(home: Place, tmp_path: Path) -> None:
+    folder = tmp_path / "soon gone"
+    folder.mkdir()
+    session = hold(home, "apples", folder)
+    folder.rmdir()
+    done = home.run("resume", session)
+    assert done.returncode == Exit.USAGE
+    assert f"the folder of this session is gone: {folder}" in done.stderr
+
+
+def test_in_a_pipe_an_id_is_required_and_acphold_alone_shows_its_help(home: Place) -> None:
+    hold(home, "apples")
+    done = home.run("resume")
+    assert (done.returncode, "the ID of one session is required" in done.stderr) == (2, True)
+    alone = home.run()
+    assert alone.returncode == Exit.USAGE
+    assert all(name in alone.stderr for name in COMMANDS)
