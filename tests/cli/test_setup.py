@@ -355,7 +355,7 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
     [
         (["zd", "--", "gemini"], 2, ["EDITOR", "zed"]),
         (["zed"], 2, ["no agent is named", "setup zed -- gemini --acp"]),
-        (["zed", "claude"], 2, ["no agent 'claude'", "settings.toml"]),
+        (["zed", "mine"], 2, ["no agent 'mine'", "settings.toml"]),
         (["zed", "--", "no-such-agent"], 5, ["no program 'no-such-agent'"]),
         (["emacs", "--file", "x", "--", "gemini"], 2, ["Emacs has no settings file"]),
     ],

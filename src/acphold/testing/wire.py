@@ -116,7 +116,8 @@ class Wire:
         """Start the agent and introduce this client."""
         theirs, ours = memory_pair()
         self._serving = asyncio.create_task(
-            self._served.serve(theirs, **asdict(self._options)), name="agent"
+            self._served.serve(theirs, **{**asdict(self._options), "journal": self.journal}),
+            name="agent",
         )
         duties = _WatchedDuties(self.person.answers(), self.hear_request)
         self._uplink = Uplink(TransportEndpoint(ours), duties, self._settings)
