@@ -19,7 +19,7 @@ import pytest
 
 from tests.cli.conversation import ended, prompt, remember
 from tests.cli.screen_terminal import Terminal, terminal
-from tests.editor import DEADLINE, scripted_agent
+from tests.editor import DEADLINE, say, scripted_agent, update_line
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 
@@ -250,6 +250,25 @@ def test_in_a_pipe_each_line_is_a_prompt_and_nothing_is_allowed_unasked(place: P
     assert '"optionId": "stop"' in done.stdout
     assert "second" in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_a_sub_agent_is_shown_and_what_it_asks_is_answered(place: Place) -> None:
+    def in_child(update: dict[str, Any]) -> dict[str, str]:
+        return {"line": update_line(update, "kid")}
+
+    told = {"sessionUpdate": "subagent_update", "sessionId": "kid"}
+    (method, params) = ask(title="Run it")["ask"]
+    over = {"state": "idle", "stopReason": "end_turn"}
+    turn = [
+        {"update": {**told, "title": "Explorer", "state": {"state": "running"}}},
+        in_child(say("It is here.")),
+        {"ask": [method, {**params, "sessionId": "kid"}]},
+        {"update": {**told, "state": over}},
+    ]
+    done = place.run("chat", "--", *scripted_agent(), typed=f"{json.dumps(turn)}\n")
+    assert done.returncode == 0, done.stderr
+    assert "child: ● Explorer  sub-agent · done\n    sub-agent: It is here.\n" in done.stdout
+    assert '"optionId": "stop"' in done.stdout
 
 
 @pytest.mark.parametrize(

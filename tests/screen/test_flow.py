@@ -224,3 +224,31 @@ def test_of_very_many_tool_calls_at_work_the_newest_are_shown() -> None:
     live = shown(flow.live())
     assert len(live) == LIVE_TOOLS
     assert f"Number {2 * LIVE_TOOLS - 1}" in live[-1][1]
+
+
+def child(flow: Flow, text: str, name: str = "kid") -> None:
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    flow.hear_child(json.dumps({"sessionId": name, "update": update}).encode())
+
+
+def test_a_sub_agent_is_live_until_it_has_ended_its_work_in_whatever_turn() -> None:
+    flow = Flow()
+    hear(flow, "subagent_update", sessionId="kid", title="Explorer", state={"state": "running"})
+    hear(flow, "subagent_update", sessionId="other", title="Other", state={"state": "running"})
+    child(flow, "Looking")
+    [kid, other] = shown(flow.live())
+    assert kid == ("child", "◐ Explorer  sub-agent · at work\n  sub-agent: Looking")
+    assert other == ("child", "◐ Other  sub-agent · at work")
+    flow.turn_over(COMPLETED)
+    assert taken(flow) == []
+    child(flow, " about.")
+    over = {"state": "idle", "stopReason": "end_turn"}
+    hear(flow, "subagent_update", sessionId="kid", state=over)
+    told = ("child", "● Explorer  sub-agent · done\n  sub-agent: Looking about.")
+    assert (taken(flow), shown(flow.live())) == ([told], [other])
+    hear(flow, "subagent_update", sessionId="other", state=over)
+    assert len(taken(flow)) == 1
+    assert flow.live() == []
+    # It may be given something else to do.
+    hear(flow, "subagent_update", sessionId="kid", state={"state": "running"})
+    assert shown(flow.live()) == [("child", "◐ Explorer  sub-agent · at work")]

@@ -77,8 +77,7 @@ class Seat:
     def options(self) -> Options:
         """How the connection behaves."""
         options: Options = {"on_update": self.sitting.hear}
-        if self.reads_only:
-            options["capabilities"] = _watching()
+        options["capabilities"] = _offered(options, reads_only=self.reads_only)
         if not on_terminal() and not self.reads_only:
             options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
             return options
@@ -88,6 +87,7 @@ class Seat:
         if not self.reads_only:
             options["on_form"] = self.answers.on_form
             options["on_page"] = self.answers.on_page
+        options["capabilities"] = _offered(options, reads_only=self.reads_only)
         return options
 
     async def sit(self, agent: RemoteAgent, session: RemoteSession) -> int:
@@ -174,11 +174,20 @@ class Seat:
             face.require_written()
 
 
-def _watching() -> ClientCapabilities:
-    """What a client says of itself that is asked nothing."""
+def _offered(options: Options, *, reads_only: bool) -> ClientCapabilities:
+    """What the screen can: it shows sub-agents, too; one that only reads is asked nothing."""
     from acphold.client.duties import Answers
+    from acphold.schema import ClientCapabilities
 
-    return msgspec.structs.replace(Answers().capabilities, meta={WATCHES: True})
+    class Capabilities(ClientCapabilities, frozen=True, kw_only=True):
+        """With `subagents`, which is not stable yet."""
+
+        subagents: dict[str, str]
+
+    answers = Answers(on_form=options.get("on_form"), on_page=options.get("on_page"))
+    offered = msgspec.structs.asdict(answers.capabilities)
+    offered["meta"] = {WATCHES: True} if reads_only else None
+    return Capabilities(**offered, subagents={})
 
 
 # -- sessions to choose from ----------------------------------------------------------------

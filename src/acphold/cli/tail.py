@@ -13,7 +13,7 @@ from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, visible, visible_json
 from acphold.exports.json_lines import entry_line
 from acphold.history.decisions import asked_question, closed_question
-from acphold.history.entries import ANSWER, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
+from acphold.history.entries import ANSWER, CHILD, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
 from acphold.history.timeline import turn_end
 from acphold.journal import history
 from acphold.reports.transcript import Decision
@@ -128,6 +128,8 @@ class _Told:
     def _hear(self, entry: Entry) -> None:
         if entry.kind in (UPDATE, PARAMS):
             self._flow.hear(entry.update)
+        elif entry.kind == CHILD:
+            self._flow.hear_child(entry.raw)
         elif entry.kind == PROMPT:
             self._flow.prompted(entry.raw)
         elif entry.kind == TURN_END:

@@ -12,7 +12,7 @@ from itertools import count
 
 import msgspec
 
-from acphold.history.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE, Entry
+from acphold.history.entries import CHILD, PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE, Entry
 from acphold.history.fold import Fold, SessionState
 from acphold.history.raw_update import encode_object, encode_text, update_kind
 from acphold.history.timeline import Item, ToolCall
@@ -50,9 +50,10 @@ class LiveState:
         return self._value
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Fold updates, or params with more in them than that, as `agents.runs` sorts them."""
+        """Fold updates, or params with more in them than that, as `agents.runs` sorts them, or
+        `child` entries."""
         self._value = None
-        entry = UPDATE if kind == "update" else PARAMS
+        entry = {"update": UPDATE, CHILD: CHILD}.get(kind, PARAMS)
         add = self._fold.add
         for raw in raws:
             if self._prompt and b"user_message_chunk" in raw and self._is_echo(raw):

@@ -15,6 +15,7 @@ from acphold.client.remote_turn import Replay, UpdateStream
 from acphold.client.turn_feed import Stage, TurnFeed
 from acphold.client.uplink import Uplink, update_of
 from acphold.errors import AgentBusyError, ConnectionLostError
+from acphold.history.entries import CHILD
 from acphold.history.raw_update import PROMPT_BEGUN
 
 if TYPE_CHECKING:
@@ -96,7 +97,14 @@ class SessionFeed:
     # -- what the connection tells --------------------------------------------------------
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Updates came; called in the inbound lane."""
+        """Updates came; called in the inbound lane.
+
+        What sub-agents say, as `child` entries, is in the state alone.
+        """
+        if kind == CHILD:
+            if self._replaying is None or not self._is_known:
+                self.live.hear(kind, raws)
+            return
         plain = raws if kind == "update" else [update_of(kind, raw) for raw in raws]
         if self._replaying is not None:
             self._replaying += plain

@@ -32,7 +32,9 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
 )
-from acphold.history.raw_update import BEGUN
+from acphold.history.children import announced_child, child_entry
+from acphold.history.entries import CHILD
+from acphold.history.raw_update import BEGUN, update_kind
 from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer, Transport
 from acphold.rpc.peer import Answer
 from acphold.rpc.request import Request
@@ -70,6 +72,9 @@ A session with many MCP servers or a long replay takes its time, but not in sile
 STEPS = 8
 """How often is looked, in the time of SILENCE, whether something was heard."""
 
+CHILDREN = 4096
+"""How many sub-agents are known at once, of all sessions."""
+
 EARLY_BYTES = 1024 * 1024
 """What is kept of updates for a session that is being made, and whose id we do not know yet."""
 
@@ -86,7 +91,8 @@ class Hearing(Asking, Protocol):
     """A session, as the connection knows it."""
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Updates came, as `agents.runs` sorts them; called in the inbound lane."""
+        """Updates came, as `agents.runs` sorts them, or `child` entries for those of its
+        sub-agents; called in the inbound lane."""
 
     def lost(self, error: AcpholdError) -> None:
         """The agent has gone for good."""
@@ -159,6 +165,7 @@ class Uplink:
         self._tasks: list[asyncio.Task[None]] = []
         self._starting = asyncio.Lock()
         self._sessions: dict[str, Hearing] = {}
+        self._children: dict[str, str] = {}  # sub-agents, by their ids, to the sessions they are of
         self._early: list[Updates] = []
         self._making = 0
         self._heard = 0  # how often
@@ -389,6 +396,8 @@ class Uplink:
         """The session is not open any more."""
         if self._sessions.get(session_id) is session:
             del self._sessions[session_id]
+            for child in [key for key, it in self._children.items() if it == session_id]:
+                del self._children[child]
 
     def session(self, session_id: str) -> Hearing | None:
         """The session of this id that is open here."""
@@ -442,17 +451,34 @@ class Uplink:
 
     def _hear(self, event: Updates) -> None:
         session = self._sessions.get(event.session_id)
+        parent = self._children.get(event.session_id, "")
         if session is not None:
+            self._look_for_children(event.session_id, event)
             session.hear(event.kind, event.raws)
+        elif (session := self._sessions.get(parent)) is not None:
+            self._look_for_children(parent, event)
+            said = [update_of(event.kind, raw) for raw in event.raws]
+            session.hear(CHILD, [child_entry(event.session_id, update) for update in said])
         elif self._making and sum(len(raw) for e in self._early for raw in e.raws) < EARLY_BYTES:
             self._early.append(event)
         else:
             log.debug("updates of a session that is not open here: %s", event.session_id)
 
+    def _look_for_children(self, session_id: str, event: Updates) -> None:
+        """What is announced in this session, or in a sub-agent of it, belongs to it."""
+        for raw in event.raws:
+            if b'"subagent_' in raw and len(self._children) < CHILDREN:
+                update = update_of(event.kind, raw)
+                if child := announced_child(update_kind(update), update):
+                    self._children.setdefault(child, session_id)
+
     async def on_request(self, request: Request) -> bytes:
-        """Called by the Peer."""
+        """Called by the Peer; what a sub-agent asks is asked by its session."""
         self._heard += 1
-        session = self._sessions.get(_session_id(request.params))
+        asking = _session_id(request.params)
+        session = self._sessions.get(asking)
+        if session is None:
+            session = self._sessions.get(self._children.get(asking, ""))
         return await self._duties.answer(request.method, request.params, session)
 
     def cancel_questions(self, session_id: str) -> None:

@@ -9,6 +9,7 @@ not always the order in which it began. What may still change is redrawn.
 | a thought, what a user says | when something else follows, or the turn ends |
 | a tool call | when it is completed or failed, or the turn ends |
 | a compaction of the agent's context | when it is over, or the turn ends |
+| a sub-agent | when it has ended its work, however many turns that takes |
 | the plan | when the turn ends |
 | a mode, a notice | at once |
 """
@@ -22,6 +23,9 @@ from typing import Literal
 import msgspec
 from rich.text import Text
 
+from acphold.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, announced_child
+from acphold.history.entries import CHILD, UPDATE, Entry
+from acphold.history.fold import Fold
 from acphold.history.raw_update import (
     ROLES,
     Role,
@@ -38,6 +42,7 @@ from acphold.history.timeline import (
     CompactionDraft,
     Message,
     MessageDraft,
+    SubAgent,
     ToolCall,
     TurnEnd,
     replace_fields,
@@ -104,6 +109,9 @@ class Flow:
         self._at_work: dict[str, Passage] = {}  # laid out as they stand: comparing files takes long
         self._finished_tools: set[str] = set()
         self._compactions: dict[str, CompactionDraft] = {}
+        self._children = Fold()
+        self._names: dict[str, str] = {}
+        self._told_of: set[str] = set()
         self._plan: bytes | None = None
         self._folded: list[Message] = []
 
@@ -121,6 +129,8 @@ class Flow:
             self._tool(kind, parts)
         elif kind in ("compaction_update", "compaction_summary_chunk"):
             self._compact(kind, parts)
+        elif kind in SPEAKS_OF_CHILDREN:
+            self._about_children(Entry(0, UPDATE, 0, raw))
         elif kind == "plan":
             self.is_open = True
             self._plan = parts.get("entries", b"[]")
@@ -132,6 +142,47 @@ class Flow:
             self._put(partial(passage, ModeChanged(mode)))
         elif kind == "session_info_update":
             self._end_told(parts)
+
+    def knows(self, child: str) -> bool:
+        """Whether this is a sub-agent that was announced."""
+        return child in self._names
+
+    def hear_child(self, entry: bytes) -> None:
+        """What a sub-agent says, as a `child` entry."""
+        self._about_children(Entry(0, CHILD, 0, entry))
+
+    def _about_children(self, entry: Entry) -> None:
+        """Print the sub-agents that have ended their work with this."""
+        self._children.add(entry)
+        kind = update_kind(entry.update)
+        if not (child := announced_child(kind, entry.update)):
+            return
+        if len(self._names) < MOST_CHILDREN:
+            self._names.setdefault(child, "")
+        self._put_idle(lambda agent: agent.state == "idle")
+
+    def _put_idle(self, is_over: Callable[[SubAgent], bool]) -> None:
+        """Print each sub-agent once that is over; forget them when none is at work."""
+        state = self._children.state()
+        at_work = {child.session_id for child in state.open_children}
+        for agent in state.timeline:
+            if not isinstance(agent, SubAgent):
+                continue
+            if agent.title:
+                self._names[agent.session_id] = agent.title
+            if agent.session_id in at_work:
+                self._told_of.discard(agent.session_id)
+            elif agent.session_id not in self._told_of and is_over(agent):
+                self._told_of.add(agent.session_id)
+                self._put(partial(passage, self._named(agent), more=MORE))
+        if not at_work and self._told_of:
+            self._children = Fold()
+            self._told_of.clear()
+
+    def _named(self, agent: SubAgent) -> SubAgent:
+        """With its name, if that was told when it was at work before."""
+        title = agent.title or self._names.get(agent.session_id) or None
+        return msgspec.structs.replace(agent, title=title)
 
     def prompted(self, blocks: bytes) -> None:
         """A prompt of ours was sent: a raw array of content blocks."""
@@ -153,6 +204,8 @@ class Flow:
         for compaction in self._compactions.values():
             self._put(partial(passage, compaction.compaction()))
         self._compactions.clear()
+        if self._names:
+            self._put_idle(lambda _: True)  # those that say nothing of how they stand
         if self._plan is not None:
             self._done.append(partial(_planned, self._plan))
             self._plan = None
@@ -202,6 +255,10 @@ class Flow:
             shown.append(_planned(self._plan))
         shown += map(self._working, list(self._tools)[-LIVE_TOOLS:])
         shown += [_end_of(passage(going.compaction())) for going in self._compactions.values()]
+        for agent in self._children.timeline()[-LIVE_TOOLS:]:
+            if isinstance(agent, SubAgent) and agent.session_id not in self._told_of:
+                head, *inside = passage(self._named(agent), full=True).lines
+                shown.append(Passage("child", "tool", [head, *_last(inside[-LIVE_OUTPUT:])]))
         if (said := self._said) is not None:
             if said.role == "agent" and said.paragraphs.live.strip():
                 shown.append(_spoken_so_far(said))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from acphold.errors import AcpholdError
+from acphold.history.children import child_entry
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.history.timeline import TurnEnd, turn_end
 from acphold.presentation.visible_text import counted, on_one_line
@@ -69,7 +70,7 @@ class Sitting:
         self._session: RemoteSession | None = None
         self._reads_only = reads_only
         self._leaving = leaving
-        self._early: list[bytes] = []
+        self._early: list[tuple[str, bytes]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._queue: deque[str] = deque()
         self._is_prompting = False
@@ -88,8 +89,11 @@ class Sitting:
     def begin(self, agent: RemoteAgent, session: RemoteSession) -> None:
         """The session is open: show it, and go on with what came meanwhile."""
         self._agent, self._session = agent, session
-        for raw in self._early:
-            self.flow.hear(raw)
+        for session_id, raw in self._early:
+            if self.flow.knows(session_id):
+                self.flow.hear_child(child_entry(session_id, raw))
+            else:
+                self.flow.hear(raw)
         self._early.clear()
 
     async def look(self) -> None:
@@ -162,7 +166,10 @@ class Sitting:
     def hear(self, session_id: str, raw: bytes) -> None:
         """An update came; what comes while the session is being opened is kept."""
         if self._session is None:
-            self._early.append(raw)
+            self._early.append((session_id, raw))
+        elif self.flow.knows(session_id):
+            self.flow.hear_child(child_entry(session_id, raw))
+            self.face.changed()
         elif session_id == self._session.id:
             if self._turn is not None and self._turn.stop_reason is not None:
                 self._end_turn(_end_of(self._turn))  # what comes now is behind it
