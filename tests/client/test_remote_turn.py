@@ -59,6 +59,24 @@ async def test_a_prompt_is_an_iterator_of_typed_updates_with_a_stop_reason_at_th
     assert turn.text == "one two"
 
 
+async def test_in_the_place_of_an_update_over_the_limit_is_a_notice() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        agent.say("s1", "one ")
+        agent.say("s1", "x" * 20_000)
+        agent.say("s1", "two")
+        return {"stopReason": "end_turn"}
+
+    async with in_session(far, max_message=10_000) as session:
+        turn = session.prompt("go")
+        first, notice, second = [update async for update in turn]
+    assert texts([first, second]) == ["one ", "two"]
+    assert "over the limit of 10000" in str(notice)
+    assert turn.text == "one two"
+
+
 async def test_every_update_before_the_answer_comes_before_the_end_and_none_behind_it() -> None:
     far = FarAgent()
 
