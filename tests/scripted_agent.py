@@ -36,6 +36,7 @@ A prompt whose first text block is a JSON array is a list of steps, each an obje
     spawn               a shell command, left running
     spawn loud          the same, with this program's stdout
     flood               [count, size]: so many chunks of so many bytes, each with its number
+    flood of            [text, count]: so many chunks of it; null: until session/cancel
     kill                a signal number, sent to itself
     close               a descriptor, closed
     touch               a path: make this file
@@ -280,6 +281,12 @@ def take(session_id: str, kind: str, value: Any) -> None:
         subprocess.Popen(value, shell=True)
     elif kind == "flood":
         flood(session_id, *value)
+    elif kind == "flood of":
+        cancelled = CANCELLED.setdefault(session_id, threading.Event())
+        for _ in itertools.count() if value[1] is None else range(value[1]):
+            if cancelled.is_set():
+                break
+            take(session_id, "say", value[0])
     elif kind == "close":
         os.close(value)
         threading.Event().wait()

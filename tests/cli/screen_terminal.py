@@ -11,7 +11,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import pyte
@@ -57,6 +57,17 @@ class Terminal:
             if time.monotonic() > deadline or not self._read(0.1):
                 raise AssertionError(f"never showed {words} without {but}:\n{self.text}")
         return self.text
+
+    def drain(self, until: Callable[[], bool]) -> None:
+        """Read until that holds, or to the end, and draw nothing: of a flood it takes minutes."""
+        deadline = time.monotonic() + DEADLINE
+        while not until():
+            assert time.monotonic() < deadline, f"never came: {self.raw[-1000:]!r}"
+            if select.select([self._ours], [], [], 0.1)[0]:
+                try:
+                    self.raw += os.read(self._ours, 65536)
+                except OSError:  # the end
+                    return
 
     def ended(self) -> int:
         """Wait for the program's end; its exit code."""

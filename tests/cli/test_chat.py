@@ -119,6 +119,35 @@ def test_ctrl_c_cancels_the_running_turn(place: Place) -> None:
         one.until("cancelled", "ready")
 
 
+def test_ctrl_c_is_heard_while_the_agent_floods_the_screen(place: Place, tmp_path: Path) -> None:
+    go, over = tmp_path / "go", tmp_path / "over"
+    flood = ({"until": str(go)}, {"flood of": ["some words\n" * 10, None]}, {"touch": str(over)})
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, *flood))
+        one.until("agent  begun", "running")
+        go.touch()
+        one.drain(lambda: one.raw.count(b"some words") > 1000)
+        one.type("\x03")
+        one.drain(over.exists)
+
+
+def test_who_leaves_does_not_wait_until_all_that_came_is_printed(
+    place: Place, tmp_path: Path
+) -> None:
+    sent = tmp_path / "sent"
+    flood = ({"flood of": ["some words\n" * 100, 1000]}, {"touch": str(sent)}, {"until": "cancel"})
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps(*flood))
+        one.drain(sent.exists)
+        one.type("\x04\x04")
+        one.drain(lambda: one.process.poll() is not None)
+        one.drain(lambda: b"To go on" in one.raw)
+        assert b"what came behind this is not printed: `acphold show` has it" in one.raw
+        assert one.raw.count(b"some words") < 100_000
+
+
 def test_two_terminals_hold_one_session_and_the_first_answer_counts(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from acphold.history.timeline import turn_end
 from acphold.screen.flow import LIVE_LETTERS, LIVE_TOOLS, Flow
 from acphold.screen.layout import Passage
+from acphold.screen.paragraphs import PIECE_LETTERS
 
 CANCELLED = turn_end(b'{"stopReason":"cancelled"}', 0)
 COMPLETED = turn_end(b'{"stopReason":"end_turn"}', 0)
@@ -182,20 +184,62 @@ def test_of_a_long_history_the_end_is_shown_and_the_rest_counted() -> None:
 LONG = "one two three\n" * 10_000
 
 
-def length(passage: Passage) -> int:
-    return sum(len(line) + 1 for line in passage.lines)
-
-
 @pytest.mark.parametrize("kind", ["agent_message_chunk", "agent_thought_chunk"])
 @pytest.mark.parametrize("text", [LONG, LONG.replace("\n", " "), f"```\n{LONG}"])
 def test_of_what_still_grows_only_the_end_is_laid_out(kind: str, text: str) -> None:
     flow = Flow(thoughts="whole")
     say(flow, f"{text}the end", kind)
     [live] = flow.live()
-    assert length(live) <= LIVE_LETTERS + 1
+    assert live.letters <= LIVE_LETTERS + 1
     assert live.lines[-1].plain.endswith("the end")
     flow.turn_over(COMPLETED)
-    assert sum(map(length, flow.take())) >= len(LONG)
+    assert sum(it.letters for it in flow.take()) >= len(LONG)
+
+
+FRAME = 3 * PIECE_LETTERS
+
+
+def frames(flow: Flow) -> Iterator[list[Passage]]:
+    """What is taken, frame by frame."""
+    return iter(lambda: flow.take(FRAME), [])
+
+
+@pytest.mark.parametrize("kind", ["agent_message_chunk", "agent_thought_chunk"])
+@pytest.mark.parametrize("unit", ["some words\n", "- an item\n", "Words.\n\n"])
+def test_however_much_comes_at_once_a_frame_lays_out_so_much_and_no_more(
+    kind: str, unit: str
+) -> None:
+    flow, text = Flow(thoughts="whole"), unit * 20_000
+    say(flow, text, kind)
+    printed = 0
+    for is_over in (False, True):
+        if is_over:
+            flow.turn_over(COMPLETED)
+        for frame in frames(flow):
+            letters = sum(it.letters for it in frame)
+            assert letters <= FRAME + PIECE_LETTERS + len(unit)
+            assert sum(it.letters for it in flow.live()) <= LIVE_LETTERS + 2 * len(unit)
+            printed += letters
+    assert printed >= len(text.replace("\n\n", "\n")) - 1
+
+
+def test_what_comes_behind_much_is_printed_behind_it() -> None:
+    flow = Flow()
+    say(flow, "some words\n" * 5_000)
+    hear(flow, "notice", title="Look")
+    tool(flow, status="completed")
+    say(flow, "The end.")
+    flow.turn_over(COMPLETED)
+    labels = [it.label for frame in frames(flow) for it in frame]
+    assert [label for label in labels if label] == ["agent", "agent", "agent", "tool", "agent"]
+    assert len(labels) > 6
+
+
+def test_the_lines_of_a_thought_that_goes_on_are_counted_and_its_last_one_shown() -> None:
+    flow = Flow()
+    for piece in ("One", " line.\n", "\n \n", "Two", ".\nThr", "ee"):
+        say(flow, piece, "agent_thought_chunk")
+    assert shown(flow.live()) == [("thought", "3 lines (Ctrl-T)  Three")]
 
 
 def test_of_a_tool_that_works_only_the_end_of_its_output_is_laid_out() -> None:
@@ -203,7 +247,7 @@ def test_of_a_tool_that_works_only_the_end_of_its_output_is_laid_out() -> None:
     output = {"type": "text", "text": f"{'x' * 100_000}the end"}
     tool(flow, status="in_progress", content=[{"type": "content", "content": output}])
     [live] = flow.live()
-    assert length(live) < 2 * LIVE_LETTERS
+    assert live.letters < 2 * LIVE_LETTERS
     assert live.lines[-1].plain.endswith("the end")
 
 

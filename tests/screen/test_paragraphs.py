@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
-from acphold.screen.paragraphs import Paragraphs
+from acphold.screen.paragraphs import PIECE_LETTERS, Paragraphs, Piece
 
 BLOCKS = ["words and more", "# Heading", "- one\n- two", "1. one\n2. two", "```\ncode\n\nmore\n```"]
 
@@ -16,8 +17,8 @@ def fed(*pieces: str) -> tuple[list[str], str]:
     growing, finished = Paragraphs(), []
     for piece in pieces:
         growing.feed(piece)
-        finished.append(growing.finished())
-    return finished, growing.rest()
+        finished.append("\n\n".join(it.text for it in iter(growing.finished, None)))
+    return finished, "\n\n".join(it.text for it in iter(growing.rest, None))
 
 
 def test_a_paragraph_is_finished_when_the_next_one_has_begun() -> None:
@@ -35,9 +36,9 @@ def test_a_block_of_code_is_whole_with_its_empty_lines() -> None:
 
 def test_a_long_block_is_not_looked_at_for_each_piece_of_it() -> None:
     long = "word " * 1000
-    finished, rest = fed(f"One.\n\n{long}", "\n\nNext", "x" * 500)
+    finished, rest = fed(f"One.\n\n{long}", "\n\nNext", "x" * 700)
     assert finished == ["One.", "", long]
-    assert rest == "Next" + "x" * 500
+    assert rest == "Next" + "x" * 700
 
 
 def test_nothing_is_finished_of_a_message_that_has_nothing() -> None:
@@ -56,3 +57,52 @@ def test_nothing_is_lost_or_said_twice_wherever_the_pieces_fall(
     text = "\n\n".join(blocks)
     finished, rest = fed(*(text[at : at + size] for at in range(0, len(text), size)))
     assert "".join("".join([*finished, rest]).split()) == "".join(text.split())
+
+
+LONG = {
+    "text": "some *words*\n" * 20_000,
+    "one line": "word " * 50_000,
+    "one word": "word" * 50_000,
+    "list": "- an item\n  - one of its own\n" * 10_000,
+    "quote": "> words\n" * 30_000,
+    "code": "```py\n" + "x = some(1)\n" * 20_000 + "```",
+    "code on one line": "```\n" + "word " * 50_000,
+    "table": "| a | b |\n|---|---|\n" + "| x | y |\n" * 20_000,
+    "short ones": "Words.\n\n" * 30_000,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_what_is_laid_out_at_once_is_bounded_and_nothing_of_it_is_lost(text: str) -> None:
+    growing = Paragraphs()
+    pieces: list[Piece] = []
+    for at in range(0, len(text), 1000):
+        growing.feed(text[at : at + 1000])
+        pieces += iter(growing.finished, None)
+        assert len(growing.live.text) <= PIECE_LETTERS
+    pieces += iter(growing.rest, None)
+    assert max(len(piece.text) for piece in pieces) <= PIECE_LETTERS
+    assert "".join("".join(piece.text for piece in pieces).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "element"), [("list", "bullet_list_open"), ("code", "fence"), ("table", "table_open")]
+)
+def test_a_piece_of_a_long_block_is_laid_out_as_what_the_block_is(kind: str, element: str) -> None:
+    growing = Paragraphs()
+    growing.feed(LONG[kind])
+    first, *others = iter(growing.rest, None)
+    assert (first.goes_on, {piece.goes_on for piece in others}) == (False, {True})
+    for piece in (first, *others):
+        tokens = MarkdownIt("commonmark").enable("table").parse(piece.markdown)
+        assert {token.type for token in tokens if token.level == 0 and token.nesting >= 0} == {
+            element
+        }
+
+
+def test_behind_a_long_block_the_next_one_is_one_of_its_own() -> None:
+    growing = Paragraphs()
+    growing.feed(f"{LONG['code']}\n\nNext.\n\nLast.")
+    *_, before, last = iter(growing.rest, None)
+    assert (last.markdown, last.goes_on) == ("Last.", False)
+    assert before.markdown.endswith("x = some(1)\n```\n\nNext.")

@@ -86,7 +86,8 @@ class Person:
 
     def changed(self) -> None:
         """Print what was asked, and what came of it."""
-        self._screen.print_finished()
+        while self._screen.print_finished():
+            pass
 
     async def choose(self, choice: Choice) -> str | None:
         """Ask for a key; None when there is nobody any more."""

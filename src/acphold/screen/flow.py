@@ -16,11 +16,13 @@ not always the order in which it began. What may still change is redrawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 from rich.text import Text
 
 from acphold.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, announced_child
@@ -52,14 +54,14 @@ from acphold.presentation.visible_text import counted, on_one_line
 from acphold.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
 from acphold.schema.update_kinds import STANDING_KINDS
 from acphold.screen.layout import Passage, passage
-from acphold.screen.paragraphs import Paragraphs
+from acphold.screen.paragraphs import PIECE_LETTERS, Paragraphs, Piece
 
 Thoughts = Literal["folded", "whole"]
 
 LIVE_OUTPUT = 4
 """Lines of the output of a tool that still works."""
 
-LIVE_LETTERS = 8192
+LIVE_LETTERS = PIECE_LETTERS
 """How much of the end of something is laid out while it may still change: more than a terminal
 shows. To lay out a megabyte of code takes ten seconds, and it is done at each drawing."""
 
@@ -79,7 +81,10 @@ class _Said:
         self.client = client
         self.draft = MessageDraft(role, message_id)
         self.paragraphs = Paragraphs()
+        self.lines = 0
+        """Those that have anything in them."""
         self.is_begun = False
+        self._is_in_line = False
 
     def add(self, block: bytes) -> None:
         self.draft.add_block(block)
@@ -88,10 +93,20 @@ class _Said:
             named = passage(Message("agent", None, (block,))).lines
             text = "\n\n" + "\n".join(line.plain for line in named) + "\n\n"
         self.paragraphs.feed(text)
+        for place, line in enumerate(text.split("\n")):
+            was_in_line = self._is_in_line and not place
+            self._is_in_line = was_in_line or bool(line.strip())
+            self.lines += self._is_in_line and not was_in_line
 
     @property
     def message(self) -> Message:
         return self.draft.message()
+
+    @property
+    def end(self) -> Message:
+        """The last of it, as it stands: as much as may be laid out again and again."""
+        text = self.paragraphs.live.text[-LIVE_LETTERS:]
+        return Message(self.role, self.message_id, (text_block(text),))
 
 
 class Flow:
@@ -103,7 +118,7 @@ class Flow:
         self.is_open = False
         """Whether something was heard since the last end of a turn."""
         # Laid out when they are taken: of a long history most never are.
-        self._done: list[Callable[[], Passage]] = []
+        self._done: deque[Iterator[Passage]] = deque()
         self._said: _Said | None = None
         self._tools: dict[str, dict[str, bytes]] = {}
         self._at_work: dict[str, Passage] = {}  # laid out as they stand: comparing files takes long
@@ -189,7 +204,7 @@ class Flow:
         self._close()
         self.is_open = True
         self._folded.clear()
-        self._done.append(partial(passage, Message("user", MESSAGES, tuple(items(blocks)))))
+        self._finish(partial(passage, Message("user", MESSAGES, tuple(items(blocks)))))
 
     def turn_over(self, end: TurnEnd | None = None) -> None:
         """The turn has ended; `end` where it is known how."""
@@ -207,10 +222,10 @@ class Flow:
         if self._names:
             self._put_idle(lambda _: True)  # those that say nothing of how they stand
         if self._plan is not None:
-            self._done.append(partial(_planned, self._plan))
+            self._finish(partial(_planned, self._plan))
             self._plan = None
         if end is not None and end.outcome != "completed":
-            self._done.append(partial(passage, end))
+            self._finish(partial(passage, end))
         self.is_open = False
 
     def tell(self, words: str) -> None:
@@ -220,20 +235,23 @@ class Flow:
     def put(self, shown: Passage) -> None:
         """A question, or what came of it: the agent waits, so what it was saying is said."""
         self._close()
-        self._done.append(lambda: shown)
+        self._finish(lambda: shown)
 
     def shorten(self, most: int) -> None:
         """Of what is finished keep the last `most` passages, and a line that counts the others."""
         self._say_finished()
         if (left_out := len(self._done) - most) > 0:
             told = f"{counted(left_out, 'earlier passage')}: `acphold show` has them"
-            self._done[:left_out] = [partial(passage, Noticed("info", "", told, is_ours=True))]
+            for _ in range(left_out):
+                self._done.popleft()
+            self._done.appendleft(iter([passage(Noticed("info", "", told, is_ours=True))]))
 
     def unfold(self) -> None:
         """Show thoughts whole from now on, those of this turn too; or fold them again."""
         self.thoughts = "folded" if self.thoughts == "whole" else "whole"
         if self.thoughts == "whole":
-            self._done += [partial(passage, message) for message in self._folded]
+            for message in self._folded:
+                self._finish(partial(passage, message))
             self._folded = []
 
     # -- what is shown --------------------------------------------------------------------
@@ -242,11 +260,21 @@ class Flow:
         """What the agent calls a tool call that has not ended; None where it has not said."""
         return string(self._tools.get(tool_call_id, {}).get("title"))
 
-    def take(self) -> list[Passage]:
-        """What was finished since the last call, to be printed in this order."""
-        self._say_finished()
-        done, self._done = self._done, []
-        return [lay_out() for lay_out in done]
+    def take(self, most: int | None = None) -> list[Passage]:
+        """What was finished since the last call, to be printed in this order; with `most`, of so
+        many letters, and what the last passage has beyond them: there may be more then."""
+        taken: list[Passage] = []
+        letters = 0
+        while most is None or letters < most:
+            if self._done:
+                if (shown := next(self._done[0], None)) is None:
+                    self._done.popleft()
+                    continue
+            elif (shown := self._said_next()) is None:
+                break
+            taken.append(shown)
+            letters += shown.letters
+        return taken
 
     def live(self) -> list[Passage]:
         """What may still change, as it stands."""
@@ -260,12 +288,12 @@ class Flow:
                 head, *inside = passage(self._named(agent), full=True).lines
                 shown.append(Passage("child", "tool", [head, *_last(inside[-LIVE_OUTPUT:])]))
         if (said := self._said) is not None:
-            if said.role == "agent" and said.paragraphs.live.strip():
+            if said.role == "agent" and said.paragraphs.live.text.strip():
                 shown.append(_spoken_so_far(said))
             elif said.role == "thought":
-                shown.append(_end_of(_thought(said.message, self.thoughts, goes_on=True)))
+                shown.append(_thought(said.end, self.thoughts, so_far=said.lines))
             elif said.role == "user":
-                shown.append(_end_of(_by(said)))
+                shown.append(_by(said.end, said.client))
         return shown
 
     def _working(self, tool_call_id: str) -> Passage:
@@ -297,22 +325,27 @@ class Flow:
         if said is None:
             return
         if said.role == "agent":
-            self._speak(said, said.paragraphs.rest())
+            self._done.append(_spoken(said, iter(said.paragraphs.rest, None)))
         elif said.role == "user":
-            self._done.append(partial(_by, said))
+            self._finish(partial(_by, said.message, said.client))
         elif said.message.text.strip():
-            self._done.append(partial(_thought, said.message, self.thoughts))
+            self._finish(partial(_thought, said.message, self.thoughts))
             if self.thoughts == "folded":
                 self._folded.append(said.message)
 
-    def _say_finished(self) -> None:
-        if self._said is not None and self._said.role == "agent":
-            self._speak(self._said, self._said.paragraphs.finished())
+    def _said_next(self) -> Passage | None:
+        """What the agent has said of the message that is open; None while it may still change."""
+        if self._said is None or self._said.role != "agent":
+            return None
+        return next(_spoken(self._said, iter(self._said.paragraphs.finished, None)), None)
 
-    def _speak(self, said: _Said, text: str) -> None:
-        if text.strip():
-            self._done.append(partial(_spoken, text, begun=said.is_begun))
-            said.is_begun = True
+    def _say_finished(self) -> None:
+        """All that is finished of the message that is open comes before what is finished next."""
+        self._done.extend(iter([shown]) for shown in iter(self._said_next, None))
+
+    def _finish(self, lay_out: Callable[[], Passage]) -> None:
+        """This is to be printed, when it is its turn; what is long in pieces."""
+        self._done.append(_pieces(lay_out))
 
     # -- tool calls, and what stands beside the conversation --------------------------------
 
@@ -350,7 +383,7 @@ class Flow:
         self._say_finished()
         if self._said is not None:
             self._said.is_begun = False
-        self._done.append(shown)
+        self._finish(shown)
 
     def _end_told(self, parts: Mapping[str, bytes]) -> None:
         """The hub tells how a turn ended that was not ours, when it was not completed."""
@@ -365,24 +398,48 @@ class Flow:
             self.turn_over(turn_end(raw, 0))
 
 
-def _spoken(text: str, *, begun: bool) -> Passage:
-    shown = passage(Message("agent", None, (text_block(text),)))
-    return msgspec.structs.replace(shown, label="") if begun else shown
+def _spoken(said: _Said, pieces: Iterable[Piece]) -> Iterator[Passage]:
+    """What the agent says, as it is printed; its label is beside the first of it."""
+    for piece in pieces:
+        if piece.text.strip():
+            begun, said.is_begun = said.is_begun, True
+            yield _laid_out(piece, begun=begun)
+
+
+def _laid_out(piece: Piece, *, begun: bool) -> Passage:
+    shown = passage(Message("agent", None, (text_block(piece.text),)))
+    label = "" if begun else shown.label
+    around = (piece.opening, piece.closing)
+    return replace(shown, label=label, around=around, goes_on=begun and piece.goes_on)
+
+
+def _pieces(lay_out: Callable[[], Passage]) -> Iterator[Passage]:
+    """A passage of lines that stay as they are, in pieces of a length that is soon laid out."""
+    shown = lay_out()
+    lines: list[Text] = []
+    letters, goes_on = 0, False
+    for line in shown.lines:
+        if letters + len(line) > PIECE_LETTERS and lines:
+            yield replace(shown, lines=lines, label="" if goes_on else shown.label, goes_on=goes_on)
+            lines, letters, goes_on = [], 0, True
+        lines.append(line)
+        letters += len(line) + 1
+    yield replace(shown, lines=lines, label="" if goes_on else shown.label, goes_on=goes_on)
 
 
 def _spoken_so_far(said: _Said) -> Passage:
     """The end of what the agent is saying; not laid out as Markdown where it lacks its beginning,
     which says what it is."""
-    text = said.paragraphs.live
-    if len(text) <= LIVE_LETTERS:
-        return _spoken(text, begun=said.is_begun)
-    shown = _spoken(text[-LIVE_LETTERS:], begun=True)
-    return msgspec.structs.replace(shown, markdown=False)
+    piece = said.paragraphs.live
+    if len(piece.text) <= LIVE_LETTERS:
+        return _laid_out(piece, begun=said.is_begun)
+    end = replace(piece, text=piece.text[-LIVE_LETTERS:], opening="")
+    return replace(_laid_out(end, begun=True), markdown=False)
 
 
 def _end_of(shown: Passage) -> Passage:
     """The last lines of what may be too long to be laid out."""
-    return msgspec.structs.replace(shown, lines=_last(shown.lines))
+    return replace(shown, lines=_last(shown.lines))
 
 
 def _last(lines: Sequence[Text]) -> list[Text]:
@@ -396,15 +453,17 @@ def _last(lines: Sequence[Text]) -> list[Text]:
     return kept[::-1]
 
 
-def _thought(message: Message, thoughts: Thoughts, *, goes_on: bool = False) -> Passage:
-    """A thought; folded, its first line, or its last one while it goes on."""
+def _thought(message: Message, thoughts: Thoughts, *, so_far: int | None = None) -> Passage:
+    """A thought; folded, its first line. While it goes on, its end, or the last line of that:
+    `so_far` is how many lines it has."""
     shown = passage(message)
     told = [line for line in shown.lines if line.plain.strip()]
-    if thoughts == "whole" or len(told) < 2:
+    count = len(told) if so_far is None else so_far
+    if thoughts == "whole" or count < 2 or not told:
         return shown
     line = Text.assemble(
-        (f"{counted(len(told), 'line')} (Ctrl-T)  ", "faint"),
-        told[-1 if goes_on else 0][: LIVE_LETTERS // 2],
+        (f"{counted(count, 'line')} (Ctrl-T)  ", "faint"),
+        told[0 if so_far is None else -1][: LIVE_LETTERS // 2],
     )
     line.no_wrap, line.overflow = True, "ellipsis"
     return Passage(shown.label, shown.style, [line])
@@ -416,13 +475,13 @@ def _client(parts: Mapping[str, bytes]) -> str | None:
     return string(told.get("title")) or string(told.get("name"))
 
 
-def _by(said: _Said) -> Passage:
+def _by(message: Message, client: str | None) -> Passage:
     """What a user said, with the program it was said in; ours is not worth a word."""
-    shown = passage(said.message)
-    if said.client in (None, "acphold"):
+    shown = passage(message)
+    if client in (None, "acphold"):
         return shown
-    where = Text(f"in {on_one_line(said.client or '')}", "faint")
-    return msgspec.structs.replace(shown, lines=[*shown.lines, where])
+    where = Text(f"in {on_one_line(client or '')}", "faint")
+    return replace(shown, lines=[*shown.lines, where])
 
 
 def _planned(entries: bytes) -> Passage:
@@ -435,4 +494,4 @@ def _working(tool_call_id: str, fields: Mapping[str, bytes]) -> Passage:
     """A tool call that is not finished: its line, and the end of what it has put out."""
     shown = passage(ToolCall(tool_call_id, fields), full=True)
     head, *output = shown.lines
-    return msgspec.structs.replace(shown, lines=[head, *_last(output[-LIVE_OUTPUT:])])
+    return replace(shown, lines=[head, *_last(output[-LIVE_OUTPUT:])])

@@ -73,12 +73,23 @@ ENDING_STYLES: dict[TurnOutcome, str] = {
 
 
 class Passage(Struct, frozen=True):
-    """A label and what stands beside it; with `markdown` the lines are Markdown to be laid out."""
+    """A label and what stands beside it; with `markdown` the lines are Markdown to be laid out.
+
+    A part of something long says with `around` what has to stand before and behind its lines to be
+    laid out as what it is; with `goes_on` it belongs to the passage before.
+    """
 
     label: str
     style: str
     lines: Sequence[Text]
     markdown: bool = False
+    around: tuple[str, str] = ("", "")
+    goes_on: bool = False
+
+    @property
+    def letters(self) -> int:
+        """How much there is to be laid out: letters, and ends of lines."""
+        return sum(len(line) + 1 for line in self.lines)
 
 
 MORE = "; --full shows them"
@@ -255,7 +266,7 @@ class Plain:
         label = f"{MARK} {passage.label}" if marked else passage.label
         head = f"{label}: {first}" if label else f"  {first}"  # what was said goes on
         lines = [head.rstrip(), *(f"  {line}".rstrip() for line in rest)]
-        self._stream.write("\n" + "\n".join(lines) + "\n")
+        self._stream.write("\n" * (not passage.goes_on) + "\n".join(lines) + "\n")
 
     def gap(self, words: str) -> None:
         self._stream.write(f"\n{words}\n")
@@ -274,7 +285,8 @@ class Gutter:
             self._console.print(Text(fact, "faint"))
 
     def put(self, passage: Passage, *, marked: bool = False) -> None:
-        self._console.print()
+        if not passage.goes_on:
+            self._console.print()
         self._console.print(Beside(passage.label, passage.style, body(passage), marked=marked))
 
     def gap(self, words: str) -> None:
@@ -285,7 +297,8 @@ class Gutter:
 def body(passage: Passage) -> RenderableType:
     """What stands beside the label: prose is laid out, everything else stays as it is."""
     if passage.markdown:
-        return Prose("\n".join(line.plain for line in passage.lines))
+        before, behind = passage.around
+        return Prose(before + "\n".join(line.plain for line in passage.lines) + behind)
     return Hanging(passage.lines)
 
 

@@ -35,14 +35,23 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from rich.console import Console
 
+from acphold.reports.transcript import Noticed
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
-from acphold.screen.layout import GUTTER, MARK, Gutter, Passage
+from acphold.screen.layout import GUTTER, MARK, Gutter, Passage, passage
 from acphold.screen.lines import drop_typed
 from acphold.screen.panels import SEEN_SECONDS, Choice, Field, Pick, Stage
 
 REDRAW_SECONDS = 0.05
-"""Between two drawings of what streams: quick for the eye, and little work for a slow line."""
+"""Between two drawings of what streams: quick for the eye, and little work for a slow line. Keys
+are read between them."""
+
+FRAME_LETTERS = 16 * 1024
+"""How much is laid out and printed in one drawing, which takes a tenth of a second; whatever comes
+at once, what is typed is heard after so long."""
+
+LAST_LETTERS = 64 * 1024
+"""How much is printed at the end, at most: it is soon done."""
 
 INPUT_LINES = 10
 """Lines of an input that are seen at once."""
@@ -130,7 +139,13 @@ class LineScreen:
                 if timer is not None:
                     timer.cancel()
             self._due = None
-            self._print([*self.flow.take(), *self.flow.live()])  # also what is left in the middle
+            # Whoever leaves does not wait until all is printed that has come at once.
+            self._print(self.flow.take(LAST_LETTERS))
+            if self.flow.take(1):
+                told = "what came behind this is not printed: `acphold show` has it"
+                self._print([passage(Noticed("info", "", told, is_ours=True))])
+            else:
+                self._print(self.flow.live())  # also what is left in the middle
 
     def close(self) -> None:
         """Leave the terminal as a shell expects it; what is finished stays on it."""
@@ -145,12 +160,15 @@ class LineScreen:
     def _redraw(self) -> None:
         self._due = None
         self._version += 1
-        self.print_finished()
+        if self.print_finished():
+            self.changed()
         self._app.invalidate()
 
-    def print_finished(self) -> None:
-        """Print now what is finished."""
-        self._print(self.flow.take())
+    def print_finished(self) -> bool:
+        """Print now what is finished, or the first of it; whether there may be more."""
+        shown = self.flow.take(FRAME_LETTERS)
+        self._print(shown)
+        return bool(shown)
 
     def _print(self, shown: Sequence[Passage]) -> None:
         if not shown:

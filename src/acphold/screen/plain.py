@@ -218,9 +218,10 @@ class TeletypeFace(PlainFace):
         if text and self._takes_prompts:
             self._person.submit(text)
 
-    def print_finished(self) -> None:
-        """Print now what is finished."""
+    def print_finished(self) -> bool:
+        """Print now what is finished; there is never more."""
         self.changed()
+        return False
 
     def put_away(self) -> AbstractContextManager[None]:
         """For the block something else is printed: nothing is in its way."""
