@@ -18,6 +18,9 @@ from acphold.journal.in_file import InFile
 LITTLE_SPACE = 64 << 20
 """Bytes free on the journal's disk below which it is time to make room."""
 
+MUCH_FREE = 64 << 20
+"""Bytes free inside from which on they are worth a command."""
+
 LARGEST = 3
 """Sessions that are named because they take most room."""
 
@@ -84,6 +87,8 @@ async def _room_of(file: InFile) -> list[Finding]:
     """What takes the room, and what takes most of it."""
     found = await file.sizes(LARGEST)
     parts = [f"{size(found.free)} free inside, used for what comes"]
+    if found.free > MUCH_FREE:
+        parts = [f"{size(found.free)} free inside, which `acphold shrink` gives back"]
     if found.conversations is not None and found.index is not None:
         parts = [
             f"conversations {size(found.conversations)}",

@@ -64,6 +64,7 @@ COMMANDS = {
     "index": Entry("index", "Make all that was imported searchable."),
     "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
     "backup": Entry("backup", "Copy the journal, safely while sessions run."),
+    "shrink": Entry("shrink", "Give the disk back what deleted sessions have left."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),
     "check": Entry("check", "Check what an agent keeps of the protocol."),
     "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),

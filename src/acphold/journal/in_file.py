@@ -68,5 +68,11 @@ class InFile(Protocol):
     async def repair(self) -> Repaired:
         """Make counts and summaries anew from the entries, and forget the search index."""
 
+    async def give_back(self) -> bool:
+        """Give the disk all room in it that nothing takes, beside whoever reads and writes.
+
+        False for one that has to be rewritten for that: see `stores.rewrite`.
+        """
+
     async def copy_to(self, path: str) -> int:
         """Copy it, whole and of one moment, whoever writes meanwhile; the size in bytes."""

@@ -55,6 +55,16 @@ def exists(location: str | os.PathLike[str] | None) -> bool:
     return os.path.exists(named(location))
 
 
+def rewrite(location: str | os.PathLike[str] | None) -> None:
+    """Rewrite the file that a journal is in without what is free in it, if nobody has it open.
+
+    Raises JournalBusyError, with nothing done, while anybody has, and JournalUnavailableError.
+    """
+    from acphold.journal.sqlite.free_pages import rewritten  # late: for `acphold shrink` alone
+
+    rewritten(named(location))
+
+
 def engine_version() -> str:
     """What keeps journals on this machine, and its version."""
     return engine.version()

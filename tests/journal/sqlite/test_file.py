@@ -396,7 +396,7 @@ async def test_a_row_that_nobody_wrote_like_that_is_damage(path: Path, damage: s
 
 
 def test_damaged_pages_are_found(path: Path) -> None:
-    asyncio.run(written(path, 2000))
+    asyncio.run(written(path, 10_000))  # in the second half of which is nothing but entries
     whole = bytearray(path.read_bytes())
     whole[len(whole) // 2 : -4096] = b"\xa5" * (len(whole) - len(whole) // 2 - 4096)
     path.write_bytes(whole)

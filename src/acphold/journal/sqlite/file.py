@@ -184,18 +184,23 @@ def _access(path: str) -> Access:
         return READ_ONLY
     if _has_log(path):
         raise JournalUnavailableError(
-            f"what was written last to the journal {path} is in {path}-wal, and its folder cannot "
-            "be written to; copy both into a folder that can, and name the copy with --journal"
+            f"what was written last to the journal {path} is in the log beside it, and its folder "
+            "cannot be written to; copy both into a folder that can, and name the copy with "
+            "--journal"
         )
     return Access.immutable(path)
 
 
 def _has_log(path: str) -> bool:
-    """Whether the file stands for itself only together with its write-ahead log."""
-    try:
-        return os.stat(f"{path}-wal").st_size > 0
-    except FileNotFoundError:
-        return False
+    """Whether the file stands for itself only together with its log.
+
+    That is the write-ahead log; or what a rewriting was to undo that was cut short.
+    """
+    for suffix in ("-wal", "-journal"):
+        with suppress(FileNotFoundError):
+            if os.stat(f"{path}{suffix}").st_size > 0:
+                return True
+    return False
 
 
 def _make(path: str) -> None:
@@ -249,6 +254,10 @@ def _claim(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("COMMIT")
+    # It can give room back in pieces if it is rewritten with this: at once, while there is nothing
+    # in it. Set before the mark, it would be written without it.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("VACUUM")
 
 
 def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float) -> None:

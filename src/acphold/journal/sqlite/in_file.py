@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acphold.journal.sqlite import deletion, upkeep
+from acphold.journal.sqlite import deletion, free_pages, upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +50,12 @@ class SqliteFile:
         from acphold.journal.sqlite import repair  # late: for `acphold doctor` alone
 
         return await self._background.run(repair.repair)
+
+    async def give_back(self) -> bool:
+        await self._background.in_pieces(deletion.sweep)
+        await self._background.in_pieces(free_pages.give_back)
+        await self._background.run(lambda db: db.execute("PRAGMA wal_checkpoint(PASSIVE)"))
+        return await self._background.run(free_pages.can_give_back)
 
     async def copy_to(self, path: str) -> int:
         from acphold.journal.sqlite import online_copy  # late: for `acphold backup` alone

@@ -35,6 +35,7 @@ from acphold.journal.location import journal_path
 from acphold.journal.owners import Whose
 from acphold.journal.sqlite import (
     deletion,
+    free_pages,
     leases,
     list_page,
     owner_files,
@@ -499,8 +500,14 @@ class SqliteJournal:
         return gone
 
     async def sweep(self) -> None:
-        """Overwrite what is left of deleted sessions, if a deletion was cut short."""
-        await self._background.in_pieces(deletion.sweep)
+        """Overwrite what is left of deleted sessions, and give some of their room back."""
+
+        def pieces(db: Connection) -> Iterator[None]:
+            yield from deletion.sweep(db)
+            spare, most = free_pages.SPARE_BYTES, free_pages.AFTER_A_TURN_BYTES
+            yield from free_pages.give_back(db, spare, most)
+
+        await self._background.in_pieces(pieces)
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
         if later := await self._look(lambda db: session_rows.used_later(db, agent, times)):
