@@ -14,6 +14,7 @@ from acphold.cli.command_line import Exit, Parser, above_zero, add_cwd, add_jour
 from acphold.cli.journals import exists, opened, pages, path_of, sessions
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
+    cell_width,
     console,
     cut,
     folder,
@@ -226,7 +227,7 @@ class _Table:
     def add(self, cells: Sequence[str]) -> None:
         """One more line."""
         self.lines.append("\0".join(cells))  # which no cell has in it
-        self._widths = [*map(max, self._widths, map(_width, cells))]
+        self._widths = [*map(max, self._widths, map(cell_width, cells))]
         self._has_state = self._has_state or bool(cells[_STATE])
 
     def rows(self) -> list[list[str]]:
@@ -238,20 +239,11 @@ class _Table:
         shown = [n for n in range(len(COLUMNS)) if n != _STATE or self._has_state]
         for line in ("\0".join(column.heading for column in COLUMNS), *self.lines):
             row = line.split("\0")
-            padded = (row[n] + " " * (self._widths[n] - _width(row[n])) for n in shown)
+            padded = (row[n] + " " * (self._widths[n] - cell_width(row[n])) for n in shown)
             print(GAP.join(padded).rstrip())
 
 
 _STATE = next(n for n, column in enumerate(COLUMNS) if column.heading == "STATE")
-
-
-def _width(cell: str) -> int:
-    """The columns that a cell takes."""
-    if cell.isascii():
-        return len(cell)
-    from rich.cells import cell_len
-
-    return cell_len(cell)
 
 
 async def short_id(journal: Journal, session_id: str) -> str:
@@ -345,13 +337,13 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """The rows with every cell as wide as its column."""
     widths = _widths(rows)
     return [
-        [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        [cell + " " * (width - cell_width(cell)) for cell, width in zip(row, widths, strict=True)]
         for row in rows
     ]
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    return [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
 
 
 def _with_archived(wanted: ListFilter) -> ListFilter:

@@ -42,12 +42,21 @@ def folder(path: str) -> str:
     return on_one_line(path)
 
 
+def cell_width(text: str) -> int:
+    """The columns that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def cut(text: str, width: int) -> str:
     """`text` with its end left out so that `width` columns are enough."""
-    from rich.cells import cell_len, set_cell_size
-
-    if cell_len(text) <= width:
+    if cell_width(text) <= width:
         return text
+    from rich.cells import set_cell_size
+
     return f"{set_cell_size(text, width - 1).rstrip()}…"
 
 

@@ -248,6 +248,35 @@ class SessionUsage(Struct, frozen=True):
     reports: tuple[UsageReport, ...]
 
 
+Grouping = Literal["agent", "day", "folder", "session"]
+"""What tokens and cost are added up by; a day is one of this machine's time zone."""
+
+
+class UsageSum(Struct, gc=False):
+    """What was reported in a group of sessions; `name` is the group, `title` that of a session.
+
+    In `not_reported` of the sessions nobody told any tokens. `costs` are by currency.
+    """
+
+    name: str
+    title: str | None = None
+    sessions: int = 0
+    not_reported: int = 0
+    tokens: Tokens = Tokens()
+    costs: dict[str, float] = {}
+
+
+class UsageSums(Struct, frozen=True):
+    """The sums of groups: of days and sessions the newest first, else the most tokens; and of all.
+
+    `by_request` has the agents that reported something of which is not known that it was of a turn.
+    """
+
+    groups: list[UsageSum]
+    total: UsageSum
+    by_request: frozenset[str]
+
+
 class Journal(Protocol):
     """What is remembered of all sessions.
 
@@ -445,6 +474,16 @@ class Journal(Protocol):
 
         What lags behind in the index since before tokens were noted has no reports yet.
         """
+
+    async def usage_sums(
+        self,
+        by: Grouping,
+        *,
+        agent: str | None = None,
+        cwd: str | None = None,
+        since: int = 0,
+    ) -> UsageSums:
+        """What `usage` tells, added up; of what one agent reported, or all did."""
 
     async def lagging(self, cwd: str | None = None) -> int:
         """How many sessions, of all or of a folder, have something that the index lacks."""

@@ -20,6 +20,7 @@ from acphold.history.fold import SessionState, Summary
 from acphold.history.times import now_ms
 from acphold.journal.journal import (
     READ_BYTES,
+    Grouping,
     Lease,
     Listed,
     ListFilter,
@@ -30,6 +31,7 @@ from acphold.journal.journal import (
     SessionRow,
     SessionUsage,
     Sought,
+    UsageSums,
 )
 from acphold.journal.location import journal_path
 from acphold.journal.owners import Whose
@@ -45,6 +47,7 @@ from acphold.journal.sqlite import (
     token_usage,
     unread,
     upkeep,
+    usage_sums,
 )
 from acphold.journal.sqlite.background import Background
 from acphold.journal.sqlite.connection import TRY_SECONDS, Connection, is_busy, reading, writing
@@ -435,6 +438,20 @@ class SqliteJournal:
 
     async def usage(self, *, cwd: str | None = None, since: int = 0) -> list[SessionUsage]:
         return await self._background.run(lambda db: token_usage.usage(db, cwd, since))
+
+    async def usage_sums(
+        self,
+        by: Grouping,
+        *,
+        agent: str | None = None,
+        cwd: str | None = None,
+        since: int = 0,
+    ) -> UsageSums:
+        def found(db: Connection) -> UsageSums:
+            with reading(db):
+                return usage_sums.sums(db, by, agent, cwd, since)
+
+        return await self._background.run(found)
 
     async def lagging(self, cwd: str | None = None) -> int:
         return await self._look(lambda db: search_index.lagging(db, cwd))

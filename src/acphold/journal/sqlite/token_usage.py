@@ -211,19 +211,20 @@ def keep(connection: sqlite3.Connection, session: int, found: Iterable[Report]) 
     )
 
 
-_SESSION: Final = 2
+SESSION: Final = 2
 """What stands in the column `by_turn` of a report with `so_far`; else 1 or 0."""
 
 
 def _scope(report: Report) -> int:
-    return _SESSION if report.so_far else int(report.by_turn)
+    return SESSION if report.so_far else int(report.by_turn)
 
 
 _SESSIONS: Final = """
     SELECT number, session_id, agent, cwd, title, updated_at, origins, settled_through FROM sessions
     WHERE prompted AND updated_at >= ?1 AND (?2 IS NULL OR folder = ?2)
-    ORDER BY updated_at DESC, session_id DESC
 """
+
+_NEWEST_FIRST: Final = "ORDER BY updated_at DESC, session_id DESC"
 
 _ROWS: Final = (
     f"SELECT seq, at, by_turn, cost, currency, {', '.join(COUNTS)} FROM usage"
@@ -234,33 +235,35 @@ _ROWS: Final = (
 def usage(connection: sqlite3.Connection, cwd: str | None, since: int) -> list[SessionUsage]:
     """What was reported since then in each session that was active since; the newest first."""
     folder = None if cwd is None else resolved_folder(cwd)
-    return [
-        SessionUsage(
-            session_id,
-            agent,
-            session_cwd,
-            title,
-            updated_at,
-            tuple(
-                report
-                for report in _came(
-                    [*_kept(connection, number), *_unsettled(connection, number, settled)],
-                    _holders(session_id, agent, origins),
-                )
-                if report.at >= since
-            ),
-        )
-        for number, session_id, agent, session_cwd, title, updated_at, origins, settled in (
-            connection.execute(_SESSIONS, (since, folder)).fetchall()
-        )
-    ]
+    rows = connection.execute(f"{_SESSIONS} {_NEWEST_FIRST}", (since, folder)).fetchall()
+    return [_of_row(connection, row, since) for row in rows]
+
+
+def usage_of(
+    connection: sqlite3.Connection, sessions: str, cwd: str | None, since: int
+) -> Iterator[SessionUsage]:
+    """The same of those that a condition in SQL picks, one after the other."""
+    folder = None if cwd is None else resolved_folder(cwd)
+    for row in connection.execute(f"{_SESSIONS} AND {sessions}", (since, folder)):
+        yield _of_row(connection, row, since)
+
+
+_Row = tuple[int, str, str, str, str | None, int, str, int]
+
+
+def _of_row(connection: sqlite3.Connection, row: _Row, since: int) -> SessionUsage:
+    number, session_id, agent, cwd, title, updated_at, origins, settled = row
+    found = [*_kept(connection, number), *_unsettled(connection, number, settled)]
+    came = _came(found, _holders(session_id, agent, origins))
+    reports = tuple(report for report in came if report.at >= since)
+    return SessionUsage(session_id, agent, cwd, title, updated_at, reports)
 
 
 def _kept(connection: sqlite3.Connection, session: int) -> Iterator[Report]:
     """The rows of a session."""
     for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (session,)):
         tokens = Tokens(*counts) if any(count is not None for count in counts) else None
-        by_session = by_turn == _SESSION
+        by_session = by_turn == SESSION
         yield Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=by_session)
 
 

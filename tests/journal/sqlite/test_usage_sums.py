@@ -1,0 +1,125 @@
+"""What SQLite adds up of tokens and cost is what the reports of all sessions come to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import product
+from random import Random
+
+import pytest
+
+from acphold.history import PastEntry
+from acphold.journal import NewSession, Origin, RowChange, SqliteJournal
+from acphold.journal.journal import Grouping, SessionUsage, Tokens, UsageReport, UsageSum
+from acphold.journal.sqlite.token_usage import COUNTS
+
+HOUR = 3_600_000
+AGENTS = ("a", "b", "Copilot")
+FOLDERS = ("/w/one", "/w/two")
+
+
+def entries(random: Random) -> Iterator[tuple[str, bytes]]:
+    """Some turns, with whatever an agent may report of them."""
+    for _ in range(random.randrange(5)):
+        yield "prompt", b"[]"
+        for _ in range(random.randrange(3)):
+            cost = {"amount": random.randrange(8) / 4, "currency": random.choice(["USD", "EUR"])}
+            yield "update", json.dumps({"sessionUpdate": "usage_update", "cost": cost}).encode()
+        end: dict[str, object] = {"stopReason": "end_turn"}
+        usage = {"inputTokens": random.randrange(99), "totalTokens": random.randrange(99)}
+        match random.randrange(5):
+            case 0:
+                end["_meta"] = {"acphold/soFar": {"usage": usage}}
+            case 1:
+                end["_meta"] = {"acphold/turn": {}}
+                end["usage"] = usage
+            case 2 | 3:
+                end["usage"] = usage
+        yield "turn_end", json.dumps(end).encode()
+
+
+async def fill(journal: SqliteJournal, random: Random) -> None:
+    for number in range(40):
+        agent = random.choice(AGENTS)
+        name = f"s{number}"
+        origins = (Origin(name, "b", 3),) if random.randrange(5) == 0 else ()
+        new = NewSession(name, agent, random.choice(FOLDERS), title=name, origins=origins)
+        lease = await journal.create(new)
+        at = random.randrange(1, 200) * HOUR
+        past = []
+        for kind, raw in entries(random):
+            at += random.randrange(20) * HOUR
+            past.append(PastEntry(kind, at, raw))
+        await journal.take_in(lease, past, RowChange(updated_at=at, prompted=True))
+        if random.randrange(5) == 0:
+            usage = b'{"stopReason":"end_turn","usage":{"totalTokens":7}}'
+            await journal.append(lease, "turn_end", [usage])
+    await journal.catch_up(30)
+
+
+def group(session: SessionUsage, by: Grouping, report: UsageReport | None) -> str:
+    at = session.updated_at if report is None else report.at
+    return {
+        "agent": session.agent if report is None else report.agent,
+        "day": datetime.fromtimestamp(at / 1000).date().isoformat(),
+        "folder": session.cwd,
+        "session": session.session_id,
+    }[by]
+
+
+def expected(found: list[SessionUsage], by: Grouping, agent: str | None) -> dict[str, UsageSum]:
+    """The sums, as one would say it: report by report."""
+    sums: dict[str, UsageSum] = {}
+    for session in found:
+        reports = [report for report in session.reports if agent in (None, report.agent)]
+        if not reports and agent not in (None, session.agent):
+            continue
+        names = {group(session, by, report) for report in reports}
+        names = names or {group(session, by, None)}
+        for name in names:
+            part = [report for report in reports if group(session, by, report) == name]
+            sum_ = sums.setdefault(name, UsageSum(name, name if by == "session" else None))
+            sum_.sessions += 1
+            told = [report.tokens for report in part if report.tokens is not None]
+            sum_.not_reported += not told
+            for field in COUNTS:
+                counts = [getattr(tokens, field) for tokens in (sum_.tokens, *told)]
+                known = [count for count in counts if count is not None]
+                values = {name: getattr(sum_.tokens, name) for name in COUNTS}
+                sum_.tokens = Tokens(**values | {field: sum(known) if known else None})
+            for report in part:
+                if report.cost is not None:
+                    before = sum_.costs.get(report.currency, 0.0)
+                    sum_.costs = {**sum_.costs, report.currency: before + report.cost}
+    return sums
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
+    journal: SqliteJournal, seed: int
+) -> None:
+    await fill(journal, Random(seed))
+    groupings: tuple[Grouping, ...] = ("agent", "day", "folder", "session")
+    wanted = product(groupings, (None, "a", "b", "Copilot"), (None, "/w/one"), (0, 100 * HOUR))
+    for by, agent, cwd, since in wanted:
+        reported = await journal.usage(cwd=cwd, since=since)
+        sums = await journal.usage_sums(by, agent=agent, cwd=cwd, since=since)
+        assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)
+        of_all = [s for s in reported if agent in (None, s.agent, *(r.agent for r in s.reports))]
+        assert sums.total.sessions == len(of_all)
+        told = [sum_.tokens.total or 0 for sum_ in sums.groups]
+        assert (sums.total.tokens.total or 0) == sum(told)
+        if by == "session":
+            assert [sum_.name for sum_ in sums.groups] == [s.session_id for s in of_all]
+        elif by == "day":
+            assert [sum_.name for sum_ in sums.groups] == sorted(
+                (sum_.name for sum_ in sums.groups), reverse=True
+            )
+        assert sums.by_request == {
+            report.agent
+            for session in reported
+            for report in session.reports
+            if not report.by_turn and agent in (None, report.agent)
+        }
