@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from acphold.history import Message
 from acphold.imports import Home, Intake, Outcome, Selection, Source
@@ -50,6 +51,9 @@ def say(transcript: Transcript, number: int, output: str = "A") -> None:
 async def take(journal: SqliteJournal, home: Path, selection: Selection | None = None) -> Outcome:
     (source,) = sources(READER, home)
     intake = Intake(journal, selection) if selection else Intake(journal)
+    # Asked for with many others, it is the same to be told.
+    unchanged = await intake.unchanged([source], READER)
+    assert bool(unchanged) == (await intake.expect(source, READER) == "same")
     return (await intake.take(source, READER)).outcome
 
 
@@ -102,6 +106,19 @@ async def test_taken_again_nothing_is_doubled(opened: SqliteJournal, tmp_path: P
     before = await opened.session(SESSION)
     assert await take(opened, tmp_path) == "same"
     assert await opened.session(SESSION) == before
+
+
+async def test_of_many_conversations_those_that_are_as_they_were_are_told_at_once(
+    opened: SqliteJournal, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    await take(opened, tmp_path)
+    (source,) = sources(READER, tmp_path)
+    others = [replace(source, session_id=f"other-{number}") for number in range(1200)]
+    grown = replace(source, size=source.size + 1)
+    no_text = replace(source, session_id="\ud800")
+    asked = [*others, source, grown, no_text, replace(source, agent="another"), *others]
+    assert await Intake(opened).unchanged(asked, READER) == [source]
 
 
 async def test_what_came_to_a_conversation_is_added(opened: SqliteJournal, tmp_path: Path) -> None:

@@ -247,7 +247,11 @@ class _Run:
         changed: dict[str, list[Source]] = {name: [] for name in self._tallies}
         new: list[Source] = []
         for name, tally in self._tallies.items():
-            for source in self._sources(reader(name)):
+            found = self._sources(reader(name))
+            asked = [source for source in found if self._settled.get(source.place) != source]
+            for source in await intake.unchanged(asked, reader(name)):
+                self._settled[source.place] = source
+            for source in found:
                 with tally.counting(source) as count:
                     outcome = await self._expected(intake, source)
                     if outcome in ("new", "grown"):

@@ -99,9 +99,10 @@ def find(home: Home) -> Iterator[Source]:
     for path in files_below(folder, "*/*.jsonl"):
         if path.name.startswith("agent-"):
             continue
+        own = path.with_suffix("")
         beside = [
-            *files_below(path.with_suffix(""), "subagents/agent-*.jsonl"),
-            *files_below(path.with_suffix(""), "custom-title.json"),
+            *files_below(own, "subagents/agent-*.jsonl"),
+            *files_below(own, "custom-title.json"),
         ]
         if source := source_of(NAME, path.stem, [path, *beside]):
             yield source

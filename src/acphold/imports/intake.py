@@ -10,8 +10,9 @@ the id of a session here, and is no continuation of it, gets a session of its ow
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final, Literal
 
 from msgspec import Struct, field
@@ -24,7 +25,7 @@ from acphold.errors import (
     TranscriptError,
     UnknownSessionError,
 )
-from acphold.history.entries import PROMPT
+from acphold.history.entries import PROMPT, Entry
 from acphold.history.times import now_ms
 from acphold.imports.continuation import NOTHING, Known, turns
 from acphold.imports.heads import enlist, unread_in
@@ -53,6 +54,9 @@ first import of years would take a third longer. They are left to whoever catche
 
 SEARCHABLE_SECONDS: Final = 10.0
 """A bound for that, after each conversation; what it leaves over is gone on with after the next."""
+
+LOOKED_FOR_AT_ONCE: Final = 500
+"""Sources that the journal is asked for in one question."""
 
 ATTEMPTS: Final = 3
 """How often a conversation is begun with that another import goes on with meanwhile: who finds
@@ -169,6 +173,26 @@ class Intake:
         if _is_only_listed(row):
             return "new"
         return "same" if is_as_it_was(await self._last_marker(row), source) else "grown"
+
+    async def unchanged(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
+        """Of many sources at once, those that `expect` would tell to be the same."""
+        found: list[Source] = []
+        remaining = iter(sources)
+        while some := [*islice(remaining, LOOKED_FOR_AT_ONCE)]:
+            for agent in {source.agent or reader.key for source in some}:
+                own = [
+                    source
+                    for source in some
+                    if (source.agent or reader.key) == agent and _is_legible(source)
+                ]
+                apart = {source: replace(source, apart=True) for source in own}
+                ids = [kept.known_as for pair in apart.items() for kept in pair]
+                last = await self._journal.last_entries(agent, ids)
+                for source in own:
+                    kept = next((s for s in (apart[source], source) if s.known_as in last), None)
+                    if kept and is_as_it_was(_marker_of(last[kept.known_as]), kept):
+                        found.append(source)
+        return found
 
     async def list_first(self, new: Sequence[Source]) -> None:
         """Have conversations in the list before they are read, where it takes long to read them.
@@ -356,8 +380,7 @@ class Intake:
     async def _last_marker(self, row: SessionRow) -> Marker | None:
         """The marker at the very end of a session."""
         segments = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
-        last = segments[-1].entries()[-1] if segments else None
-        return marker_in(last.raw) if last and last.kind == IMPORTED else None
+        return _marker_of(segments[-1].entries()[-1] if segments else None)
 
     async def _newest_marker(self, row: SessionRow) -> tuple[Marker | None, bool]:
         """The newest marker, and whether nobody said anything since."""
@@ -369,6 +392,20 @@ class Intake:
             elif segment.kind == PROMPT:
                 is_newest = False
         return found, is_newest
+
+
+def _is_legible(source: Source) -> bool:
+    """Whether a journal can be asked for its id; one that is no text is told of by itself."""
+    try:
+        source.known_as.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _marker_of(last: Entry | None) -> Marker | None:
+    """The marker that the last entry of a session is."""
+    return marker_in(last.raw) if last and last.kind == IMPORTED else None
 
 
 def _is_only_listed(row: SessionRow) -> bool:

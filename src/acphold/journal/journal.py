@@ -14,7 +14,7 @@ from acphold.errors import RewrittenError
 
 if TYPE_CHECKING:
     from acphold.errors import LeaseLostError
-    from acphold.history.entries import PastEntry, Run, Segment
+    from acphold.history.entries import Entry, PastEntry, Run, Segment
     from acphold.history.fold import SessionState, Summary
     from acphold.journal.in_file import InFile
     from acphold.journal.owners import Whose
@@ -513,6 +513,9 @@ class Journal(Protocol):
 
     async def session_of(self, agent: str, downstream_id: str) -> str | None:
         """Our session behind an id of the agent."""
+
+    async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
+        """The last entry of each session behind these ids of the agent's; None of an empty one."""
 
     async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
         """Whether there is a tombstone for this id of the agent."""

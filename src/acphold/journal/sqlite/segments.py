@@ -85,6 +85,17 @@ def read_back(
     ]
 
 
+def at(connection: sqlite3.Connection, key: int) -> Segment | None:
+    """The segment of one row."""
+    row = connection.execute(
+        "SELECT key & 4294967295, first_seq, at, kind, raw FROM segments WHERE key = ?", (key,)
+    ).fetchone()
+    if row is None:
+        return None
+    last, first, at, kind, raw = row
+    return Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
+
+
 def tail(
     connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
 ) -> list[Segment]:

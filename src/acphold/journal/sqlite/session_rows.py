@@ -16,6 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from acphold.errors import AmbiguousIdError, SessionExistsError, UnknownSessionError
+from acphold.history.entries import Entry
 from acphold.history.fold import SessionState, fold
 from acphold.history.raw_update import storable
 from acphold.history.timeline import Message
@@ -289,6 +290,26 @@ def session_of(connection: sqlite3.Connection, agent: str, downstream_id: str) -
         (agent, downstream_id),
     ).fetchone()
     return None if row is None else str(row[0])
+
+
+def last_entries(
+    connection: sqlite3.Connection, agent: str, ids: Iterable[str]
+) -> dict[str, Entry | None]:
+    """The last entry of each session behind these ids of the agent's; None of an empty one."""
+    found: dict[str, Entry | None] = {}
+    remaining = iter(ids)
+    while some := tuple(islice(remaining, _IDS_AT_ONCE)):
+        marks = ", ".join("?" * len(some))
+        rows = connection.execute(
+            f"SELECT downstream_id, {_LAST_KEY} FROM links"
+            " JOIN sessions ON sessions.number = links.session"
+            f" WHERE links.agent = ? AND downstream_id IN ({marks})",
+            (agent, *some),
+        )
+        for downstream_id, key in rows:
+            last = None if key is None else segments.at(connection, key)
+            found[downstream_id] = None if last is None else last.entries()[-1]
+    return found
 
 
 def is_forgotten(connection: sqlite3.Connection, agent: str, downstream_id: str) -> bool:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final, TypeVar
 
 from acphold.errors import JournalBusyError, JournalError, LeaseLostError
-from acphold.history.entries import PastEntry, Run, Segment, in_one
+from acphold.history.entries import Entry, PastEntry, Run, Segment, in_one
 from acphold.history.fold import SessionState, Summary
 from acphold.history.times import now_ms
 from acphold.journal.journal import (
@@ -488,6 +488,9 @@ class SqliteJournal:
 
     async def session_of(self, agent: str, downstream_id: str) -> str | None:
         return await self._look(lambda db: session_rows.session_of(db, agent, downstream_id))
+
+    async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
+        return self._look(lambda db: session_rows.last_entries(db, agent, ids))
 
     async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
         return await self._look(lambda db: session_rows.is_forgotten(db, agent, downstream_id))
