@@ -23,6 +23,7 @@ MEASUREMENTS = (
     "imports",
     "memory",
     "disk",
+    "commands",
     "export",
     "library",
     "mcp_servers",
