@@ -64,6 +64,11 @@ def give_back(connection: Connection, spare: int = 0, most: int | None = None) -
         yield
 
 
+def give_back_some(connection: Connection) -> Iterator[None]:
+    """Give back a little of what is more than comes to be used soon."""
+    yield from give_back(connection, SPARE_BYTES, AFTER_A_TURN_BYTES)
+
+
 def rewritten(path: str) -> None:
     """Rewrite a file as a whole, without what is free; from then on it gives back in pieces.
 

@@ -490,7 +490,7 @@ class SqliteJournal:
         return await self._look(lambda db: session_rows.session_of(db, agent, downstream_id))
 
     async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
-        return self._look(lambda db: session_rows.last_entries(db, agent, ids))
+        return await self._background.run(lambda db: session_rows.last_entries(db, agent, ids))
 
     async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
         return await self._look(lambda db: session_rows.is_forgotten(db, agent, downstream_id))
@@ -521,13 +521,8 @@ class SqliteJournal:
 
     async def sweep(self) -> None:
         """Overwrite what is left of deleted sessions, and give some of their room back."""
-
-        def pieces(db: Connection) -> Iterator[None]:
-            yield from deletion.sweep(db)
-            spare, most = free_pages.SPARE_BYTES, free_pages.AFTER_A_TURN_BYTES
-            yield from free_pages.give_back(db, spare, most)
-
-        await self._background.in_pieces(pieces)
+        await self._background.in_pieces(deletion.sweep)
+        await self._background.in_pieces(free_pages.give_back_some)
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
         if later := await self._look(lambda db: session_rows.used_later(db, agent, times)):
