@@ -239,8 +239,11 @@ class _Table:
         shown = [n for n in range(len(COLUMNS)) if n != _STATE or self._has_state]
         for line in ("\0".join(column.heading for column in COLUMNS), *self.lines):
             row = line.split("\0")
-            padded = (row[n] + " " * (self._widths[n] - cell_width(row[n])) for n in shown)
-            print(GAP.join(padded).rstrip())
+            if line.isascii():  # as most are: no cell has to be measured
+                padded = [row[n].ljust(self._widths[n]) for n in shown]
+            else:
+                padded = [row[n] + " " * (self._widths[n] - cell_width(row[n])) for n in shown]
+            sys.stdout.write(f"{GAP.join(padded).rstrip()}\n")
 
 
 _STATE = next(n for n, column in enumerate(COLUMNS) if column.heading == "STATE")

@@ -117,13 +117,14 @@ _NEIGHBOURS: Final = (
 def short_id(connection: sqlite3.Connection, session_id: str, least: int) -> str:
     """The shortest beginning of an id, of `least` characters at least, that fits no other."""
     neighbours = connection.execute(_NEIGHBOURS, (session_id,)).fetchone()
-    # Of all ids, one of those beside it in the alphabet has most in common with it.
-    shared = [
-        len(commonprefix((session_id, found)))  # noqa: RUF071  characters are what counts
-        for found in neighbours
-        if found is not None
-    ]
-    return session_id[: max(least, *(length + 1 for length in shared), 0)]
+    # Of all ids, one of those beside it in the alphabet has most in common with it; and one that
+    # begins otherwise, as nearly all do, needs no more to be looked at.
+    length, short = least, session_id[:least]
+    for found in neighbours:
+        if found is not None and found.startswith(short):
+            shared = commonprefix((session_id, found))  # noqa: RUF071  by characters
+            length = max(length, len(shared) + 1)
+    return session_id[:length]
 
 
 def number_of(connection: sqlite3.Connection, session_id: str) -> int:
