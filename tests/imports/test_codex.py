@@ -298,3 +298,15 @@ def test_what_was_attached_is_no_word_of_the_person(tmp_path: Path) -> None:
 def test_a_context_that_never_ends_is_the_persons_own(tmp_path: Path) -> None:
     rollout = Rollout('What does <context ref="x">\n mean?')
     assert story(rollout, tmp_path).said() == [("user", 'What does <context ref="x">\n mean?')]
+
+
+def test_a_picture_that_is_only_named_in_a_prompt_is_a_link(tmp_path: Path) -> None:
+    url = "https://example.com/a.png"
+    rollout = Rollout()
+    rollout.user("Look:", {"type": "input_image", "image_url": url})
+    assert story(rollout, tmp_path).prompts() == [
+        [
+            {"type": "text", "text": "Look:"},
+            {"type": "resource_link", "name": url, "uri": url},
+        ]
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -100,9 +101,12 @@ def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 def _folder(path: Path, listed: Path) -> str:
-    for task in document_list(listed, Missed()):
-        if text(task, "id") == path.parent.name and text(task, "cwdOnTaskInitialization"):
-            return text(task, "cwdOnTaskInitialization")
+    try:
+        changed_at = listed.stat().st_mtime_ns
+    except OSError:
+        changed_at = 0
+    if cwd := _folders(listed, changed_at).get(path.parent.name):
+        return cwd
     try:
         told = regular_files.opened(path.with_name("api_conversation_history.json"))
         with open(told, "rb") as file:
@@ -110,6 +114,15 @@ def _folder(path: Path, listed: Path) -> str:
     except OSError:
         return ""
     return found[1].decode(errors="replace") if found else ""
+
+
+@lru_cache(maxsize=8)
+def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
+    """Where the tasks in a list were held, by their ids: read once for all of them."""
+    return {
+        text(task, "id"): text(task, "cwdOnTaskInitialization")
+        for task in document_list(listed, Missed())
+    }
 
 
 class _Telling:

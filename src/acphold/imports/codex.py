@@ -303,8 +303,11 @@ class _Telling:
         self._waiting = []
         for part in parts:
             kind, words = text(part, "type"), text(part, "text")
-            if kind == "input_image" and (shown := picture(text(part, "image_url"))):
+            url = text(part, "image_url")
+            if kind == "input_image" and (shown := picture(url)):
                 self._waiting.append(shown)
+            elif kind == "input_image" and url.startswith(("https://", "http://", "file://")):
+                self._waiting.append({"type": "resource_link", "name": url, "uri": url})
             elif kind != "input_text":
                 self._missed.kind("parts of prompts", kind, part)
             elif not _AROUND_PICTURE.fullmatch(words):
