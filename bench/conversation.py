@@ -100,5 +100,5 @@ async def keep(
         end = await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
         if settle:
             await journal.settle(lease, end.last_seq)
-    await journal.touch(lease, RowChange(prompted=True))
+    await journal.change(lease, RowChange(prompted=True))
     await journal.release(lease)

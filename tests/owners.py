@@ -27,7 +27,7 @@ from acphold.journal import SqliteJournal
 
 async def own():
     journal = SqliteJournal.open(sys.argv[1])
-    await journal.serve_at(sys.argv[3:])
+    await journal.renew(addresses=sys.argv[3:])
     await journal.acquire(sys.argv[2])
     print("owns", flush=True)
     input()

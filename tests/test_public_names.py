@@ -54,10 +54,10 @@ PUBLIC = {
         deletions each fault forecast give_up_lost noting_unreadable read_beside read_listed reader
     """,
     "acphold.journal": """
-        Archived At Free Here Journal Lease ListFilter ListKey Listed
-        NewSession Origin Owner Part RowChange SearchHit SessionRow
-        SessionUsage Silent Sought SqliteJournal Tokens UsageReport Whose
-        default_location history
+        Archived Arrivals At Entries Free Here Index Journal Lease Links ListFilter ListKey Listed
+        NewSession Origin Owner Owners Part Readable RowChange SearchHit SessionRow
+        SessionUsage Sessions Silent Sought SqliteJournal Tokens UsageReport Whose
+        default_location history is_forgotten session_of
     """,
     "acphold.mcp": """
         CallResult Channel Connection OurSide Progress Prompt PromptArgument Server Servers Tool

@@ -75,7 +75,7 @@ async def _remember(path: Path, new: NewSession, entries: tuple[Raw, ...]) -> No
         for kind, raw in entries:
             await journal.append(lease, kind, [raw])
         if entries:
-            await journal.touch(lease, RowChange(prompted=True))
+            await journal.change(lease, RowChange(prompted=True))
             await journal.settle(lease, lease.next_seq - 1)
         await journal.release(lease)
     finally:

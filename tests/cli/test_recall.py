@@ -37,7 +37,7 @@ async def remember(
     lease = await journal.create(NewSession(session_id, "coder", cwd, title=title))
     for kind, raw in entries:
         await journal.append(lease, kind, [raw])
-    await journal.touch(lease, RowChange(prompted=True))
+    await journal.change(lease, RowChange(prompted=True))
     await journal.settle(lease, lease.next_seq - 1)
     await journal.release(lease)
     await journal.aclose()

@@ -257,7 +257,7 @@ class Shared:
 
     async def give_way(self) -> None:
         """From now on another process may take its sessions: there is no way to it otherwise."""
-        await self.journal.retire()
+        await self.journal.renew(retiring=True)
 
     async def opened(self, **capabilities: Any) -> tuple[Onlooker, str]:
         """One more client, and a session that it has made."""

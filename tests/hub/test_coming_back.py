@@ -169,15 +169,15 @@ async def test_once_it_was_settled_without_followers_nobody_followed_it(journal:
         session = await one.new()
         await follower.load(session)
         await house.turn(one, session, "say it", "a", "b")
-        assert await house.journal.followers(session)
+        assert (await house.journal.session(session)).followers
         await follower.call("session/close", {"sessionId": session})
         await one.load(session)
         await house.turn(one, session, "say it", "a", "b")
-        while await house.journal.followers(session):  # noqa: ASYNC110 (a journal tells nobody)
+        while (await house.journal.session(session)).followers:  # noqa: ASYNC110 (a journal tells nobody)
             await asyncio.sleep(0.005)
         await house.begun(one, session, "again")
         await house.agent.say(session, "c")
-        assert not await house.journal.followers(session)
+        assert not (await house.journal.session(session)).followers
 
 
 async def test_a_client_is_let_in_though_its_place_cannot_be_noted(
@@ -191,7 +191,7 @@ async def test_a_client_is_let_in_though_its_place_cannot_be_noted(
         async def full(*_: object) -> None:
             raise JournalError("the disk is full")
 
-        monkeypatch.setattr(house.hub._journal, "touch", full)
+        monkeypatch.setattr(house.hub._journal, "change", full)
         await follower.load(session)
         assert follower.text() == "a"
         assert "places are not kept" in caplog.text

@@ -11,6 +11,7 @@ import pytest
 from acphold.errors import NothingSaidError, RemoteError
 from acphold.history import Message
 from acphold.hub.forks import Forked, fork
+from acphold.journal import session_of
 from tests.hub.shared import Shared, said, shared
 
 
@@ -131,7 +132,7 @@ async def test_an_agent_that_forks_is_asked_for_it_and_handed_nothing(journal: P
         await house.turn(client, made.session_id, "two", "TWO", own="f1")
         assert prompts(house)[-1]["prompt"] == [{"type": "text", "text": "two"}]
         assert await words(house, made.session_id) == ["one", "ONE", "two", "TWO"]
-        assert await house.journal.session_of("puppet", "f1") == made.session_id
+        assert await session_of(house.journal, "puppet", "f1") == made.session_id
 
 
 async def test_an_agent_that_refuses_to_fork_is_handed_the_conversation(journal: Path) -> None:

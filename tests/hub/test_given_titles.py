@@ -11,7 +11,7 @@ import pytest
 from acphold.agents import Updates
 from acphold.hub import ownership
 from acphold.hub.given_titles import GIVEN_LENGTH, given_title
-from acphold.journal import SqliteJournal
+from acphold.journal import RowChange, SqliteJournal
 from tests.hub.shared import Onlooker, Shared, shared
 
 
@@ -35,7 +35,7 @@ async def name(house: Shared, session: str, title: str, **beside: Any) -> None:
 async def rename(journal: Path, session: str, title: str) -> None:
     """As another process does it: in the journal alone."""
     other = SqliteJournal.open(journal)
-    await other.set_title(session, title)
+    await other.change(session, RowChange(given=title))
     await other.aclose()
 
 
@@ -124,7 +124,7 @@ async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_
             monkeypatch.setattr("acphold.hub.session.now", lambda at=at: at)
             await house.turn(client, session, "and on")
             assert not (await house.journal.session(session)).archived
-            await house.journal.set_archived(session, True)
+            await house.journal.change(session, RowChange(archived=True))
 
 
 async def test_a_prompt_right_behind_another_brings_back_what_was_archived_between_them(
@@ -146,7 +146,7 @@ async def test_a_prompt_right_behind_another_brings_back_what_was_archived_betwe
 async def test_the_next_prompt_brings_an_archived_session_back(journal: Path) -> None:
     async with shared(journal) as house:
         client, session = await house.opened()
-        await house.journal.set_archived(session, True)
+        await house.journal.change(session, RowChange(archived=True))
         assert await client.sessions() == []
         await house.turn(client, session, "Once more")
         assert [listed["sessionId"] for listed in await client.sessions()] == [session]

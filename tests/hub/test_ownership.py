@@ -22,7 +22,7 @@ async def test_a_live_session_can_be_loaded_while_the_disk_is_full(
         _, session = await house.opened()
         await house.agent.say(session, "kept")
 
-        async def full(*_: object) -> None:
+        async def full(*_: object, **__: object) -> None:
             raise JournalUnavailableError("the disk is full")
 
         monkeypatch.setattr(house.journal, "renew", full)
@@ -196,7 +196,7 @@ async def test_an_owner_goes_on_to_tell_that_it_is_there_though_that_failed_unfo
         told: list[str] = []
         told_twice = asyncio.Event()
 
-        async def renew(leases: Sequence[Lease]) -> list[LeaseLostError]:
+        async def renew(leases: Sequence[Lease] = (), **_: bool) -> list[LeaseLostError]:
             told.extend(lease.session_id for lease in leases)
             if len(told) == 1:
                 raise RuntimeError("a fault of ours")

@@ -78,7 +78,7 @@ async def test_who_is_cut_off_while_words_are_indexed_keeps_its_place_with_the_n
         while resting._settling is not None:
             await asyncio.wait([resting._settling])
         await house.begun(one, session, "more")
-        assert await house.journal.followers(session)
+        assert (await house.journal.session(session)).followers
 
 
 async def settled(house: Shared, session: str) -> None:

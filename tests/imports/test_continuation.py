@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from acphold.history import Message
 from acphold.imports import Home, Intake, Outcome, Reader, Selection, Source, reader
 from acphold.imports.continuation import Known, Turn
-from acphold.journal import ListFilter, NewSession, SqliteJournal
+from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.told import write_lines
 
@@ -174,7 +174,7 @@ async def test_deleted_here_it_stays_deleted(opened: SqliteJournal, tmp_path: Pa
 async def test_a_file_with_the_same_turns_continues_the_session(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
-    await opened.set_archived("mine", True)
+    await opened.change("mine", RowChange(archived=True))
     lines(tmp_path, MINE, ("And the thread?", "In the eye."), archived=True, title="Theirs")
     assert await take(opened, tmp_path) == "grown"
     assert await said(opened) == [*MINE, "And the thread?", "In the eye."]

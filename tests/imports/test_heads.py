@@ -20,7 +20,7 @@ from acphold.imports.pieces import Piece
 from acphold.imports.readers import NAMES
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Manner
-from acphold.journal import ListFilter, SessionRow, SqliteJournal, history
+from acphold.journal import ListFilter, RowChange, SessionRow, SqliteJournal, history
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout
@@ -172,7 +172,7 @@ async def test_a_title_that_is_kept_elsewhere_is_in_no_row_before_all_is_looked_
     cline.write(title=name)
     redact = Selection(redact=True)
     assert len(await list_first(opened, tmp_path, redact)) == 2
-    unread = await opened.all_unread()
+    unread = await opened.unread()
     await opened.aclose()
     for hidden in (key, word):
         assert not files_with(tmp_path, hidden)
@@ -210,8 +210,8 @@ async def test_what_a_person_did_with_an_unread_session_stays(
 ) -> None:
     conversation().write(tmp_path)
     await list_first(opened, tmp_path)
-    await opened.set_title(SESSION, "Mine")
-    await opened.set_archived(SESSION, True)
+    await opened.change(SESSION, RowChange(given="Mine"))
+    await opened.change(SESSION, RowChange(archived=True))
     ((source, reading),) = found(tmp_path)
     await Intake(opened).take(source, reading)
     row = await opened.session(SESSION)

@@ -19,7 +19,7 @@ from acphold.imports import Home, Intake, Outcome, Selection, Source
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import told_here
 from acphold.imports.pieces import PIECE_BYTES, Piece
-from acphold.journal import ListFilter, NewSession, SqliteJournal, history
+from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal, history
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
 from tests.imports.told import sources
 
@@ -425,7 +425,7 @@ async def test_a_name_that_a_person_gave_here_stays(opened: SqliteJournal, tmp_p
     transcript = conversation(1)
     transcript.write(tmp_path)
     await take(opened, tmp_path)
-    await opened.set_title(SESSION, "My own name")
+    await opened.change(SESSION, RowChange(given="My own name"))
     say(transcript, 2)
     transcript.beside(type="ai-title", aiTitle="Theirs")
     transcript.write(tmp_path)
@@ -439,7 +439,7 @@ async def test_a_conversation_that_goes_on_outside_is_archived_no_longer(
     transcript = conversation(1)
     transcript.write(tmp_path)
     await take(opened, tmp_path)
-    await opened.set_archived(SESSION, True)
+    await opened.change(SESSION, RowChange(archived=True))
     assert await take(opened, tmp_path) == "same"
     assert (await opened.session(SESSION)).archived
     say(transcript, 2)

@@ -17,7 +17,7 @@ from acphold.exports.session_head import Head
 from acphold.history import Entry, PastEntry, SessionState
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER
-from acphold.journal import NewSession, RowChange, SessionRow, SqliteJournal, history
+from acphold.journal import NewSession, RowChange, SessionRow, SqliteJournal, history, session_of
 from acphold.journal.journal import Origin
 from tests.imports.told import write_lines
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
@@ -48,7 +48,7 @@ async def keep(path: Path, pieces: Pieces, new: NewSession = NEW, link: str = ""
         await journal.append(lease, kind, raws)
         if number == len(pieces) // 2:
             await journal.settle(lease, lease.next_seq - 1)
-    await journal.touch(lease, RowChange(prompted=True, updated_at=1_700_000_000_123))
+    await journal.change(lease, RowChange(prompted=True, updated_at=1_700_000_000_123))
     if link:
         await journal.link(lease, new.agent, link)
     await journal.release(lease)
@@ -134,15 +134,15 @@ async def test_a_session_that_is_taken_in_by_many_pieces_is_the_same(
 async def test_the_id_that_its_agent_knows_it_by_is_kept(tmp_path: Path) -> None:
     await there_and_back(tmp_path, TALK, link="agents-own")
     journal = SqliteJournal.open(tmp_path / "b.db")
-    assert await journal.session_of("gemini (library)", "agents-own") == "s1"
+    assert await session_of(journal, "gemini (library)", "agents-own") == "s1"
     await journal.aclose()
 
 
 async def test_a_title_that_a_person_gave_and_the_archive_are_kept(tmp_path: Path) -> None:
     await keep(tmp_path / "a.db", TALK)
     journal = SqliteJournal.open(tmp_path / "a.db")
-    await journal.set_title("s1", "Mine")
-    await journal.set_archived("s1", True)
+    await journal.change("s1", RowChange(given="Mine"))
+    await journal.change("s1", RowChange(archived=True))
     await journal.aclose()
     await export(tmp_path / "a.db", tmp_path / "x.jsonl")
     await take(tmp_path / "b.db", tmp_path)

@@ -49,7 +49,7 @@ async def session(journal: Journal, *entries: tuple[str, bytes], agent: str = "a
     lease = await journal.create(NewSession("s1", agent, "/w", title="Greeting"))
     for kind, raw in entries:
         await journal.append(lease, kind, [raw])
-    await journal.touch(lease, RowChange(prompted=True))
+    await journal.change(lease, RowChange(prompted=True))
     await journal.release(lease)
 
 
@@ -107,7 +107,7 @@ async def test_its_row_says_where_it_came_from_and_it_is_listed_and_found(
     journal: SqliteJournal,
 ) -> None:
     await session(journal, *CONVERSATION)
-    await journal.set_title("s1", "Greeting")
+    await journal.change("s1", RowChange(given="Greeting"))
     await copied(journal)
     row = await journal.session("s2", counted=True)
     assert row.origins == (Origin("s1", "a", 99),)

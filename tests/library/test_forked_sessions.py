@@ -50,7 +50,7 @@ async def test_a_session_of_another_agent_is_a_history_like_its_own(journal: Pat
     lease = await opened.create(NewSession("theirs", "codex", str(journal.parent)))
     await opened.append(lease, "prompt", [b'[{"type":"text","text":"one"}]'])
     await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
-    await opened.touch(lease, RowChange(prompted=True))
+    await opened.change(lease, RowChange(prompted=True))
     await opened.release(lease)
     here, there = memory_pair()
     serving = asyncio.create_task(remembering().serve(there, journal=journal, all_agents=True))

@@ -95,7 +95,7 @@ async def posed_owner(journal: Path, session: str) -> AsyncIterator[PosedOwner]:
     path = Path(runtime_folder()) / f"{uuid4().hex[:8]}.sock"
     await owner.listen(path)
     owner.journal = SqliteJournal.open(journal)
-    await owner.journal.serve_at([unix_address(str(path))])
+    await owner.journal.renew(addresses=[unix_address(str(path))])
     await owner.journal.acquire(session)
     try:
         yield owner

@@ -25,7 +25,7 @@ async def filled(journal: Path, count: int, cwd: str = "/", agent: str = "script
     for number in range(count):
         session_id = f"{cwd.strip('/')}-{number:03}"
         lease = await opened.create(NewSession(session_id, agent, cwd))
-        await opened.touch(
+        await opened.change(
             lease, RowChange(updated_at=1_700_000_000_000 + number * 1000, prompted=True)
         )
         ids.append(session_id)

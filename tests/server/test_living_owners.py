@@ -136,7 +136,7 @@ async def test_an_owner_that_is_about_to_end_is_not_waited_for(journal: Path) ->
     async with kept(journal) as (other, session):
         leaving = SqliteJournal.open(journal)
         await leaving.acquire(session)
-        await leaving.retire()
+        await leaving.renew(retiring=True)
         await other.load(session)
         await said(other, session)
         await leaving.aclose()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acphold.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession, RowChange, SqliteJournal
 from acphold.server.neighbours import tell_owner
 from tests.owners import owning
 from tests.served import Guest, wrapped
@@ -20,7 +20,7 @@ async def test_the_clients_of_a_session_are_told_its_new_title_before_the_owner_
     async with wrapped(journal) as client:
         session = await client.new()
         other = SqliteJournal.open(journal)
-        await other.set_title(session, "Mine")
+        await other.change(session, RowChange(given="Mine"))
         assert titles(client) == []
         assert await tell_owner(await other.owner(session), session)
         await client.until(lambda: titles(client) == ["Mine"])

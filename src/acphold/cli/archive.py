@@ -7,6 +7,7 @@ import asyncio
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import counted
+from acphold.journal import RowChange
 from acphold.server.neighbours import tell_owner
 
 
@@ -56,7 +57,7 @@ async def _put(location: str | None, session_ids: list[str], *, archived: bool) 
     async with opened(location) as journal:
         found = {(await journal.resolve(given)).session_id for given in session_ids}
         for session_id in found:
-            await journal.set_archived(session_id, archived)
+            await journal.change(session_id, RowChange(archived=archived))
         # Where one is live, the next prompt has to bring it back, however soon it comes.
         owners = {session_id: await journal.owner(session_id) for session_id in found}
         await asyncio.gather(

@@ -45,10 +45,9 @@ def index(*, beside: bool, journal: str | None) -> int:
 async def _index(location: str | None) -> None:
     on_terminal = sys.stderr.isatty()
     async with opened(location) as journal:
-        for work in (journal.catch_up, journal.pack):
+        for work in (journal.catch_up, journal.tidy):
             while left := await work(STEP_SECONDS):
                 if on_terminal:
                     print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
-        await journal.sweep()
     if on_terminal:
         print("\r\x1b[K", end="", file=sys.stderr)

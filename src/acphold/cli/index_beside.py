@@ -145,7 +145,7 @@ async def _follow(journal: Journal) -> None:
             os.nice(NICENESS)
         if not await journal.lagging():
             await asyncio.sleep(LOOK_SECONDS)
-    while await journal.pack(STEP_SECONDS):
+    while await journal.tidy(STEP_SECONDS):
         pass
 
 

@@ -8,6 +8,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, a_text, add_journ
 from acphold.cli.journals import opened
 from acphold.cli.terminal_text import on_one_line
 from acphold.hub.given_titles import given_title
+from acphold.journal import RowChange
 from acphold.server.neighbours import tell_owner
 
 
@@ -40,6 +41,6 @@ async def _rename(location: str | None, session_id: str, title: str) -> str | No
     """The title before."""
     async with opened(location) as journal:
         row = await journal.resolve(session_id)
-        await journal.set_title(row.session_id, title)
+        await journal.change(row.session_id, RowChange(given=title))
         await tell_owner(await journal.owner(row.session_id), row.session_id)
         return row.title

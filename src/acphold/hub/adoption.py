@@ -29,7 +29,16 @@ from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.session import now
 from acphold.hub.session_list import SessionList, check_folder
-from acphold.journal import Free, Here, Journal, Lease, NewSession, RowChange
+from acphold.journal import (
+    Free,
+    Here,
+    Journal,
+    Lease,
+    NewSession,
+    RowChange,
+    is_forgotten,
+    session_of,
+)
 from acphold.schema import LOAD_SESSION, RESUME_SESSION
 
 log = logging.getLogger(__name__)
@@ -116,9 +125,9 @@ class Adoption:
             raise UnknownSessionError(session_id)
         if not can.load_session and can.session_capabilities.resume is None:
             raise UnknownSessionError(session_id)
-        if await self._journal.is_forgotten(self._agent.key, session_id):
+        if await is_forgotten(self._journal, self._agent.key, session_id):
             raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
-        if await self._journal.session_of(self._agent.key, session_id) is not None:
+        if await session_of(self._journal, self._agent.key, session_id) is not None:
             raise UnknownSessionError(session_id)  # that is one of ours, under another id
         listed = await self._list.look_up(session_id)
         if listed is not None:

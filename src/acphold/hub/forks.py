@@ -15,7 +15,7 @@ from msgspec import Struct
 from acphold.agents import Agent
 from acphold.errors import NothingSaidError, UnknownSessionError
 from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
-from acphold.journal import Free, Journal, NewSession, SessionRow, history
+from acphold.journal import Free, Journal, NewSession, SessionRow, history, session_of
 from acphold.journal.copies import copy
 
 FORK_SESSION = "session/fork"
@@ -94,7 +94,7 @@ async def forked_from(journal: Journal, session_id: str, agent: Agent) -> str | 
         return None
     origin = row.origins[-1]
     known = await journal.downstream(origin.session_id)
-    if known is None or await journal.session_of(agent.key, known) != origin.session_id:
+    if known is None or await session_of(journal, agent.key, known) != origin.session_id:
         return None
     try:
         source = await turn_spans(history(journal, origin.session_id))

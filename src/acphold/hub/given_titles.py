@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from msgspec import json
 
+from acphold.errors import UnknownSessionError
 from acphold.history.raw_update import storable, update_kind
 from acphold.hub.session import Session
-from acphold.journal import Journal
+from acphold.journal import Sessions
 from acphold.journal.copies import TITLE
 from acphold.schema.splice import splice
 
@@ -37,13 +38,13 @@ def given_title(text: str) -> str | None:
 class GivenTitle:
     """The title that a person gave a live session, if one did; see the module."""
 
-    def __init__(self, session: Session, journal: Journal) -> None:
+    def __init__(self, session: Session, journal: Sessions) -> None:
         self._session = session
         self._journal = journal
 
     async def look(self) -> None:
         """Publish the title that was given, if clients do not have it; raises JournalError."""
-        given = await self._journal.given_title(self._session.id)
+        given = await self._given()
         if given is not None and given != self._session.standing.title:
             await self._session.publish("update", [_title_update(given)])
 
@@ -51,8 +52,15 @@ class GivenTitle:
         """An update of the agent, without its title where a person has given one."""
         if b'"title"' not in raw or update_kind(raw) != "session_info_update":
             return raw
-        given = await self._journal.given_title(self._session.id)
+        given = await self._given()
         return raw if given is None else splice(raw, {"title": None})
+
+    async def _given(self) -> str | None:
+        try:
+            row = await self._journal.session(self._session.id)
+        except UnknownSessionError:  # deleted meanwhile
+            return None
+        return row.title if row.renamed else None
 
 
 def _title_update(title: str) -> bytes:

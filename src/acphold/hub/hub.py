@@ -42,7 +42,7 @@ from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.whereabouts import Whereabouts
-from acphold.journal import Journal, NewSession
+from acphold.journal import Journal, NewSession, session_of
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import (
     CLOSE_SESSION,
@@ -120,7 +120,7 @@ class Hub:
 
     async def _aclose(self) -> None:
         try:
-            await self._journal.retire()
+            await self._journal.renew(retiring=True)
         except JournalError as exc:  # others wait until we have ended
             log.info("nobody is told that this process ends: %s", exc)
         for adopting in tuple(self._adopting.values()):
@@ -519,7 +519,7 @@ class Hub:
         await self._journal.delete(session_id)
         if known is None:
             return
-        await self._journal.forget(self.agent.key, known)
+        await self._journal.link(None, self.agent.key, known)
         if self.agent.capabilities.session_capabilities.delete is None:
             return
         try:
@@ -531,7 +531,7 @@ class Hub:
     async def _known_at_agent(self, session_id: str) -> str | None:
         """The agent's id of a session, ours or its own; None when it has no such session."""
         known = await self._journal.downstream(session_id) or session_id
-        owner = await self._journal.session_of(self.agent.key, known)
+        owner = await session_of(self._journal, self.agent.key, known)
         if owner == session_id:
             return known
         try:

@@ -13,7 +13,7 @@ from acphold.hub.agent_session import Setup
 from acphold.hub.attachment import Client
 from acphold.hub.forks import fork
 from acphold.hub.given_titles import given_title
-from acphold.journal import Journal
+from acphold.journal import Journal, RowChange
 
 
 class ListedSessions:
@@ -38,7 +38,7 @@ class ListedSessions:
         if kept is None:
             raise InvalidParamsError("title: a letter or a digit at least is required", "title")
         await self._keep(session_id)
-        await self._journal.set_title(session_id, kept)
+        await self._journal.change(session_id, RowChange(given=kept))
         await self._look_at(session_id)
         return kept
 
@@ -47,13 +47,13 @@ class ListedSessions:
         was the last one."""
         await self._keep(session_id)
         await self._close(session_id, client)
-        await self._journal.set_archived(session_id, True)
+        await self._journal.change(session_id, RowChange(archived=True))
         await self._look_at(session_id)  # others may have it open still, and prompt it back
 
     async def unarchive(self, session_id: str) -> None:
         """Put it back into the lists."""
         await self._keep(session_id)
-        await self._journal.set_archived(session_id, False)
+        await self._journal.change(session_id, RowChange(archived=False))
 
     async def fork(self, session_id: str, setup: Setup, at: int | None) -> str:
         """A new session of its turns up to that with entry `at`, in the folders of `setup`; its id.

@@ -10,7 +10,7 @@ from acphold.errors import UnknownSessionError
 from acphold.hub.attachment import Client
 from acphold.hub.conversation import Conversation
 from acphold.hub.router import Asker, Router
-from acphold.journal import Journal
+from acphold.journal import Journal, session_of
 from acphold.schema import encode
 from acphold.schema.splice import splice
 
@@ -73,7 +73,7 @@ class Relay:
         if conversation is not None and conversation.side.is_open:
             return conversation.side.under_its_id(params)
         known = await self._journal.downstream(session_id)
-        if known and await self._journal.session_of(self._agent.key, known) == session_id:
+        if known and await session_of(self._journal, self._agent.key, known) == session_id:
             return splice(params, {"sessionId": encode(known)})
         try:
             await self._journal.session(session_id)

@@ -44,7 +44,7 @@ from acphold.hub.handover import cut_off_turn, earlier_conversation
 from acphold.hub.outside_turns import missing_turns
 from acphold.hub.session import Session
 from acphold.hub.transfer import Transfer
-from acphold.journal import Journal
+from acphold.journal import Journal, session_of
 from acphold.schema import (
     LOAD_SESSION,
     NEW_SESSION,
@@ -177,14 +177,14 @@ class Restoration:
             await self._link_for_reader()
             return self._session.id
         known = await self._journal.downstream(self._session.id)
-        if known and await self._journal.session_of(agent.key, known) == self._session.id:
+        if known and await session_of(self._journal, agent.key, known) == self._session.id:
             return known
         return None  # another agent's id, or one that this agent has given away again
 
     async def _link_for_reader(self) -> None:
         """An agent whose memory is the journal knows a copy, or another agent's session, too."""
         key, session_id = self._side.agent.key, self._session.id
-        if await self._journal.session_of(key, session_id) != session_id:
+        if await session_of(self._journal, key, session_id) != session_id:
             await self._session.link(key, session_id)
 
     async def _restore(self) -> None:
@@ -299,7 +299,7 @@ class Restoration:
         params = splice(setup.params, {"sessionId": None})
         async with Exchange(side.agent, NEW_SESSION.name, params, OPEN_SECONDS) as answer:
             agent_session = new_session_id(answer)
-            await self._journal.forget(side.agent.key, agent_session)
+            await self._journal.link(None, side.agent.key, agent_session)
             self._unlinked = agent_session
             self._owed = "conversation"
             side.voice = Voice.STALE

@@ -318,7 +318,7 @@ class Session:
 
     async def touch(self, change: RowChange) -> None:
         """Change what the list shows of it; raises JournalError."""
-        await self._journal.touch(self._lease, change)
+        await self._journal.change(self._lease, change)
 
     async def open_in(self, cwd: str, additional_directories: tuple[str, ...]) -> None:
         """A client opens it in these folders: the list shows them from now on.
@@ -332,7 +332,7 @@ class Session:
         if additional_directories != self._additional_directories:
             change = replace(change, additional_directories=additional_directories)
         if change != NO_CHANGE:
-            await self._journal.touch(self._lease, change)
+            await self._journal.change(self._lease, change)
             self.cwd, self._additional_directories = cwd, additional_directories
 
     # -- owned ----------------------------------------------------------------------------
@@ -482,7 +482,7 @@ class Session:
             return
         self._followers = self._followed_by
         try:
-            await self._journal.touch(self._lease, RowChange(followers=self._followers))
+            await self._journal.change(self._lease, RowChange(followers=self._followers))
         except LeaseLostError as exc:
             self.lose(exc)
             raise
@@ -491,7 +491,7 @@ class Session:
 
     async def keep_places(self, *, in_turn: bool) -> None:
         """It has a new owner: whoever the last one had cut off may come back."""
-        self._followers = await self._journal.followers(self.id)
+        self._followers = (await self._journal.session(self.id)).followers
         # Not in the future: a clock was set back, or the agent has told a time of its own.
         ago = max(0, now() - self._last_active) / 1000
         for _ in range(self._followers):
@@ -536,7 +536,7 @@ class Session:
         apart = {seq for known in self.attachments if known.is_fed for seq in known.places}
         try:
             if self._active > self._touched:
-                await self._journal.touch(self._lease, RowChange(updated_at=self._active))
+                await self._journal.change(self._lease, RowChange(updated_at=self._active))
                 self._touched = self._active
             await self._journal.settle(
                 self._lease, self.last_seq, self._rest.is_compacted, apart=apart
@@ -544,7 +544,7 @@ class Session:
             # Somebody may have come, and been cut off, while words were indexed.
             if self._followed_by < self._followers:
                 self._followers = self._followed_by
-                await self._journal.touch(self._lease, RowChange(followers=self._followers))
+                await self._journal.change(self._lease, RowChange(followers=self._followers))
         except LeaseLostError as exc:
             self.lose(exc)
         except JournalError as exc:

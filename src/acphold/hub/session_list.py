@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from acphold.agents import Agent, ask
 from acphold.errors import AcpholdError, InvalidParamsError
 from acphold.hub.annotations import iso_time, milliseconds
-from acphold.journal import Archived, Journal, ListFilter, ListKey, SessionRow
+from acphold.journal import Archived, Journal, ListFilter, ListKey, SessionRow, session_of
 from acphold.journal import cursor as cursors
 from acphold.journal.location import is_same_folder, resolved_folder
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
@@ -135,7 +135,7 @@ class SessionList:
         return [
             line
             for line in lines
-            if line.info.session_id not in ours | held
+            if line.info.session_id not in (ours.keys() | held)
             and (cwd is None or is_same_folder(cwd, line.info.cwd))
         ]
 
@@ -154,7 +154,7 @@ class SessionList:
         known = self.agents_own(agents_id)
         if known is None or known.info.meta is None:
             return _line(row, {})
-        owner = await self._journal.session_of(self._agent.key, agents_id)
+        owner = await session_of(self._journal, self._agent.key, agents_id)
         return _line(row, known.info.meta if owner == row.session_id else {})
 
     async def _ask_agent(self, cwd: str | None) -> None:

@@ -60,7 +60,7 @@ class _Unread(Struct):
 
 async def give_up_lost(journal: Journal) -> None:
     """Give up what was listed by an import that was killed, and has gone from the disk since."""
-    for session_id, unread in (await journal.all_unread()).items():
+    for session_id, unread in (await journal.unread()).items():
         if _has_gone(unread_in(unread)[0]):
             await journal.give_up(session_id)
 
@@ -91,7 +91,7 @@ def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) ->
 def unread_in(unread: bytes, *, redact: bool = False) -> tuple[Source, bool]:
     """Where the transcript of a listed session is, and whether secrets are left out of it.
 
-    They are if it was listed so, or with `redact`. See `Journal.unread`.
+    They are if it was listed so, or with `redact`. See `Arrivals.unread`.
     """
     found = msgspec.msgpack.decode(unread, type=_Unread)
     return found.source, found.redact or redact

@@ -46,6 +46,8 @@ from acphold.journal import (
     SessionRow,
     Whose,
     history,
+    is_forgotten,
+    session_of,
 )
 
 SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
@@ -168,7 +170,7 @@ class Intake:
     async def _outlook(self, source: Source, row: SessionRow | None, reader: Reader) -> Outcome:
         if row is None:
             agent = source.agent or reader.key
-            gone = await self._journal.is_forgotten(agent, source.known_as)
+            gone = await is_forgotten(self._journal, agent, source.known_as)
             return "deleted" if gone else "new"
         if _is_only_listed(row):
             return "new"
@@ -208,7 +210,7 @@ class Intake:
         agent = source.agent or reader.key
         apart = replace(source, apart=True)
         for found in (apart, source):
-            if ours := await self._journal.session_of(agent, found.known_as):
+            if ours := await session_of(self._journal, agent, found.known_as):
                 row = await self._journal.session(ours)
                 if source.given and _is_only_listed(row) and not await self._is_of(row, source):
                     return apart, None
@@ -222,7 +224,7 @@ class Intake:
 
     async def _is_of(self, row: SessionRow, source: Source) -> bool:
         """Whether this is the source that the session was listed by."""
-        listed = await self._journal.unread(row.session_id)
+        listed = (await self._journal.unread(row.session_id)).get(row.session_id)
         return listed is not None and unread_in(listed)[0].place == source.place
 
     async def take(self, source: Source, reader: Reader, telling: Telling = told_here) -> Taken:
@@ -316,7 +318,7 @@ class Intake:
         if row.agent == agent:
             if _is_only_listed(row):
                 return wanted, True
-            if await self._journal.session_of(agent, source.known_as) is not None:
+            if await session_of(self._journal, agent, source.known_as) is not None:
                 raise _OvertakenError
             if row.last_seq == 0 and not _is_held(await self._journal.owner(wanted)):
                 return wanted, True
@@ -345,7 +347,7 @@ class Intake:
         if source.apart:
             return Taken("differs")
         apart = replace(source, apart=True)
-        if await self._journal.is_forgotten(row.agent, apart.known_as):
+        if await is_forgotten(self._journal, row.agent, apart.known_as):
             return Taken("deleted")
         other = NOTHING if source.given else Known(turns=ours, relation="none")
         return await self._take_new(apart, news(apart, other))

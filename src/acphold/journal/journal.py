@@ -69,11 +69,12 @@ class Listed(Struct, frozen=True):
 class RowChange(Struct, frozen=True):
     """New values for the row of a session; what is UNSET stays as it is.
 
-    So does a title that a person gave: see `Journal.set_title`. With `unread` as None the session
-    is read to its end. `followers` as in `Journal.followers`.
+    `given` is a title that a person gives: no `title` takes its place, until None takes it back.
+    With `unread` as None the session is read to its end. `followers` as in SessionRow.
     """
 
     title: str | UnsetType | None = UNSET
+    given: str | UnsetType | None = UNSET
     updated_at: int | UnsetType = UNSET
     prompted: bool | UnsetType = UNSET
     cwd: str | UnsetType = UNSET
@@ -107,7 +108,9 @@ class SessionRow(Struct, frozen=True):
     `prompted` is False until the first prompt; `message_count` counts prompts and agent
     messages; `last_seq` is 0 in a session without entries. `renamed` says that a person gave the
     title; `origins` where the conversation came from, oldest first. `is_unread` says that an import
-    has listed it, and not read it to its end yet: see `Journal.complete`.
+    has listed it, and not read it to its end yet: see `Arrivals.complete`. `followers` is how many
+    clients may go on behind a position that is lost when the session is settled: so many that ask
+    for positions were there at a time; 0 if nothing came since it was settled last.
     """
 
     session_id: str
@@ -124,6 +127,7 @@ class SessionRow(Struct, frozen=True):
     renamed: bool = False
     origins: tuple[Origin, ...] = ()
     is_unread: bool = False
+    followers: int = 0
 
     @property
     def key(self) -> ListKey:
@@ -171,7 +175,7 @@ Speaker = Literal["user", "told", "agent", "thought", "tool", "diff"]
 
 
 class Sought(Struct, frozen=True):
-    """What is searched for; see `Journal.search`.
+    """What is searched for; see `Index.search`.
 
     `words` are words, "phrases in quotes", and beginnings with a `*`. `since` is in ms since the
     epoch. With `unsettled`, the ends of the newest sessions are looked through too, such as of
@@ -277,25 +281,8 @@ class UsageSums(Struct, frozen=True):
     by_request: frozenset[str]
 
 
-class Journal(Protocol):
-    """What is remembered of all sessions.
-
-    Every method may raise JournalUnavailableError (locked, read-only, full, gone) and
-    NotAJournalError (damaged); nothing is half written then. A method that is given a lease checks
-    it in the transaction that writes, and raises LeaseLostError when it does not stand any more.
-    """
-
-    @property
-    def file(self) -> InFile | None:
-        """The file that it is in; None for a store that is in none."""
-
-    async def cursor_secret(self) -> bytes:
-        """The key that seals list cursors; one for the life of the journal."""
-
-    # -- owning ---------------------------------------------------------------------------
-
-    async def serve_at(self, addresses: Sequence[str]) -> None:
-        """From now on others reach this owner at these URLs, to share its sessions."""
+class Owners(Protocol):
+    """Who may write to a session: see `acphold.journal.owners`, and Lease."""
 
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
         """Make a session and own it; raises SessionExistsError. `yields` as in `acquire`."""
@@ -316,16 +303,31 @@ class Journal(Protocol):
     async def verify(self, lease: Lease) -> None:
         """LeaseLostError unless the lease stands; quick enough to be asked before every prompt."""
 
-    async def renew(self, leases: Iterable[Lease]) -> list[LeaseLostError]:
-        """Tell that this owner is there, every RENEW_SECONDS; which of these leases are lost."""
+    async def renew(
+        self,
+        leases: Iterable[Lease] = (),
+        *,
+        addresses: Sequence[str] | None = None,
+        retiring: bool = False,
+    ) -> list[LeaseLostError]:
+        """Tell that this owner is there, every RENEW_SECONDS; which of these leases are lost.
 
-    async def retire(self) -> None:
-        """This owner is about to end: whoever wants its sessions may take them from now on."""
+        With `addresses`, others reach it at these URLs from now on, to share its sessions. With
+        `retiring` it is about to end: whoever wants its sessions may take them from now on.
+        """
 
     async def release(self, lease: Lease) -> None:
         """Let go; does nothing when somebody else holds the session already."""
 
-    # -- writing under a lease ------------------------------------------------------------
+    async def abandon(self, lease: Lease) -> bool:
+        """Remove a session that nobody asked to remove: one whose making failed half-way.
+
+        It leaves no tombstone. A session with a link stays, and the answer is False.
+        """
+
+
+class Entries(Protocol):
+    """What happened in a session: appended by its owner, read by anybody."""
 
     async def append(
         self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
@@ -336,35 +338,6 @@ class Journal(Protocol):
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
         """Like `append` for several runs of entries, one behind the other: all or none of them."""
-
-    async def take_in(
-        self,
-        lease: Lease,
-        past: Sequence[PastEntry],
-        change: RowChange | None = None,
-        link: tuple[str, str] | None = None,
-        *,
-        instead: bool = False,
-        release: bool = False,
-    ) -> None:
-        """Append what happened earlier, with its own times, settled at once: all or none.
-
-        Entries that had numbers elsewhere keep them where they are free. With it `change`, and the
-        `link` to an agent and its id for the session. Others cannot write meanwhile: half a
-        megabyte at a time is enough. It is left to `catch_up` to index it.
-
-        With `instead` they take the place of the last entry, which must be one that nobody has
-        seen: what the import itself noted a moment ago. With `release` the lease ends here.
-        """
-
-    async def touch(self, lease: Lease, change: RowChange) -> None:
-        """Change what the list shows of a session.
-
-        Once a turn, not once an append: the list's indexes cost more than the entry itself.
-        """
-
-    async def link(self, lease: Lease, agent: str, downstream_id: str) -> None:
-        """Note that the agent knows this session as `downstream_id`."""
 
     async def settle(
         self,
@@ -382,50 +355,6 @@ class Journal(Protocol):
         the lease is lost.
         """
 
-    async def abandon(self, lease: Lease) -> bool:
-        """Remove a session that nobody asked to remove: one whose making failed half-way.
-
-        It leaves no tombstone. A session with a link stays, and the answer is False.
-        """
-
-    # -- sessions that an import has listed -----------------------------------------------
-
-    async def enlist(self, found: Sequence[Listed]) -> None:
-        """Have sessions in the list before they are read; those that are known stay as they are."""
-
-    async def unread(self, session_id: str) -> bytes | None:
-        """Where the transcript of an unread session is; None for any other, and for none."""
-
-    async def all_unread(self) -> dict[str, bytes]:
-        """Where the transcripts of all unread sessions are, by the sessions' ids."""
-
-    async def give_up(self, session_id: str) -> None:
-        """Read no more of an unread session: it has what it has, and goes if that is nothing."""
-
-    async def complete(self, session_id: str) -> None:
-        """Read an unread session to its end; does nothing for any other.
-
-        Raises TranscriptError when nothing of it can be read, and when it takes too long.
-        """
-
-    # -- reading --------------------------------------------------------------------------
-
-    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
-        """The row of a session; raises UnknownSessionError.
-
-        Unless it is to be `counted`, `message_count` leaves out what is not settled: to count that
-        takes as long as the last turn is.
-        """
-
-    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
-        """The session with this id, or else the one whose id begins so; of the folder `cwd` only.
-
-        Raises UnknownSessionError and AmbiguousIdError.
-        """
-
-    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
-        """The shortest beginning of each id, of `least` characters at least, that fits no other."""
-
     async def read(
         self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
     ) -> list[Segment]:
@@ -434,13 +363,6 @@ class Journal(Protocol):
         They are of one moment. A segment that `after` cuts through is trimmed. What is not settled
         may be put together before the next `read`: who does not hold the lease has up to
         `tail_bytes` of it come with what is before it. Raises UnknownSessionError.
-        """
-
-    async def followers(self, session_id: str) -> int:
-        """How many clients may go on behind a position that is lost when the session is settled.
-
-        So many that ask for positions were there at a time; 0 if nothing came since it was settled
-        last. Raises UnknownSessionError.
         """
 
     async def is_exact(self, session_id: str, after: int) -> bool:
@@ -458,10 +380,79 @@ class Journal(Protocol):
         What settles meanwhile is seen as it was before or as it is after, never some of each.
         """
 
+
+class Sessions(Protocol):
+    """The rows of sessions, and their list."""
+
+    async def cursor_secret(self) -> bytes:
+        """The key that seals list cursors; one for the life of the journal."""
+
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        """The row of a session; raises UnknownSessionError.
+
+        Unless it is to be `counted`, `message_count` leaves out what is not settled: to count that
+        takes as long as the last turn is.
+        """
+
+    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
+        """The session with this id, or else the one whose id begins so; of the folder `cwd` only.
+
+        Raises UnknownSessionError and AmbiguousIdError.
+        """
+
+    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
+        """The shortest beginning of each id, of `least` characters at least, that fits no other."""
+
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
         """The next `limit` sessions of the list after `after`, newest first."""
+
+    async def change(self, session: Lease | str, change: RowChange) -> None:
+        """Change the row of a session: under a lease as its owner, or by its id as a person.
+
+        Once a turn, not once an append: the list's indexes cost more than the entry itself. By an
+        id, UnknownSessionError is raised when there is no such session.
+        """
+
+    async def delete(self, session_id: str) -> bool:
+        """Remove a session, its entries and its lease; False when there was none.
+
+        Its links stay as tombstones, so that the agent's own list does not bring it back.
+        """
+
+    async def prune(self, session_ids: Iterable[str], idle_since: int) -> list[str]:
+        """Delete those of the sessions that nobody holds and that were last active by then.
+
+        `idle_since` is ms since the epoch. The answer has the ids of those that are gone.
+        """
+
+
+class Links(Protocol):
+    """The ids by which agents know our sessions; of deleted ones tombstones stay."""
+
+    async def link(self, lease: Lease | None, agent: str, downstream_id: str) -> None:
+        """Note that the agent knows this session as `downstream_id`.
+
+        With None for the lease, a tombstone is left for an id of the agent that was never ours.
+        """
+
+    async def downstream(self, session_id: str) -> str | None:
+        """The id the agent knows the session by: the newest link."""
+
+    async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
+        """Our sessions behind these ids of the agent; None for a tombstone, nothing if unknown."""
+
+    async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
+        """The last entry of each session behind these ids of the agent's; None of an empty one."""
+
+    async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
+        """The agent has used these ids of its own until then (ms since the epoch): the sessions
+        behind them stand in the list no earlier."""
+
+
+class Index(Protocol):
+    """What is found by its words, and added up; and the work that is due beside the turns."""
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
         """Entries of the index that have all of the words, newest first, or best first by `rank`.
@@ -494,74 +485,93 @@ class Journal(Protocol):
         The newest first; none that was last active before `since` (ms since the epoch).
         """
 
-    async def pack(self, seconds: float) -> int:
-        """Make old turns take less room, for about so long; how many sessions are left.
+    async def tidy(self, seconds: float) -> int:
+        """Overwrite what deletions left, give room back, and make old turns take less of it.
 
-        One piece at least; the newest first of those that nobody went on with for a day.
+        The last for about so long, one piece at least; how many sessions are left. The newest
+        first of those that nobody went on with for a day.
         """
 
-    async def sweep(self) -> None:
-        """Overwrite what is left of deleted sessions, as after a deletion that was cut short."""
 
-    # -- the agent's own ids --------------------------------------------------------------
+class Arrivals(Protocol):
+    """What an import brings, and the sessions that it has only listed."""
 
-    async def downstream(self, session_id: str) -> str | None:
-        """The id the agent knows the session by: the newest link."""
+    async def take_in(
+        self,
+        lease: Lease,
+        past: Sequence[PastEntry],
+        change: RowChange | None = None,
+        link: tuple[str, str] | None = None,
+        *,
+        instead: bool = False,
+        release: bool = False,
+    ) -> None:
+        """Append what happened earlier, with its own times, settled at once: all or none.
 
-    async def linked(self, agent: str, ids: Iterable[str]) -> set[str]:
-        """Which of these ids of the agent are ours, or were and are forgotten."""
+        Entries that had numbers elsewhere keep them where they are free. With it `change`, and the
+        `link` to an agent and its id for the session. Others cannot write meanwhile: half a
+        megabyte at a time is enough. It is left to `catch_up` to index it.
 
-    async def session_of(self, agent: str, downstream_id: str) -> str | None:
-        """Our session behind an id of the agent."""
-
-    async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
-        """The last entry of each session behind these ids of the agent's; None of an empty one."""
-
-    async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
-        """Whether there is a tombstone for this id of the agent."""
-
-    async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
-        """The agent has used these ids of its own until then (ms since the epoch): the sessions
-        behind them stand in the list no earlier."""
-
-    # -- a person's wishes, whoever holds the session -------------------------------------
-
-    async def set_title(self, session_id: str, title: str | None) -> None:
-        """Rename a session; from now on no RowChange changes its title. UnknownSessionError.
-
-        None takes that back: it has no title until the agent gives one.
+        With `instead` they take the place of the last entry, which must be one that nobody has
+        seen: what the import itself noted a moment ago. With `release` the lease ends here.
         """
 
-    async def given_title(self, session_id: str) -> str | None:
-        """The title that a person gave; None when nobody did, or there is no such session.
+    async def enlist(self, found: Sequence[Listed]) -> None:
+        """Have sessions in the list before they are read; those that are known stay as they are."""
 
-        Quick enough to be asked for every live session every few seconds.
+    async def unread(self, session_id: str | None = None) -> dict[str, bytes]:
+        """Where the transcripts of unread sessions are, by the sessions' ids: of one, or of all."""
+
+    async def give_up(self, session_id: str) -> None:
+        """Read no more of an unread session: it has what it has, and goes if that is nothing."""
+
+    async def complete(self, session_id: str) -> None:
+        """Read an unread session to its end; does nothing for any other.
+
+        Raises TranscriptError when nothing of it can be read, and when it takes too long.
         """
 
-    async def set_archived(self, session_id: str, archived: bool) -> None:
-        """Hide a session from lists, or show it again; raises UnknownSessionError."""
 
-    async def delete(self, session_id: str) -> bool:
-        """Remove a session, its entries and its lease; False when there was none.
+class Journal(Owners, Entries, Sessions, Links, Index, Arrivals, Protocol):
+    """What is remembered of all sessions.
 
-        Its links stay as tombstones, so that the agent's own list does not bring it back.
-        """
+    Every method may raise JournalUnavailableError (locked, read-only, full, gone) and
+    NotAJournalError (damaged); nothing is half written then. A method that is given a lease checks
+    it in the transaction that writes, and raises LeaseLostError when it does not stand any more.
+    """
 
-    async def prune(self, session_ids: Iterable[str], idle_since: int) -> list[str]:
-        """Delete those of the sessions that nobody holds and that were last active by then.
-
-        `idle_since` is ms since the epoch. The answer has the ids of those that are gone.
-        """
-
-    async def forget(self, agent: str, downstream_id: str) -> None:
-        """Leave a tombstone for an id of the agent that was never ours."""
+    @property
+    def file(self) -> InFile | None:
+        """The file that it is in; None for a store that is in none."""
 
     async def aclose(self) -> None:
         """Finish what runs in the background and close."""
 
 
+async def session_of(journal: Links, agent: str, downstream_id: str) -> str | None:
+    """Our session behind an id of the agent."""
+    return (await journal.linked(agent, [downstream_id])).get(downstream_id)
+
+
+async def is_forgotten(journal: Links, agent: str, downstream_id: str) -> bool:
+    """Whether there is a tombstone for this id of the agent."""
+    return None in (await journal.linked(agent, [downstream_id])).values()
+
+
+class Readable(Protocol):
+    """What `history` asks of a journal."""
+
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        """As in Sessions."""
+
+    async def read(
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+    ) -> list[Segment]:
+        """As in Entries."""
+
+
 async def history(
-    journal: Journal, session_id: str, after: int = 0, through: int | None = None
+    journal: Readable, session_id: str, after: int = 0, through: int | None = None
 ) -> AsyncIterator[Segment]:
     """The segments of a session above `after`, oldest first, one `read` of them in memory.
 

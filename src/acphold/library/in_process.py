@@ -22,6 +22,7 @@ from acphold.errors import (
     MethodNotFoundError,
     UnknownSessionError,
 )
+from acphold.journal import session_of
 from acphold.library.author_session import OpenSession
 from acphold.library.client_side import ClientSide
 from acphold.library.handshake import SignIn, capabilities_of, introduction
@@ -246,7 +247,7 @@ class InProcessAgent:
     async def _resume(self, params: bytes) -> tuple[OpenSession, bytes]:
         await self._sign_in.require()
         session_id = decode(_SessionParams, params).value.session_id
-        if await self._journal.session_of(self.key, session_id) != session_id:
+        if await session_of(self._journal, self.key, session_id) != session_id:
             raise UnknownSessionError(session_id)  # the journal is all this agent remembers
         if (known := self._sessions.get(session_id)) is not None:
             await self._leave(known)

@@ -235,7 +235,7 @@ def _telling(journal: Journal, held: int | None = None) -> Callable[[str], Await
         if held is not None:
             note_place(held, path)
         try:
-            await journal.serve_at([unix_address(path)])
+            await journal.renew(addresses=[unix_address(path)])
         except JournalError as exc:  # told with the next renewal
             log.info("%s", exc)
 

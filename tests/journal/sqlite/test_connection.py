@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import NewerJournalError
-from acphold.journal import Lease, SqliteJournal
+from acphold.journal import Lease, RowChange, SqliteJournal
 from acphold.journal.sqlite import background
 from acphold.journal.sqlite.connection import PIECE_SECONDS, Connection, connect, writing
 from acphold.journal.sqlite.migrations import VERSION
@@ -156,7 +156,7 @@ QUESTIONS: dict[str, Ask] = {
     "row": lambda journal, _: journal.session("s1"),
     "what it looks for is no more": lambda journal, _: journal.summary("s1"),
     "verify": lambda journal, lease: journal.verify(lease),
-    "write": lambda journal, _: journal.set_title("s1", "T"),
+    "write": lambda journal, _: journal.change("s1", RowChange(given="T")),
     "create": lambda journal, _: begun(journal, "s2"),
     "in the background": lambda journal, _: journal.state("s1"),
     "in pieces": lambda journal, _: journal.delete("s1"),

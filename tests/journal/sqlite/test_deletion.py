@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal
+from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal, is_forgotten
 from acphold.journal.sqlite import connection, deletion, search_index
 from acphold.journal.sqlite.connection import Connection, connect
 from acphold.journal.sqlite.search_index import Indexed, unindex
@@ -142,7 +142,7 @@ async def remember(journal: SqliteJournal, session_id: str, at: int, *, held: bo
     await journal.append(lease, "update", [encode(chunk("agent_message", f"word{session_id}"))])
     await journal.settle(lease, lease.next_seq - 1)
     await journal.link(lease, "a", f"agents-{session_id}")
-    await journal.touch(lease, RowChange(prompted=True, updated_at=at))
+    await journal.change(lease, RowChange(prompted=True, updated_at=at))
     if not held:
         await journal.release(lease)
 
@@ -157,7 +157,7 @@ async def test_what_is_pruned_is_gone_like_what_is_deleted(path: Path) -> None:
         await remember(journal, f"s{number}", 1000 + number)
     assert await journal.prune(["s0", "s1", "s2", "no such"], 5000) == ["s0", "s1", "s2"]
     assert await ids(journal) == ["s4", "s3"]
-    assert await journal.is_forgotten("a", "agents-s1")
+    assert await is_forgotten(journal, "a", "agents-s1")
     assert await journal.search("words1") == []
     assert len(await journal.search("words3")) == 1
     await journal.aclose()

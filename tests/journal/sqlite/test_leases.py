@@ -23,7 +23,7 @@ async def test_after_a_takeover_the_old_owner_writes_nothing(journal: SqliteJour
     with pytest.raises(LeaseLostError):
         await journal.append(old, "update", [b"2"])
     with pytest.raises(LeaseLostError):
-        await journal.touch(old, RowChange(title="mine"))
+        await journal.change(old, RowChange(title="mine"))
     [lost] = await journal.renew([old, new])
     assert (lost.session_id, lost.deleted) == ("s1", False)
     await journal.release(old)
@@ -74,9 +74,9 @@ async def test_what_cannot_be_written_to_the_row_takes_the_entry_back(
 
 async def test_folders_of_a_session_can_be_corrected(journal: SqliteJournal) -> None:
     lease = await begun(journal)
-    await journal.touch(lease, RowChange(additional_directories=("/a", "/b")))
+    await journal.change(lease, RowChange(additional_directories=("/a", "/b")))
     assert (await journal.session("s1")).additional_directories == ("/a", "/b")
-    await journal.touch(lease, RowChange(additional_directories=()))
+    await journal.change(lease, RowChange(additional_directories=()))
     assert (await journal.session("s1")).additional_directories == ()
 
 
@@ -86,7 +86,7 @@ async def test_who_lost_the_session_cannot_link_it(journal: SqliteJournal) -> No
     with pytest.raises(LeaseLostError) as caught:
         await journal.link(lease, "a", "d1")
     assert not caught.value.deleted
-    assert await journal.linked("a", ["d1"]) == set()
+    assert await journal.linked("a", ["d1"]) == {}
 
 
 async def test_an_id_that_is_given_out_again_is_another_session_to_who_held_the_first(
@@ -100,7 +100,7 @@ async def test_an_id_that_is_given_out_again_is_another_session_to_who_held_the_
     for attempt in (
         journal.append(lease, "update", [b"1"]),
         journal.append(lease, "update", [b"1"], RowChange(title="T")),
-        journal.touch(lease, RowChange(title="T")),
+        journal.change(lease, RowChange(title="T")),
         journal.link(lease, "a", "d1"),
         journal.abandon(lease),
     ):
@@ -122,7 +122,7 @@ async def test_a_session_that_nobody_asked_to_remove_leaves_no_tombstone(
     lease = await begun(journal)
     await journal.append(lease, "update", [b"1"])
     assert await journal.abandon(lease)
-    assert await journal.linked("a", ["s1"]) == set()
+    assert await journal.linked("a", ["s1"]) == {}
     again = await begun(journal)
     assert await journal.read("s1", 0) == []
     assert again.next_seq == 1

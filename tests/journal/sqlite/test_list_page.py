@@ -36,7 +36,7 @@ async def put(
 ) -> None:
     """A session in the list."""
     lease = await journal.create(NewSession(session_id, agent, cwd, created_at=updated_at))
-    await journal.touch(lease, RowChange(prompted=prompted))
+    await journal.change(lease, RowChange(prompted=prompted))
 
 
 async def ids(
@@ -162,16 +162,16 @@ async def test_a_page_is_one_walk_along_an_index(
 async def test_archived_sessions_are_left_out_or_in_or_alone(journal: SqliteJournal) -> None:
     for number in range(4):
         await put(journal, f"s{number}", number)
-    await journal.set_archived("s1", True)
-    await journal.set_archived("s2", True)
+    await journal.change("s1", RowChange(archived=True))
+    await journal.change("s2", RowChange(archived=True))
     assert await ids(journal, ListFilter()) == ["s3", "s0"]
     assert await ids(journal, ListFilter(archived="include")) == ["s3", "s2", "s1", "s0"]
     assert await ids(journal, ListFilter(archived="only")) == ["s2", "s1"]
-    await journal.set_archived("s2", False)
+    await journal.change("s2", RowChange(archived=False))
     assert await ids(journal, ListFilter()) == ["s3", "s2", "s0"]
     assert [row.archived for row in await journal.page(ListFilter(archived="only"))] == [True]
     with pytest.raises(UnknownSessionError):
-        await journal.set_archived("nobody", True)
+        await journal.change("nobody", RowChange(archived=True))
 
 
 async def test_the_cursor_of_a_list_is_none_of_another_archive_filters(
@@ -199,5 +199,5 @@ async def test_a_folder_is_the_same_by_whatever_name(
         assert len(await journal.page(ListFilter(cwd=name), after)) == 3
     await put(journal, "moved", 10, cwd=f"{tmp_path}/elsewhere")
     lease = await journal.acquire("moved")
-    await journal.touch(lease, RowChange(cwd=names[0]))
+    await journal.change(lease, RowChange(cwd=names[0]))
     assert len(await journal.page(ListFilter(cwd=names[3]))) == 5

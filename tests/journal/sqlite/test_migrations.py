@@ -141,7 +141,7 @@ async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_wit
         found = await journal.search(words)
         assert {hit.session_id for hit in found} == {"s1", "s2"}
     assert [report.cost for it in await journal.usage() for report in it.reports] == [2, 2]
-    assert await journal.pack(60) == 0
+    assert await journal.tidy(60) == 0
     for session_id in ("s1", "s2"):
         assert len((await journal.state(session_id)).timeline) == 5
     assert await journal.file.damage() == []

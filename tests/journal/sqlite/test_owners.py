@@ -169,10 +169,10 @@ async def test_an_owner_tells_where_it_is_reached_also_when_that_changes(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
     other = SqliteJournal.open(path)
-    await other.serve_at(["unix:/one"])
+    await other.renew(addresses=["unix:/one"])
     await other.acquire(session)
     assert (await owner_of(journal, session)).owner.addresses == ("unix:/one",)
-    await other.serve_at(["unix:/two", "wss://far"])
+    await other.renew(addresses=["unix:/two", "wss://far"])
     assert (await owner_of(journal, session)).owner.addresses == ("unix:/two", "wss://far")
     await other.aclose()
 
@@ -185,7 +185,7 @@ async def test_what_is_only_worked_on_may_be_taken_and_what_a_retired_owner_has(
     assert (await owner_of(journal, session)).yields
     lease = await other.acquire(session)
     assert not (await owner_of(journal, session)).yields
-    await other.retire()
+    await other.renew(retiring=True)
     assert (await owner_of(journal, session)).yields
     assert await other.append(lease, "update", [b"1"])  # until somebody does take it
     await other.aclose()
@@ -224,4 +224,4 @@ async def test_a_folder_in_which_nothing_can_be_locked_is_told_with_what_to_do(
     make_file(Path(f"{path}-owners"))
     with pytest.raises(JournalUnavailableError, match=r"cannot lock .*journal\.db-owners"):
         await journal.create(NewSession("s1", "a", "/w"))
-    assert await journal.linked("a", []) == set()
+    assert await journal.linked("a", []) == {}

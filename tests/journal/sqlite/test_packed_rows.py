@@ -39,7 +39,7 @@ async def held(journal: SqliteJournal, pieces: Pieces, session_id: str = "s1") -
     lease = await journal.create(NewSession(session_id, "a", "/"))
     for kind, raws in pieces:
         await journal.append(lease, kind, raws)
-    await journal.touch(lease, RowChange(prompted=True))
+    await journal.change(lease, RowChange(prompted=True))
     await journal.settle(lease, lease.next_seq - 1)
     return lease
 
@@ -83,7 +83,7 @@ def test_a_packed_row_says_the_same_and_takes_less_room() -> None:
 
 async def test_what_is_new_stays_as_it_is(journal: SqliteJournal, path: Path) -> None:
     await held(journal, TURN)
-    assert await journal.pack(0) == 0
+    assert await journal.tidy(0) == 0
     assert not [raw for raw in rows(path) if raw.startswith(FRAME)]
 
 
@@ -93,7 +93,7 @@ async def test_what_is_old_is_packed_and_read_as_before(
     await held(journal, TURN)
     before = await segments(journal), await journal.state("s1"), await journal.session("s1")
     years_later(monkeypatch)
-    assert await journal.pack(9) == 0
+    assert await journal.tidy(9) == 0
     assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
     assert await segments(journal) == before[0]
     assert (await journal.state("s1"), await journal.session("s1")) == before[1:]
@@ -134,7 +134,7 @@ async def test_the_plain_words_are_gone_from_the_file_once_they_are_packed(
 ) -> None:
     await held(journal, TURN)
     years_later(monkeypatch)
-    await journal.pack(9)
+    await journal.tidy(9)
     await journal.aclose()
     assert b"word7  word8" not in contents(path)
 
@@ -144,7 +144,7 @@ async def test_nothing_is_left_of_a_packed_turn_that_is_deleted(
 ) -> None:
     await held(journal, TURN)
     years_later(monkeypatch)
-    await journal.pack(9)
+    await journal.tidy(9)
     frame = next(raw for raw in rows(path) if raw.startswith(FRAME))
     assert frame[:64] in contents(path)
     await journal.delete("s1")
@@ -174,7 +174,7 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
     monkeypatch.setattr("acphold.journal.sqlite.store.now_ms", lambda: NOW + 3 * OLD_MS)
     for kind, raws in TURN:
         await journal.append(lease, kind, raws)
-    await journal.touch(lease, RowChange(updated_at=NOW + 3 * OLD_MS))
+    await journal.change(lease, RowChange(updated_at=NOW + 3 * OLD_MS))
     await journal.settle(lease, lease.next_seq - 1)
     assert [raw.startswith(FRAME) for raw in rows(path)] == [
         False,
@@ -193,8 +193,8 @@ async def test_two_processes_pack_at_once(path: Path, monkeypatch: pytest.Monkey
         await held(one, TURN * 3, f"s{number}")
     before = [await one.state(f"s{number}") for number in range(6)]
     years_later(monkeypatch)
-    await asyncio.gather(one.pack(20), two.pack(20))
-    assert await one.pack(20) == 0
+    await asyncio.gather(one.tidy(20), two.tidy(20))
+    assert await one.tidy(20) == 0
     assert [await two.state(f"s{number}") for number in range(6)] == before
     assert sum(raw.startswith(FRAME) for raw in rows(path)) == 18
     for journal in (one, two):
@@ -225,7 +225,7 @@ async def test_a_damaged_row_is_told_by_the_doctor_and_not_read_as_something_els
 ) -> None:
     await held(journal, TURN)
     years_later(monkeypatch)
-    await journal.pack(9)
+    await journal.tidy(9)
     frame = next(raw for raw in rows(path) if raw.startswith(FRAME))
     wrong = frame[:-10] + bytes([frame[-10] ^ 1]) + frame[-9:]
     bomb = (
@@ -263,7 +263,7 @@ async def test_a_journal_of_an_earlier_release_is_packed_after_its_migration(
     taken_back(path, 4)
     years_later(monkeypatch)
     again = SqliteJournal.open(path)
-    assert await again.pack(9) == 0
+    assert await again.tidy(9) == 0
     assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
     assert await again.state("s1") == before
     await again.aclose()

@@ -24,7 +24,7 @@ async def filled(path: Path, *session_ids: str) -> SqliteJournal:
         await journal.append(lease, "update", said)
         await journal.append(lease, "update", [b'{"sessionUpdate":"usage_update","used":1}'])
         await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
-        await journal.touch(lease, RowChange(prompted=True))
+        await journal.change(lease, RowChange(prompted=True))
         await journal.settle(lease, lease.next_seq - 1)
         await journal.release(lease)
     return journal

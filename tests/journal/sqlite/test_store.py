@@ -142,47 +142,45 @@ async def test_appending_nothing_is_our_own_mistake(journal: SqliteJournal) -> N
 
 async def test_touch_changes_what_is_given_and_nothing_else(journal: SqliteJournal) -> None:
     lease = await begun(journal)
-    await journal.touch(lease, RowChange(title="T", updated_at=99))
-    await journal.touch(lease, RowChange(prompted=True))
-    await journal.touch(lease, RowChange())
+    await journal.change(lease, RowChange(title="T", updated_at=99))
+    await journal.change(lease, RowChange(prompted=True))
+    await journal.change(lease, RowChange())
     row = await journal.session("s1")
     assert (row.title, row.updated_at, row.prompted) == ("T", 99, True)
-    await journal.touch(lease, RowChange(title=None))
+    await journal.change(lease, RowChange(title=None))
     assert (await journal.session("s1")).title is None
 
 
 async def test_a_session_can_be_renamed_from_outside(journal: SqliteJournal) -> None:
     await begun(journal)
-    await journal.set_title("s1", "half a smile: \ud83d")
+    await journal.change("s1", RowChange(given="half a smile: \ud83d"))
     assert (await journal.session("s1")).title == "half a smile: ?"
     with pytest.raises(UnknownSessionError):
-        await journal.set_title("s2", "T")
+        await journal.change("s2", RowChange(given="T"))
 
 
 async def test_a_title_that_a_person_gave_is_changed_by_a_person_alone(
     journal: SqliteJournal,
 ) -> None:
     lease = await begun(journal)
-    await journal.set_title("s1", "Mine")
-    await journal.touch(lease, RowChange(title="The agent's", updated_at=99))
+    await journal.change("s1", RowChange(given="Mine"))
+    await journal.change(lease, RowChange(title="The agent's", updated_at=99))
     await journal.append(lease, "update", [b"{}"], RowChange(title=None))
     row = await journal.session("s1")
     assert (row.title, row.renamed, row.updated_at) == ("Mine", True, 99)
-    assert await journal.given_title("s1") == "Mine"
-    await journal.set_title("s1", "Another of mine")
+    await journal.change("s1", RowChange(given="Another of mine"))
     assert (await journal.session("s1")).title == "Another of mine"
-    await journal.set_title("s1", None)
-    await journal.touch(lease, RowChange(title="The agent's"))
+    await journal.change("s1", RowChange(given=None))
+    await journal.change(lease, RowChange(title="The agent's"))
     row = await journal.session("s1")
     assert (row.title, row.renamed) == ("The agent's", False)
-    assert await journal.given_title("s1") is await journal.given_title("nobody") is None
 
 
 async def test_a_session_remembers_where_it_came_from(journal: SqliteJournal) -> None:
     first, second = Origin("s0", "a", 7), Origin("s1", "b", 9)
     lease = await journal.create(NewSession("s1", "b", "/", renamed=True, origins=(first,)))
     assert (await journal.session("s1")).origins == (first,)
-    await journal.touch(lease, RowChange(agent="c", origins=(first, second)))
+    await journal.change(lease, RowChange(agent="c", origins=(first, second)))
     row = await journal.session("s1")
     assert (row.agent, row.origins, row.renamed) == ("c", (first, second), True)
 
@@ -292,7 +290,7 @@ async def test_others_are_served_while_another_program_holds_the_journal(path: P
         asyncio.create_task(attempt)
         for attempt in (
             journal.append(lease, "update", [b"{}"]),
-            journal.touch(lease, RowChange(updated_at=99)),
+            journal.change(lease, RowChange(updated_at=99)),
             journal.renew([lease]),
             journal.create(NewSession("s2", "a", "/w")),
         )

@@ -191,7 +191,7 @@ async def test_a_deleted_session_has_used_nothing(journal: SqliteJournal) -> Non
     await journal.delete("s-a")
     assert await journal.usage() == []
     lease = await journal.create(NewSession("s-a", "a", "/w"))
-    await journal.touch(lease, RowChange(prompted=True))
+    await journal.change(lease, RowChange(prompted=True))
     assert [found.reports for found in await journal.usage()] == [()]
 
 

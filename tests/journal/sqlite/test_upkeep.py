@@ -15,7 +15,7 @@ from acphold.errors import LeaseLostError
 from acphold.history import Entry, PastEntry, Segment
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
-from acphold.journal import NewSession, RowChange, SqliteJournal
+from acphold.journal import NewSession, RowChange, SqliteJournal, session_of
 from acphold.journal.sqlite import upkeep
 from tests.journal.conversations import (
     CONVERSATIONS,
@@ -157,7 +157,7 @@ async def test_messages_of_a_turn_that_is_not_settled_count_too(journal: SqliteJ
     last = await append(journal, lease, turn("One", chunk("agent_message", "first")))
     await journal.settle(lease, last)
     await append(journal, lease, turn("Two", chunk("agent_message", "second"))[:-1])
-    await journal.touch(lease, RowChange(prompted=True))
+    await journal.change(lease, RowChange(prompted=True))
     assert (await journal.session("s1")).message_count == 2  # quick: it counts no running turn
     assert (await journal.session("s1", counted=True)).message_count == 4
     await journal.settle(lease, lease.next_seq - 1)
@@ -253,7 +253,7 @@ async def test_what_happened_earlier_is_taken_in_with_its_times_settled_and_all_
     await journal.take_in(lease, early[2:], change, ("a", "d1"))
     row = await journal.session("s1")
     assert (row.title, row.updated_at, row.prompted, row.message_count) == ("T", 4000, True, 2)
-    assert await journal.session_of("a", "d1") == "s1"
+    assert await session_of(journal, "a", "d1") == "s1"
     assert await journal.lagging() == 1
     assert await journal.catch_up(0) == 0
     assert [hit.at for hit in await journal.search("words")] == [3000]
@@ -289,7 +289,7 @@ async def test_who_lost_the_session_takes_nothing_in(journal: SqliteJournal) -> 
     with pytest.raises(LeaseLostError):
         await journal.take_in(lease, past(turn("Hi")), RowChange(title="T"), ("a", "d1"))
     assert await journal.read("s1", 0) == []
-    assert await journal.linked("a", ["d1"]) == set()
+    assert await journal.linked("a", ["d1"]) == {}
     assert lease.next_seq == 1
 
 

@@ -61,22 +61,19 @@ def register(
     return dead
 
 
-def renew(connection: sqlite3.Connection, owner_id: str, addresses: Sequence[str]) -> bool:
+def renew(
+    connection: sqlite3.Connection, owner_id: str, addresses: Sequence[str], *, retired: bool
+) -> bool:
     """Note that the owner is there still, and where; False if nobody knows it any more."""
     done = connection.execute(
-        "UPDATE owners SET renewed_at = ?, addresses = ? WHERE id = ?",
-        (_clock_ms(), _json(addresses), owner_id),
+        "UPDATE owners SET renewed_at = ?, addresses = ?, retired = ? WHERE id = ?",
+        (_clock_ms(), _json(addresses), retired, owner_id),
     )
     return done.rowcount == 1
 
 
 def _json(addresses: Sequence[str]) -> str:
     return msgspec.json.encode(addresses).decode()
-
-
-def retire(connection: sqlite3.Connection, owner_id: str) -> None:
-    """The owner is about to end: others need not wait for that."""
-    connection.execute("UPDATE owners SET retired = 1 WHERE id = ?", (owner_id,))
 
 
 def unregister(connection: sqlite3.Connection, owner_id: str) -> None:

@@ -157,7 +157,7 @@ _UNREAD: Final = (
 )
 
 _FOLLOWERS: Final = (
-    # How many clients may come back to a position: see `Journal.followers`.
+    # How many clients may come back to a position: see `SessionRow`.
     "ALTER TABLE sessions ADD COLUMN followers INTEGER NOT NULL DEFAULT 0",
 )
 

@@ -45,11 +45,13 @@ SELECT_ROW: Final = (
     "SELECT session_id, agent, cwd, additional_directories, title, created_at, updated_at,"
     f" message_count, prompted, coalesce({_LAST_KEY} & 4294967295, 0),"
     " number, settled_through, archived, renamed, origins,"
-    " unread IS NOT NULL FROM sessions"
+    " unread IS NOT NULL, followers FROM sessions"
 )
 """The columns `session_row` reads."""
 
-Row = tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int]
+Row = tuple[
+    str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int, int
+]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
@@ -58,7 +60,7 @@ _decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
 def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = True) -> SessionRow:
     """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
-    prompted, last, number, settled, archived, renamed, origins, unread = row[8:]
+    prompted, last, number, settled, archived, renamed, origins, unread, followers = row[8:]
     if counted and last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
@@ -76,6 +78,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
         bool(renamed),
         () if origins == "[]" else _decode_origins(origins),
         bool(unread),
+        followers if last > settled else 0,
     )
 
 
@@ -163,6 +166,7 @@ def change_row(connection: sqlite3.Connection, number: int, change: RowChange) -
     columns = {name: value for name, value in asdict(change).items() if value is not UNSET}
     if not columns:
         return
+    given = columns.pop("given", UNSET)
     if isinstance(title := columns.get("title"), str):
         columns["title"] = storable(title)
     if "cwd" in columns:
@@ -171,7 +175,14 @@ def change_row(connection: sqlite3.Connection, number: int, change: RowChange) -
         if name in columns:
             columns[name] = _json(columns[name])
     names = ", ".join(_ASSIGNMENTS.get(name, f"{name} = ?") for name in columns)
-    connection.execute(f"UPDATE sessions SET {names} WHERE number = ?", (*columns.values(), number))
+    if columns:
+        values = (*columns.values(), number)
+        connection.execute(f"UPDATE sessions SET {names} WHERE number = ?", values)
+    if given is not UNSET:
+        connection.execute(
+            "UPDATE sessions SET title = ?, renamed = ? WHERE number = ?",
+            (None if given is None else storable(given), given is not None, number),
+        )
 
 
 _ASSIGNMENTS: Final = {"title": "title = CASE WHEN renamed THEN title ELSE ? END"}
@@ -194,33 +205,6 @@ def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
         "UPDATE sessions SET updated_at = ? WHERE number = ? AND updated_at < ?", (at, number, at)
     )
     return int(key) & SEQ_MASK
-
-
-def rename(connection: sqlite3.Connection, session_id: str, title: str | None) -> None:
-    """Set the title that a person gives, None for none; raises UnknownSessionError."""
-    done = connection.execute(
-        "UPDATE sessions SET title = ?, renamed = ? WHERE session_id = ?",
-        (None if title is None else storable(title), title is not None, session_id),
-    )
-    if not done.rowcount:
-        raise UnknownSessionError(session_id)
-
-
-def given_title(connection: sqlite3.Connection, session_id: str) -> str | None:
-    """The title that a person gave; None when nobody did, or there is no such session."""
-    row = connection.execute(
-        "SELECT title FROM sessions WHERE session_id = ? AND renamed", (session_id,)
-    ).fetchone()
-    return None if row is None else row[0]
-
-
-def archive(connection: sqlite3.Connection, session_id: str, *, archived: bool) -> None:
-    """Hide a session from lists, or show it again; raises UnknownSessionError."""
-    done = connection.execute(
-        "UPDATE sessions SET archived = ? WHERE session_id = ?", (archived, session_id)
-    )
-    if not done.rowcount:
-        raise UnknownSessionError(session_id)
 
 
 # -- counting messages ------------------------------------------------------------------------
@@ -283,16 +267,6 @@ def downstream(connection: sqlite3.Connection, session_id: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def session_of(connection: sqlite3.Connection, agent: str, downstream_id: str) -> str | None:
-    """The session behind an id of the agent."""
-    row = connection.execute(
-        "SELECT session_id FROM links JOIN sessions ON sessions.number = links.session"
-        " WHERE links.agent = ? AND downstream_id = ?",
-        (agent, downstream_id),
-    ).fetchone()
-    return None if row is None else str(row[0])
-
-
 def last_entries(
     connection: sqlite3.Connection, agent: str, ids: Iterable[str]
 ) -> dict[str, Entry | None]:
@@ -313,26 +287,19 @@ def last_entries(
     return found
 
 
-def is_forgotten(connection: sqlite3.Connection, agent: str, downstream_id: str) -> bool:
-    """Whether the id is a tombstone."""
-    row = connection.execute(
-        "SELECT 1 FROM links WHERE agent = ? AND downstream_id = ? AND session IS NULL",
-        (agent, downstream_id),
-    ).fetchone()
-    return row is not None
-
-
-def linked(connection: sqlite3.Connection, agent: str, ids: Iterable[str]) -> set[str]:
-    """Those of `ids` that have a row, be it a link or a tombstone."""
-    found: set[str] = set()
+def linked(connection: sqlite3.Connection, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
+    """The sessions behind those of `ids` that have a row; None for a tombstone."""
+    found: dict[str, str | None] = {}
     remaining = iter(ids)
     while some := tuple(islice(remaining, _IDS_AT_ONCE)):
         marks = ", ".join("?" * len(some))
         rows = connection.execute(
-            f"SELECT downstream_id FROM links WHERE agent = ? AND downstream_id IN ({marks})",
+            "SELECT downstream_id, session_id FROM links"
+            " LEFT JOIN sessions ON sessions.number = links.session"
+            f" WHERE links.agent = ? AND downstream_id IN ({marks})",
             (agent, *some),
         )
-        found.update(downstream_id for (downstream_id,) in rows)
+        found.update(rows.fetchall())
     return found
 
 

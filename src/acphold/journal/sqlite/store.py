@@ -159,10 +159,6 @@ class SqliteJournal:
 
     # -- owning ---------------------------------------------------------------------------
 
-    async def serve_at(self, addresses: Sequence[str]) -> None:
-        self._addresses = (*addresses,)
-        await self.renew(())
-
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
         def work(db: Connection, owner_id: str) -> Lease:
             number = session_rows.create(db, new)
@@ -219,24 +215,26 @@ class SqliteJournal:
             await self._look(lambda db: leases.require(db, lease))
             self._verified.add(lease.epoch)
 
-    async def renew(self, leases_: Iterable[Lease]) -> list[LeaseLostError]:
+    async def renew(
+        self,
+        leases_: Iterable[Lease] = (),
+        *,
+        addresses: Sequence[str] | None = None,
+        retiring: bool = False,
+    ) -> list[LeaseLostError]:
+        self._addresses = self._addresses if addresses is None else (*addresses,)
+        self._retired = self._retired or retiring
         if self._owner is None:
             return []
         self._owner.keep()
         held, own_id = [*leases_], self._owner.id
 
         def work(db: Connection) -> list[LeaseLostError]:
-            if not leases.renew(db, own_id, self._addresses):
+            if not leases.renew(db, own_id, self._addresses, retired=self._retired):
                 self._register(db, own_id)
             return leases.all_lost(db, held)
 
         return await self._write(work)
-
-    async def retire(self) -> None:
-        self._retired = True
-        if self._owner is not None:
-            own_id = self._owner.id
-            await self._write(lambda db: leases.retire(db, own_id))
 
     async def release(self, lease: Lease) -> None:
         await self._write(lambda db: leases.release(db, lease))
@@ -326,14 +324,6 @@ class SqliteJournal:
         lease.next_seq = await self._background.run(work) + 1
         self._background.has_grown(upkeep.PIECE_BYTES)
 
-    async def touch(self, lease: Lease, change: RowChange) -> None:
-        await self._under(lease, lambda db: session_rows.change_row(db, lease.number, change))
-
-    async def link(self, lease: Lease, agent: str, downstream_id: str) -> None:
-        await self._under(
-            lease, lambda db: session_rows.link(db, agent, downstream_id, lease.number)
-        )
-
     async def settle(
         self,
         lease: Lease,
@@ -353,12 +343,11 @@ class SqliteJournal:
         await self.catch_up(0)
         old = now_ms() - packed_rows.OLD_MS
         await self.attend(lambda db: packed_rows.pack_piece(db, lease.number, old))
-        await self.pack(0)
-        await self.sweep()
+        await self.tidy(0)
 
     async def abandon(self, lease: Lease) -> bool:
         is_gone = await self._background.run(lambda db: deletion.abandon(db, lease))
-        await self.sweep()
+        await self._sweep()
         return is_gone
 
     # -- sessions that an import has listed -----------------------------------------------
@@ -366,17 +355,14 @@ class SqliteJournal:
     async def enlist(self, found: Sequence[Listed]) -> None:
         await self._background.run(lambda db: unread.enlist(db, found))
 
-    async def unread(self, session_id: str) -> bytes | None:
-        return await self._look(lambda db: unread.source(db, session_id))
-
-    async def all_unread(self) -> dict[str, bytes]:
-        return await self._look(unread.sources)
+    async def unread(self, session_id: str | None = None) -> dict[str, bytes]:
+        return await self._look(lambda db: unread.sources(db, session_id))
 
     async def give_up(self, session_id: str) -> None:
         await self._background.run(lambda db: unread.give_up(db, session_id))
 
     async def complete(self, session_id: str) -> None:
-        if await self.unread(session_id) is not None:
+        if await self.unread(session_id):
             await self._transcripts.read(session_id)
 
     # -- reading --------------------------------------------------------------------------
@@ -401,9 +387,6 @@ class SqliteJournal:
         if tail_bytes > READ_BYTES and await self._unsettled_bytes(session_id) > READ_BYTES:
             return await self._background.run(page)
         return await self._look(page)
-
-    async def followers(self, session_id: str) -> int:
-        return await self._look(lambda db: upkeep.followers(db, session_id))
 
     async def is_exact(self, session_id: str, after: int) -> bool:
         return await self._background.run(lambda db: upkeep.is_exact(db, session_id, after))
@@ -460,7 +443,8 @@ class SqliteJournal:
         await self._background.in_pieces(lambda db: search_index.index(db, since=since), seconds)
         return await self.lagging()
 
-    async def pack(self, seconds: float) -> int:
+    async def tidy(self, seconds: float) -> int:
+        await self._sweep()
         deadline = time.monotonic() + seconds
         before = now_ms() - packed_rows.OLD_MS
 
@@ -483,32 +467,33 @@ class SqliteJournal:
     async def downstream(self, session_id: str) -> str | None:
         return await self._look(lambda db: session_rows.downstream(db, session_id))
 
-    async def linked(self, agent: str, ids: Iterable[str]) -> set[str]:
+    async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
         return await self._look(lambda db: session_rows.linked(db, agent, ids))
-
-    async def session_of(self, agent: str, downstream_id: str) -> str | None:
-        return await self._look(lambda db: session_rows.session_of(db, agent, downstream_id))
 
     async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
         return await self._background.run(lambda db: session_rows.last_entries(db, agent, ids))
 
-    async def is_forgotten(self, agent: str, downstream_id: str) -> bool:
-        return await self._look(lambda db: session_rows.is_forgotten(db, agent, downstream_id))
+    async def link(self, lease: Lease | None, agent: str, downstream_id: str) -> None:
+        if lease is None:
+            await self._write(lambda db: session_rows.link(db, agent, downstream_id, None))
+            return
+        number = lease.number
+        await self._under(lease, lambda db: session_rows.link(db, agent, downstream_id, number))
 
     # -- a person's wishes ----------------------------------------------------------------
 
-    async def set_title(self, session_id: str, title: str | None) -> None:
-        await self._write(lambda db: session_rows.rename(db, session_id, title))
-
-    async def given_title(self, session_id: str) -> str | None:
-        return await self._look(lambda db: session_rows.given_title(db, session_id))
-
-    async def set_archived(self, session_id: str, archived: bool) -> None:
-        await self._write(lambda db: session_rows.archive(db, session_id, archived=archived))
+    async def change(self, session: Lease | str, change: RowChange) -> None:
+        if isinstance(session, Lease):
+            number = session.number
+            await self._under(session, lambda db: session_rows.change_row(db, number, change))
+        else:
+            await self._write(
+                lambda db: session_rows.change_row(db, session_rows.number_of(db, session), change)
+            )
 
     async def delete(self, session_id: str) -> bool:
         is_gone = await self._background.run(lambda db: deletion.delete(db, session_id))
-        await self.sweep()
+        await self._sweep()
         return is_gone
 
     async def prune(self, session_ids: Iterable[str], idle_since: int) -> list[str]:
@@ -516,10 +501,10 @@ class SqliteJournal:
         await self._background.in_pieces(
             lambda db: deletion.prune(db, session_ids, idle_since, self._lives, gone)
         )
-        await self.sweep()
+        await self._sweep()
         return gone
 
-    async def sweep(self) -> None:
+    async def _sweep(self) -> None:
         """Overwrite what is left of deleted sessions, and give some of their room back."""
         await self._background.in_pieces(deletion.sweep)
         await self._background.in_pieces(free_pages.give_back_some)
@@ -527,9 +512,6 @@ class SqliteJournal:
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
         if later := await self._look(lambda db: session_rows.used_later(db, agent, times)):
             await self._write(lambda db: session_rows.move_up(db, later))
-
-    async def forget(self, agent: str, downstream_id: str) -> None:
-        await self._write(lambda db: session_rows.link(db, agent, downstream_id, None))
 
     async def aclose(self) -> None:
         await self._transcripts.aclose()

@@ -60,18 +60,14 @@ def enlist(connection: Connection, found: Sequence[Listed]) -> None:
             session_rows.link(connection, agent, downstream_id, number)
 
 
-def source(connection: sqlite3.Connection, session_id: str) -> bytes | None:
-    """Where the transcript of an unread session is; None for any other, and for none."""
-    row = connection.execute(
-        "SELECT unread FROM sessions WHERE session_id = ? AND unread IS NOT NULL", (session_id,)
-    ).fetchone()
-    return None if row is None else bytes(row[0])
-
-
-def sources(connection: sqlite3.Connection) -> dict[str, bytes]:
-    """Where the transcripts of all unread sessions are, by the sessions' ids."""
-    rows = connection.execute("SELECT session_id, unread FROM sessions WHERE unread IS NOT NULL")
-    return {session_id: bytes(found) for session_id, found in rows.fetchall()}
+def sources(connection: sqlite3.Connection, session_id: str | None) -> dict[str, bytes]:
+    """Where the transcripts of unread sessions are, by the sessions' ids; of one, or of all."""
+    rows = connection.execute(
+        "SELECT session_id, unread FROM sessions WHERE unread IS NOT NULL"
+        + ("" if session_id is None else " AND session_id = ?"),
+        () if session_id is None else (session_id,),
+    )
+    return {found: bytes(where) for found, where in rows.fetchall()}
 
 
 def give_up(connection: Connection, session_id: str) -> None:

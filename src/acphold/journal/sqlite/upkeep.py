@@ -101,15 +101,6 @@ def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
     return segments.size(connection, *_settled_through(connection, session_id))
 
 
-def followers(connection: sqlite3.Connection, session_id: str) -> int:
-    """As `Journal.followers`."""
-    number, through = _settled_through(connection, session_id)
-    (noted,) = connection.execute(
-        "SELECT followers FROM sessions WHERE number = ?", (number,)
-    ).fetchone()
-    return int(noted) if noted and segments.read(connection, number, through, 1) else 0
-
-
 def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> bool:
     """Whether who has all up to `after` can be told the rest, without a gap and nothing twice.
 
