@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
-from acphold.history.entries import Entry, Segment
+from acphold.history.entries import Entry, PastEntry, Segment
 from acphold.journal import Journal, Lease, NewSession
 
 Json = dict[str, object]
@@ -254,6 +255,24 @@ async def append(journal: Journal, lease: Lease, pieces: Pieces) -> int:
     return lease.next_seq - 1
 
 
-async def begun(journal: Journal, session_id: str = "s1") -> Lease:
+async def begun(journal: Journal, session_id: str = "s1", agent: str = "a") -> Lease:
     """A new session."""
-    return await journal.create(NewSession(session_id, "a", "/w"))
+    return await journal.create(NewSession(session_id, agent, "/w"))
+
+
+def past(pieces: Pieces) -> list[PastEntry]:
+    """What happened, a second apart."""
+    raws = [(kind, raw) for kind, raws in pieces for raw in raws]
+    return [PastEntry(kind, 1000 * n, raw) for n, (kind, raw) in enumerate(raws, 1)]
+
+
+def used(total: int, **more: int) -> dict[str, Any]:
+    """The `usage` of an answer."""
+    return {"usage": {"inputTokens": total - 10, "outputTokens": 10, "totalTokens": total, **more}}
+
+
+def cost(amount: float, currency: str = "USD") -> tuple[str, bytes]:
+    """A `usage_update`."""
+    paid = {"amount": amount, "currency": currency}
+    update = {"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": paid}
+    return "update", encode(update)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.errors import HeldElsewhereError, JournalUnavailableError, LeaseLostError
-from acphold.journal import At, Free, Here, Journal, NewSession, Silent, SqliteJournal
+from acphold.errors import JournalUnavailableError, LeaseLostError
+from acphold.journal import At, Free, Journal, NewSession, Silent, SqliteJournal
 from tests.owners import die, killed, owning
 
 ODD = "../../etc/passwd"
@@ -40,33 +40,6 @@ async def owner_of(journal: Journal, session: str) -> At | Silent:
     return whose
 
 
-async def test_a_session_is_its_owners_and_free_again_when_that_lets_go(
-    journal: SqliteJournal, path: Path, session: str
-) -> None:
-    other = SqliteJournal.open(path)
-    before = await journal.owner(session)
-    assert isinstance(before, Free)
-    lease = await journal.acquire(session, before.epoch)
-    assert await journal.owner(session) == Here(lease.epoch)
-    there = await owner_of(other, session)
-    assert (there.epoch, there.owner.pid, there.yields) == (lease.epoch, os.getpid(), False)
-    await journal.release(lease)
-    assert await other.owner(session) == Free(lease.epoch)
-    await other.aclose()
-
-
-async def test_two_owners_of_one_process_are_two(
-    journal: SqliteJournal, path: Path, session: str
-) -> None:
-    other = SqliteJournal.open(path)
-    await journal.acquire(session)
-    await other.create(NewSession("s2", "a", "/w"))
-    one, two = await owner_of(other, session), await owner_of(journal, "s2")
-    assert one.owner.id != two.owner.id
-    assert one.owner.pid == two.owner.pid
-    await other.aclose()
-
-
 async def test_what_a_process_owned_is_free_once_it_is_killed_and_no_sooner(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
@@ -86,17 +59,6 @@ async def test_it_is_free_at_once_too_when_a_process_ends_in_order(
         there = await owner_of(journal, session)
         await process.communicate(b"\n")
     assert await journal.owner(session) == Free(there.epoch)
-
-
-async def test_of_two_that_take_what_is_free_one_gets_it(
-    journal: SqliteJournal, path: Path, session: str
-) -> None:
-    other = SqliteJournal.open(path)
-    seen = (await journal.owner(session)).epoch
-    await other.acquire(session, seen)
-    with pytest.raises(HeldElsewhereError):
-        await journal.acquire(session, seen)
-    await other.aclose()
 
 
 @pytest.mark.parametrize("column", ["host", "pid"])
@@ -162,32 +124,6 @@ async def test_who_was_taken_for_dead_finds_what_it_has_lost(
     assert (lost.session_id, lost.deleted) == (session, False)
     with pytest.raises(LeaseLostError):
         await other.append(lease, "update", [b"1"])
-    await other.aclose()
-
-
-async def test_an_owner_tells_where_it_is_reached_also_when_that_changes(
-    journal: SqliteJournal, path: Path, session: str
-) -> None:
-    other = SqliteJournal.open(path)
-    await other.renew(addresses=["unix:/one"])
-    await other.acquire(session)
-    assert (await owner_of(journal, session)).owner.addresses == ("unix:/one",)
-    await other.renew(addresses=["unix:/two", "wss://far"])
-    assert (await owner_of(journal, session)).owner.addresses == ("unix:/two", "wss://far")
-    await other.aclose()
-
-
-async def test_what_is_only_worked_on_may_be_taken_and_what_a_retired_owner_has(
-    journal: SqliteJournal, path: Path, session: str
-) -> None:
-    other = SqliteJournal.open(path)
-    await other.acquire(session, yields=True)
-    assert (await owner_of(journal, session)).yields
-    lease = await other.acquire(session)
-    assert not (await owner_of(journal, session)).yields
-    await other.renew(retiring=True)
-    assert (await owner_of(journal, session)).yields
-    assert await other.append(lease, "update", [b"1"])  # until somebody does take it
     await other.aclose()
 
 

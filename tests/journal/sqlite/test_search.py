@@ -15,7 +15,7 @@ from acphold.history import PastEntry
 from acphold.history.compaction import compact
 from acphold.history.entries import Entry
 from acphold.history.words import TEXT_CHARACTERS, Document, camel_parts, document
-from acphold.journal import NewSession, RowChange, Sought, SqliteJournal
+from acphold.journal import NewSession, Sought, SqliteJournal
 from acphold.journal.hits import Term, terms
 from acphold.journal.sqlite import connection, search_index, segments, session_rows
 from acphold.journal.sqlite import store as sqlite
@@ -24,22 +24,7 @@ from acphold.journal.sqlite.migrations import MIGRATIONS, take_step
 from acphold.journal.sqlite.search import search
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
 from tests.journal.earlier_release import taken_back
-
-
-async def said(
-    journal: SqliteJournal, session_id: str, *values: object, agent: str = "a", cwd: str = "/w"
-) -> None:
-    """A settled session in which these updates came, after a prompt if one is a list."""
-    lease = await journal.create(NewSession(session_id, agent, cwd))
-    for value in values:
-        kind = "prompt" if isinstance(value, list) else "update"
-        await journal.append(lease, kind, [encode(value)])
-    await journal.settle(lease, lease.next_seq - 1)
-
-
-async def found(journal: SqliteJournal, words: str) -> list[tuple[str, int]]:
-    """Where the words are."""
-    return [(hit.session_id, hit.seq) for hit in await journal.search(words)]
+from tests.journal.searching import found, running, said, told
 
 
 async def test_messages_thoughts_and_tools_are_found(journal: SqliteJournal) -> None:
@@ -75,18 +60,6 @@ async def test_messages_thoughts_and_tools_are_found(journal: SqliteJournal) -> 
     assert await found(journal, "stdout") == []
 
 
-async def test_the_newest_are_found_first_whatever_session_they_are_in(
-    journal: SqliteJournal,
-) -> None:
-    old = await journal.create(NewSession("old", "a", "/w"))
-    await said(journal, "new", chunk("agent_message", "flaky test"))
-    await journal.append(old, "update", [encode(chunk("agent_message", "flaky again"))])
-    await journal.settle(old, 1)
-    assert await found(journal, "flaky") == [("old", 1), ("new", 1)]
-    hits = await journal.search(Sought("flaky", limit=1))
-    assert [hit.session_id for hit in hits] == ["old"]
-
-
 async def test_what_is_newer_than_many_sessions_of_one_moment_is_found_first(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,64 +73,6 @@ async def test_what_is_newer_than_many_sessions_of_one_moment_is_found_first(
     hits = await journal.search(Sought("flaky", limit=100))
     assert hits[0].session_id == "new"
     assert len(hits) == 71
-
-
-async def test_all_words_must_be_there_in_any_order(journal: SqliteJournal) -> None:
-    await said(journal, "s1", chunk("agent_message", "The Quick brown fox"))
-    await said(journal, "s2", chunk("agent_message", "The quick dog"))
-    assert await found(journal, "fox QUICK") == [("s1", 1)]
-    assert await found(journal, "the quick") == [("s2", 1), ("s1", 1)]
-    assert await found(journal, "bro") == []
-    assert await found(journal, "bro*") == [("s1", 1)]
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["", "   ", '"', "*", "--", "AND", "NOT x", "a OR", "(", "^", "text:", "né*", "a\0b", "\ud83d"],
-)
-async def test_no_words_are_taken_for_operators(journal: SqliteJournal, words: str) -> None:
-    await said(journal, "s1", chunk("agent_message", "nothing of that"))
-    assert await journal.search(words) == []
-
-
-async def test_punctuation_between_words_does_not_hide_them(journal: SqliteJournal) -> None:
-    await said(journal, "s1", chunk("agent_message", "see foo.bar(baz) -- twice"))
-    for words in ("foo.bar", "foo.bar(baz)", "-- twice", '"baz"', "bar*"):
-        assert await found(journal, words) == [("s1", 1)], words
-
-
-async def test_search_can_keep_to_an_agent_and_a_folder(journal: SqliteJournal) -> None:
-    await said(journal, "s1", chunk("agent_message", "word"), agent="a", cwd="/x")
-    await said(journal, "s2", chunk("agent_message", "word"), agent="b", cwd="/x")
-    await said(journal, "s3", chunk("agent_message", "word"), agent="b", cwd="/y")
-    for sought, sessions in (
-        (Sought("word", agent="b"), ["s3", "s2"]),
-        (Sought("word", cwd="/x"), ["s2", "s1"]),
-        (Sought("word", agent="b", cwd="/x/."), ["s2"]),
-        (Sought("word", agent="c"), []),
-    ):
-        assert [hit.session_id for hit in await journal.search(sought)] == sessions
-
-
-async def test_an_excerpt_is_one_line_around_the_word(journal: SqliteJournal) -> None:
-    text = "before " * 50 + "\nthe\tNeedle here\n" + "after " * 50
-    await said(journal, "s1", chunk("agent_message", text))
-    (hit,) = await journal.search("needle")
-    assert hit.excerpt.startswith("…")
-    assert hit.excerpt.endswith("…")
-    assert "before the Needle here after" in hit.excerpt
-    assert (hit.kind, len(hit.excerpt) < 200) == ("update", True)
-
-
-async def test_a_hit_names_the_entry_even_when_it_shares_its_segment(
-    journal: SqliteJournal,
-) -> None:
-    lease = await journal.create(NewSession("s1", "a", "/w"))
-    raws = [encode(chunk("agent_message", f"word{n}", messageId=f"m{n}")) for n in range(5)]
-    await journal.append(lease, "update", raws)
-    await journal.settle(lease, 5)
-    (hit,) = await journal.search("word3")
-    assert (hit.seq, hit.excerpt) == (4, "word3")
 
 
 def test_only_the_beginning_of_a_huge_entry_is_searched() -> None:
@@ -181,49 +96,6 @@ def test_what_nobody_said_is_not_searched(kind: str, raw: bytes) -> None:
 
 
 # -- words in code, and in languages without spaces -----------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("see max_retry_count here", "max_retry_count"),
-        ("see max_retry_count here", "retry"),
-        ("see max_retry_count here", "max_retry*"),
-        ("call getUserName(id)", "getUserName"),
-        ("call getUserName(id)", "getusername"),
-        ("call getUserName(id)", "UserName"),
-        ("call getUserName(id)", "user"),
-        ("call getUserName(id)", "getUser*"),
-        ("call get_user_name(id)", "getUserName"),
-        ("an HTTPServer", "server"),
-        ("import a.b.c_d", "a.b.c_d"),
-        ("open src/acphold/journal/words.py", "journal/words.py"),
-        ("open src/acphold/journal/words.py", "words.py"),
-        ("C++ and std::vector<int>", "std::vector"),
-        ("naïve café", "naive cafe"),
-        ("\x1b[1;32mPASSED\x1b[0m", "passed"),
-        ("\x1b]0;a title\x07prompt", "prompt"),
-        ("今日は良い天気です", "天気"),
-        ("今日は良い天気です", "天*"),
-        ("请修复这个测试", "修复 测试"),
-        ("테스트를 고쳐 주세요", "테스트"),
-        ("テストを直す", "テスト"),
-        ("use Python入門 now", "Python入門"),
-    ],
-)
-async def test_names_in_code_and_text_without_spaces_are_found(
-    journal: SqliteJournal, text: str, words: str
-) -> None:
-    await said(journal, "s1", chunk("agent_message", text))
-    (hit,) = await journal.search(words)
-    assert hit.marks, hit.excerpt
-
-
-@pytest.mark.parametrize("words", ["user_max", "気天", "复修", "eruser", "names"])
-async def test_what_is_not_in_a_row_is_no_such_name(journal: SqliteJournal, words: str) -> None:
-    text = "max_retry getUserName 今日は良い天気です 请修复这个测试"
-    await said(journal, "s1", chunk("agent_message", text))
-    assert await journal.search(words) == []
 
 
 @pytest.mark.parametrize(
@@ -271,15 +143,6 @@ def test_words_phrases_and_beginnings_are_told_apart(words: str, expected: list[
     assert terms(words) == expected
 
 
-async def test_a_phrase_is_words_in_a_row(journal: SqliteJournal) -> None:
-    await said(journal, "s1", chunk("agent_message", "the flaky test was retried"))
-    await said(journal, "s2", chunk("agent_message", "a test that is flaky"))
-    assert await found(journal, "flaky test") == [("s2", 1), ("s1", 1)]
-    assert await found(journal, '"flaky test"') == [("s1", 1)]
-    assert await found(journal, '"flaky te"*') == [("s1", 1)]
-    assert await found(journal, '"flaky tes"') == []
-
-
 @given(words=st.text(max_size=30))
 def test_no_words_are_an_error(words: str) -> None:
     journal = sqlite3.connect(":memory:")
@@ -312,45 +175,6 @@ async def test_a_search_can_keep_to_messages_tools_or_diffs(journal: SqliteJourn
     assert (changed.speaker, changed.tool, changed.excerpt) == ("diff", "word", "/a a changed word")
 
 
-async def test_the_best_come_first_by_rank(journal: SqliteJournal) -> None:
-    await said(journal, "best", chunk("agent_message", "flaky flaky"))
-    await said(journal, "long", chunk("agent_message", "flaky " + "and more words " * 20))
-    assert [hit.session_id for hit in await journal.search("flaky")] == ["long", "best"]
-    ranked = await journal.search(Sought("flaky", rank=True))
-    assert [hit.session_id for hit in ranked] == ["best", "long"]
-    assert len(await journal.search(Sought("flaky", rank=True, limit=1))) == 1
-
-
-async def told(journal: SqliteJournal, session_id: str, *times: int) -> None:
-    """A session that was imported: an entry at each of these times (ms)."""
-    lease = await journal.create(NewSession(session_id, "a", "/w"))
-    raws = [encode(chunk("agent_message", f"word{n}", messageId=str(n))) for n in range(len(times))]
-    past = [PastEntry("update", at, raw) for at, raw in zip(times, raws, strict=True)]
-    await journal.take_in(lease, past)
-
-
-async def test_what_is_indexed_later_stands_where_it_was_said(journal: SqliteJournal) -> None:
-    await told(journal, "new", 9_000, 19_000)
-    await journal.catch_up(9)
-    await told(journal, "old", 1_000, 15_000)
-    await journal.catch_up(9)
-    places = [("new", 2), ("old", 2), ("new", 1), ("old", 1)]
-    assert await found(journal, "word*") == places
-    hits = await journal.search(Sought("word*", since=10_000))
-    assert [(hit.session_id, hit.at) for hit in hits] == [("new", 19_000), ("old", 15_000)]
-
-
-async def test_entries_of_one_moment_stay_in_their_order(journal: SqliteJournal) -> None:
-    for session in ("a", "b", "c"):
-        await told(journal, session, *[5_000] * 40, 1_000)
-        await journal.catch_up(9)
-    hits = await journal.search(Sought("word*", limit=1000))
-    assert len(hits) == 123
-    for session in ("a", "b", "c"):
-        seqs = [hit.seq for hit in hits if hit.session_id == session]
-        assert seqs == [*range(41, 0, -1)]
-
-
 # -- what lags behind -----------------------------------------------------------------------
 
 
@@ -370,13 +194,6 @@ async def test_the_newest_sessions_are_caught_up_with_first(
     assert {hit.session_id for hit in await journal.search("word")} == {"s1", "s2"}
     assert await journal.catch_up(9) == 0
     assert len(await journal.search("word")) == 4
-
-
-async def test_each_turn_that_settles_catches_up_with_a_piece(journal: SqliteJournal) -> None:
-    await told(journal, "imported", 1)
-    await said(journal, "live", chunk("agent_message", "now"))
-    assert await journal.lagging() == 0
-    assert await found(journal, "word0") == [("imported", 1)]
 
 
 async def test_an_index_that_was_emptied_is_made_anew(journal: SqliteJournal, path: Path) -> None:
@@ -538,8 +355,8 @@ def test_of_what_is_taken_out_no_word_is_left(
         patched.setattr(search_index, "VOLUME_CHARACTERS", characters)
         patched.setattr(search_index, "PART_BYTES", 1)
         run(search_index.index(database, session))
-    for said in search_index.documents(found):
-        for word in said.texts[0].split()[:3]:
+    for indexed in search_index.documents(found):
+        for word in indexed.texts[0].split()[:3]:
             assert not terms(word) or search(database, Sought(word, limit=1))
     search_index.unindex(database, session, search_index.documents(found))
     run(search_index.tidy(database))
@@ -555,49 +372,6 @@ def test_of_what_is_taken_out_no_word_is_left(
 # -- what is not settled --------------------------------------------------------------------
 
 
-async def running(
-    journal: SqliteJournal, session_id: str, *values: object, cwd: str = "/w"
-) -> None:
-    """A session whose last turn is not settled, as if its process had been killed."""
-    lease = await journal.create(NewSession(session_id, "a", cwd))
-    for value in values:
-        kind = "prompt" if isinstance(value, list) else "update"
-        await journal.append(lease, kind, [encode(value)], RowChange(prompted=True))
-
-
-def text(words: str) -> list[object]:
-    return [{"type": "text", "text": words}]
-
-
-async def test_what_is_not_settled_is_found_too_as_it_will_be_settled(
-    journal: SqliteJournal,
-) -> None:
-    await said(journal, "old", chunk("agent_message", "a flaky test"))
-    chunks = [chunk("agent_message", piece) for piece in ("the fla", "ky test", " again")]
-    await running(journal, "new", text("look at getFlakyTest"), *chunks)
-    assert await found(journal, '"flaky test"') == [("new", 4), ("new", 1), ("old", 1)]
-    (hit,) = await journal.search("again")
-    assert (hit.session_id, hit.speaker, hit.excerpt) == ("new", "agent", "the flaky test again")
-    ranked = await journal.search(Sought("flaky", rank=True, limit=2))
-    assert [hit.session_id for hit in ranked] == ["new", "new"]
-    hits = await journal.search(Sought("flaky", unsettled=False))
-    assert [hit.session_id for hit in hits] == ["old"]
-
-
-async def test_what_is_not_settled_obeys_the_filters(journal: SqliteJournal) -> None:
-    await running(journal, "s1", text("word"), cwd="/x")
-    await running(journal, "s2", text("other"), chunk("agent_message", "word"), cwd="/y")
-    for sought, places in (
-        (Sought("word", cwd="/x"), [("s1", 1)]),
-        (Sought("word", agent="b"), []),
-        (Sought("word", part="diffs"), []),
-        (Sought("word", since=1 << 50), []),
-        (Sought("word", limit=1), [("s2", 2)]),
-    ):
-        hits = await journal.search(sought)
-        assert [(hit.session_id, hit.seq) for hit in hits] == places
-
-
 async def test_of_a_long_turn_the_end_is_looked_through(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -609,28 +383,3 @@ async def test_of_a_long_turn_the_end_is_looked_through(
 
 
 # -- what a hit shows -----------------------------------------------------------------------
-
-
-async def test_a_hit_tells_whose_words_they_are_and_where(journal: SqliteJournal) -> None:
-    new = NewSession("s1", "claude", "/home/me/project", title="A title")
-    lease = await journal.create(new)
-    await journal.append(lease, "prompt", [b'[{"type":"text","text":"A word, or Two words"}]'])
-    await journal.settle(lease, 1)
-    (hit,) = await journal.search("WORD two")
-    assert (hit.agent, hit.cwd, hit.title) == ("claude", "/home/me/project", "A title")
-    assert (hit.speaker, hit.tool, hit.kind) == ("user", None, "prompt")
-    assert [hit.excerpt[start:end] for start, end in hit.marks] == ["word", "Two"]
-
-
-async def test_an_excerpt_has_as_many_of_the_words_as_can_be(journal: SqliteJournal) -> None:
-    text = f"one {'x ' * 200} other {'y ' * 200} one more and the other {'z ' * 200}"
-    await said(journal, "s1", chunk("agent_message", text))
-    (hit,) = await journal.search("other one")
-    assert "one more and the other" in hit.excerpt
-    assert [hit.excerpt[start:end] for start, end in hit.marks] == ["one", "other"]
-
-
-async def test_whole_words_are_marked_before_parts_of_others(journal: SqliteJournal) -> None:
-    await said(journal, "s1", chunk("agent_message", "other the there"))
-    (hit,) = await journal.search("the")
-    assert hit.marks == ((6, 9),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acphold.errors import LeaseLostError
-from acphold.history import Entry, PastEntry, Segment
+from acphold.history import Segment
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
 from acphold.journal import NewSession, RowChange, SqliteJournal, session_of
@@ -25,6 +23,7 @@ from tests.journal.conversations import (
     chunk,
     encode,
     entries_of,
+    past,
     turn,
 )
 
@@ -88,45 +87,6 @@ async def test_a_long_turn_is_settled_in_pieces(
     assert (await journal.session("s1", counted=True)).message_count == 2
 
 
-async def test_messages_are_prompts_and_what_the_agent_said(journal: SqliteJournal) -> None:
-    lease = await begun(journal)
-    first = turn(
-        "One",
-        chunk("agent_thought", "hm"),
-        chunk("agent_message", "a"),
-        {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"},
-        chunk("agent_message", "b"),
-        chunk("agent_message", "c"),
-    )
-    await journal.settle(lease, await append(journal, lease, first))
-    assert (await journal.session("s1", counted=True)).message_count == 3
-    await journal.settle(lease, await append(journal, lease, turn("Two")))
-    assert (await journal.session("s1", counted=True)).message_count == 4
-
-
-async def test_a_chunk_that_comes_late_is_not_counted_as_another_message(
-    journal: SqliteJournal,
-) -> None:
-    lease = await begun(journal)
-    last = await append(journal, lease, turn("Hi", chunk("agent_message", "a")))
-    await journal.settle(lease, last)
-    late = [("update", [encode(chunk("agent_message", "b"))])]
-    await journal.settle(lease, await append(journal, lease, late))
-    state = await journal.state("s1")
-    assert [item.text for item in state.timeline if isinstance(item, Message)] == ["Hi", "ab"]
-    assert (await journal.session("s1", counted=True)).message_count == 2
-
-
-async def test_what_comes_after_the_settled_turn_is_left_alone(journal: SqliteJournal) -> None:
-    lease = await begun(journal)
-    last = await append(journal, lease, turn("One", chunk("agent_message", "a")))
-    await append(journal, lease, turn("Two", chunk("agent_message", "b")))
-    before = await journal.read("s1", last)
-    await journal.settle(lease, last)
-    assert await journal.read("s1", last) == before
-    assert (await journal.session("s1", counted=True)).message_count == 2
-
-
 async def test_settling_again_changes_nothing(journal: SqliteJournal) -> None:
     lease = await begun(journal)
     last = await append(journal, lease, turn("One", chunk("agent_message", "a")))
@@ -135,33 +95,6 @@ async def test_settling_again_changes_nothing(journal: SqliteJournal) -> None:
     await asyncio.gather(*[journal.settle(lease, last) for _ in range(3)])
     assert (await journal.session("s1"), await history(journal)) == (row, segments)
     assert len(await journal.search("One")) == 1
-
-
-async def test_appends_go_on_while_a_turn_settles(journal: SqliteJournal) -> None:
-    settled, live = await begun(journal, "s1"), await begun(journal, "s2")
-    said = [chunk("agent_message", f"word {n} " * 20) for n in range(2000)]
-    last = await append(journal, settled, turn("Hi", *said))
-    settling_now = asyncio.create_task(journal.settle(settled, last))
-    appended = 0
-    while not settling_now.done():
-        await journal.append(live, "update", [encode(chunk("agent_message", "x"))])
-        appended += 1
-        await asyncio.sleep(0)
-    await settling_now
-    assert appended > 0
-    assert (await journal.session("s2")).last_seq == appended
-
-
-async def test_messages_of_a_turn_that_is_not_settled_count_too(journal: SqliteJournal) -> None:
-    lease = await begun(journal)
-    last = await append(journal, lease, turn("One", chunk("agent_message", "first")))
-    await journal.settle(lease, last)
-    await append(journal, lease, turn("Two", chunk("agent_message", "second"))[:-1])
-    await journal.change(lease, RowChange(prompted=True))
-    assert (await journal.session("s1")).message_count == 2  # quick: it counts no running turn
-    assert (await journal.session("s1", counted=True)).message_count == 4
-    await journal.settle(lease, lease.next_seq - 1)
-    assert (await journal.session("s1", counted=True)).message_count == 4
 
 
 async def _summary_equals_the_whole_fold(pieces: Pieces, settle_after: int) -> None:
@@ -185,19 +118,6 @@ def test_a_summary_is_the_fold_of_everything_wherever_it_was_settled(
     asyncio.run(_summary_equals_the_whole_fold(pieces, settle_after))
 
 
-async def test_a_title_that_ends_in_half_a_surrogate_pair_does_not_keep_a_turn_from_settling(
-    journal: SqliteJournal,
-) -> None:
-    lease = await begun(journal)
-    halved = b'{"sessionUpdate":"session_info_update","title":"half a smile \\ud83d"}'
-    call = b'{"sessionUpdate":"tool_call","toolCallId":"t\\ud83d","title":"\\ud83d"}'
-    pieces = [*turn("Hi", chunk("agent_message", "found")), ("update", [halved, call])]
-    await journal.settle(lease, await append(journal, lease, pieces))
-    assert (await journal.summary("s1")).standing.title == "half a smile ?"
-    assert (await journal.session("s1", counted=True)).message_count == 2
-    assert [hit.seq for hit in await journal.search("found")] == [2]
-
-
 async def test_of_what_says_it_all_anew_settling_keeps_the_last_also_turns_later(
     journal: SqliteJournal,
 ) -> None:
@@ -216,30 +136,6 @@ async def test_of_what_says_it_all_anew_settling_keeps_the_last_also_turns_later
     said = [item.text for item in state.timeline if isinstance(item, Message)]
     assert said == ["one", "one", "two", "two", "three", "three"]
     assert await journal.file.damage() == []
-
-
-async def test_twenty_thousand_open_tool_calls_take_seconds_at_most(
-    journal: SqliteJournal,
-) -> None:
-    calls = [
-        b'{"sessionUpdate":"tool_call","toolCallId":"call %d","title":"T"}' % n
-        for n in range(20_000)
-    ]
-    lease = await begun(journal)
-    began = time.process_time()
-    for start in range(0, len(calls), 100):
-        await journal.append(lease, "update", calls[start : start + 100])
-    assert len((await journal.summary("s1")).open_tools) == 20_000
-    await journal.settle(lease, lease.next_seq - 1)
-    state = await journal.state("s1")
-    assert time.process_time() - began < 10
-    assert len(state.open_tools) == len(state.timeline) == 20_000
-
-
-def past(pieces: Pieces) -> list[PastEntry]:
-    """What happened, a second apart."""
-    raws = [(kind, raw) for kind, raws in pieces for raw in raws]
-    return [PastEntry(kind, 1000 * n, raw) for n, (kind, raw) in enumerate(raws, 1)]
 
 
 async def test_what_happened_earlier_is_taken_in_with_its_times_settled_and_all_at_once(
@@ -261,43 +157,3 @@ async def test_what_happened_earlier_is_taken_in_with_its_times_settled_and_all_
     assert (await journal.summary("s1")).turn == "idle"
     assert (await journal.append(lease, "update", [b"{}"])).first_seq == 5
     assert await journal.file.damage() == []
-
-
-async def test_what_happened_earlier_folds_as_if_it_had_been_journalled_then(
-    journal: SqliteJournal,
-) -> None:
-    usage = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
-    call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"}
-    pieces = turn("Hi", chunk("agent_message", "a"), call, usage, chunk("agent_message", "b"))
-    lease = await begun(journal)
-    await append(journal, lease, pieces)
-    await journal.take_in(lease, past(pieces))
-    await journal.take_in(lease, [])
-    entries = [entry for piece in (pieces, pieces) for entry in past(piece)]
-    expected = fold(
-        Entry(seq, entry.kind, entry.at, entry.raw) for seq, entry in enumerate(entries, 1)
-    )
-    state = await journal.state("s1")
-    assert await journal.summary("s1") == expected.summary() == state.summary()
-    assert [type(item) for item in state.timeline] == [type(item) for item in expected.timeline]
-    assert (await journal.session("s1")).last_seq == 2 * len(past(pieces))
-
-
-async def test_who_lost_the_session_takes_nothing_in(journal: SqliteJournal) -> None:
-    lease = await begun(journal)
-    await journal.acquire("s1")
-    with pytest.raises(LeaseLostError):
-        await journal.take_in(lease, past(turn("Hi")), RowChange(title="T"), ("a", "d1"))
-    assert await journal.read("s1", 0) == []
-    assert await journal.linked("a", ["d1"]) == {}
-    assert lease.next_seq == 1
-
-
-async def test_what_was_left_unsettled_by_much_is_summed_up_beside_the_loop(
-    journal: SqliteJournal,
-) -> None:
-    lease = await begun(journal)
-    for _ in range(4):
-        await journal.append(lease, "update", [encode(chunk("agent_message", "x" * 500_000))])
-    await journal.append(lease, "prompt", [b"[]"])
-    assert (await journal.summary("s1")).turn == "running"

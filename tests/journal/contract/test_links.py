@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from acphold.journal import NewSession, SqliteJournal, is_forgotten, session_of
+from acphold.journal import Journal, NewSession, is_forgotten, session_of
 
 
-async def test_the_newest_link_is_the_one_to_use(journal: SqliteJournal) -> None:
+async def test_the_newest_link_is_the_one_to_use(journal: Journal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/"))
     assert await journal.downstream("s1") is None
     await journal.link(lease, "a", "d1")
@@ -18,7 +18,7 @@ async def test_the_newest_link_is_the_one_to_use(journal: SqliteJournal) -> None
     assert await journal.downstream("nobody") is None
 
 
-async def test_linked_tells_ours_from_the_agents_own(journal: SqliteJournal) -> None:
+async def test_linked_tells_ours_from_the_agents_own(journal: Journal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/"))
     await journal.link(lease, "a", "d1")
     await journal.link(None, "a", "gone")
@@ -28,7 +28,7 @@ async def test_linked_tells_ours_from_the_agents_own(journal: SqliteJournal) -> 
     assert await journal.linked("a", []) == {}
 
 
-async def test_deleting_a_session_leaves_tombstones_for_its_links(journal: SqliteJournal) -> None:
+async def test_deleting_a_session_leaves_tombstones_for_its_links(journal: Journal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/"))
     await journal.link(lease, "a", "d1")
     assert not await is_forgotten(journal, "a", "d1")
@@ -38,7 +38,7 @@ async def test_deleting_a_session_leaves_tombstones_for_its_links(journal: Sqlit
     assert await journal.linked("a", ["d1"]) == {"d1": None}
 
 
-async def test_an_id_that_was_never_ours_can_be_forgotten(journal: SqliteJournal) -> None:
+async def test_an_id_that_was_never_ours_can_be_forgotten(journal: Journal) -> None:
     await journal.link(None, "a", "theirs")
     assert await is_forgotten(journal, "a", "theirs")
     assert not await is_forgotten(journal, "b", "theirs")

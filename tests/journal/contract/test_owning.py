@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import pytest
+import pytest_asyncio
 
-from acphold.errors import LeaseLostError
-from acphold.journal import Here, Lease, NewSession, RowChange, SqliteJournal
-
-
-async def begun(journal: SqliteJournal, session_id: str = "s1") -> Lease:
-    """A new session."""
-    return await journal.create(NewSession(session_id, "a", "/w"))
+from acphold.errors import HeldElsewhereError, LeaseLostError
+from acphold.journal import At, Free, Here, Journal, NewSession, RowChange, Silent
+from tests.journal.conversations import begun
 
 
-async def test_after_a_takeover_the_old_owner_writes_nothing(journal: SqliteJournal) -> None:
+async def test_after_a_takeover_the_old_owner_writes_nothing(journal: Journal) -> None:
     old = await begun(journal)
     kept = await journal.append(old, "update", [b"1"])
     new = await journal.acquire("s1")
@@ -36,7 +33,7 @@ async def test_after_a_takeover_the_old_owner_writes_nothing(journal: SqliteJour
 
 
 async def test_taking_over_repairs_the_time_that_a_crash_kept_from_being_written(
-    journal: SqliteJournal,
+    journal: Journal,
 ) -> None:
     lease = await journal.create(NewSession("s1", "a", "/", created_at=5))
     segment = await journal.append(lease, "update", [b"1"])
@@ -46,7 +43,7 @@ async def test_taking_over_repairs_the_time_that_a_crash_kept_from_being_written
 
 
 async def test_an_entry_and_what_it_changes_in_the_row_are_written_together_or_not_at_all(
-    journal: SqliteJournal,
+    journal: Journal,
 ) -> None:
     lease = await begun(journal)
     change = RowChange(title="T", updated_at=99, prompted=True, cwd="/v")
@@ -62,7 +59,7 @@ async def test_an_entry_and_what_it_changes_in_the_row_are_written_together_or_n
 
 
 async def test_what_cannot_be_written_to_the_row_takes_the_entry_back(
-    journal: SqliteJournal,
+    journal: Journal,
 ) -> None:
     lease = await begun(journal)
     too_large = RowChange(updated_at=1 << 70)
@@ -72,7 +69,7 @@ async def test_what_cannot_be_written_to_the_row_takes_the_entry_back(
     assert (await journal.append(lease, "prompt", [b"[]"])).first_seq == 1
 
 
-async def test_folders_of_a_session_can_be_corrected(journal: SqliteJournal) -> None:
+async def test_folders_of_a_session_can_be_corrected(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.change(lease, RowChange(additional_directories=("/a", "/b")))
     assert (await journal.session("s1")).additional_directories == ("/a", "/b")
@@ -80,7 +77,7 @@ async def test_folders_of_a_session_can_be_corrected(journal: SqliteJournal) -> 
     assert (await journal.session("s1")).additional_directories == ()
 
 
-async def test_who_lost_the_session_cannot_link_it(journal: SqliteJournal) -> None:
+async def test_who_lost_the_session_cannot_link_it(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
     with pytest.raises(LeaseLostError) as caught:
@@ -90,10 +87,9 @@ async def test_who_lost_the_session_cannot_link_it(journal: SqliteJournal) -> No
 
 
 async def test_an_id_that_is_given_out_again_is_another_session_to_who_held_the_first(
-    journal: SqliteJournal, path: Path
+    journal: Journal, other: Journal
 ) -> None:
     lease = await begun(journal)
-    other = SqliteJournal.open(path)
     await other.delete("s1")
     again = await begun(other)
     assert again.epoch > lease.epoch
@@ -113,11 +109,10 @@ async def test_an_id_that_is_given_out_again_is_another_session_to_who_held_the_
     assert lost.deleted
     assert await other.owner("s1") == Here(again.epoch)
     assert await other.read("s1", 0) == []
-    await other.aclose()
 
 
 async def test_a_session_that_nobody_asked_to_remove_leaves_no_tombstone(
-    journal: SqliteJournal,
+    journal: Journal,
 ) -> None:
     lease = await begun(journal)
     await journal.append(lease, "update", [b"1"])
@@ -128,7 +123,7 @@ async def test_a_session_that_nobody_asked_to_remove_leaves_no_tombstone(
     assert again.next_seq == 1
 
 
-async def test_a_session_that_an_agent_knows_is_not_abandoned(journal: SqliteJournal) -> None:
+async def test_a_session_that_an_agent_knows_is_not_abandoned(journal: Journal) -> None:
     lease = await begun(journal)
     kept = await journal.append(lease, "update", [b"1"])
     await journal.link(lease, "a", "d1")
@@ -138,10 +133,91 @@ async def test_a_session_that_an_agent_knows_is_not_abandoned(journal: SqliteJou
 
 
 async def test_a_session_that_another_process_has_taken_over_is_not_abandoned(
-    journal: SqliteJournal,
+    journal: Journal,
 ) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
     with pytest.raises(LeaseLostError):
         await journal.abandon(lease)
     assert (await journal.session("s1")).session_id == "s1"
+
+
+# -- who owns it ------------------------------------------------------------------------------
+
+
+@pytest_asyncio.fixture
+async def session(journal: Journal) -> str:
+    """A session that nobody owns."""
+    await journal.release(await begun(journal))
+    return "s1"
+
+
+async def owner_of(journal: Journal, session: str) -> At | Silent:
+    whose = await journal.owner(session)
+    assert isinstance(whose, At | Silent)
+    return whose
+
+
+async def test_a_session_is_its_owners_and_free_again_when_that_lets_go(
+    journal: Journal, other: Journal, session: str
+) -> None:
+    before = await journal.owner(session)
+    assert isinstance(before, Free)
+    lease = await journal.acquire(session, before.epoch)
+    assert await journal.owner(session) == Here(lease.epoch)
+    there = await owner_of(other, session)
+    assert (there.epoch, there.owner.pid, there.yields) == (lease.epoch, os.getpid(), False)
+    await journal.release(lease)
+    assert await other.owner(session) == Free(lease.epoch)
+
+
+async def test_two_owners_of_one_process_are_two(
+    journal: Journal, other: Journal, session: str
+) -> None:
+    await journal.acquire(session)
+    await other.create(NewSession("s2", "a", "/w"))
+    one, two = await owner_of(other, session), await owner_of(journal, "s2")
+    assert one.owner.id != two.owner.id
+    assert one.owner.pid == two.owner.pid
+
+
+async def test_of_two_that_take_what_is_free_one_gets_it(
+    journal: Journal, other: Journal, session: str
+) -> None:
+    seen = (await journal.owner(session)).epoch
+    await other.acquire(session, seen)
+    with pytest.raises(HeldElsewhereError):
+        await journal.acquire(session, seen)
+
+
+async def test_an_owner_tells_where_it_is_reached_also_when_that_changes(
+    journal: Journal, other: Journal, session: str
+) -> None:
+    await other.renew(addresses=["unix:/one"])
+    await other.acquire(session)
+    assert (await owner_of(journal, session)).owner.addresses == ("unix:/one",)
+    await other.renew(addresses=["unix:/two", "wss://far"])
+    assert (await owner_of(journal, session)).owner.addresses == ("unix:/two", "wss://far")
+
+
+async def test_what_is_only_worked_on_may_be_taken_and_what_a_retired_owner_has(
+    journal: Journal, other: Journal, session: str
+) -> None:
+    await other.acquire(session, yields=True)
+    assert (await owner_of(journal, session)).yields
+    lease = await other.acquire(session)
+    assert not (await owner_of(journal, session)).yields
+    await other.renew(retiring=True)
+    assert (await owner_of(journal, session)).yields
+    assert await other.append(lease, "update", [b"1"])  # until somebody does take it
+
+
+async def test_two_processes_can_use_one_journal(journal: Journal, other: Journal) -> None:
+    ours, theirs = await begun(journal, "s1"), await begun(other, "s2")
+    await journal.append(ours, "update", [b"1"])
+    await other.append(theirs, "update", [b"2"])
+    assert await other.read("s1", 0) == await journal.read("s1", 0)
+    taken = await other.acquire("s1")
+    with pytest.raises(LeaseLostError):
+        await journal.append(ours, "update", [b"3"])
+    assert await other.append(taken, "update", [b"3"]) == (await journal.read("s1", 1))[0]

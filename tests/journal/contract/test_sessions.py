@@ -1,0 +1,221 @@
+"""Sessions, and entries that are appended to them and read on."""
+
+from __future__ import annotations
+
+import pytest
+
+from acphold.errors import (
+    AmbiguousIdError,
+    IllegibleNameError,
+    SessionExistsError,
+    UnknownSessionError,
+)
+from acphold.journal import (
+    Journal,
+    ListFilter,
+    NewSession,
+    Origin,
+    RowChange,
+    Sought,
+)
+from acphold.journal.stores import open_journal
+from tests.journal.conversations import begun, chunk, encode
+
+PROMPT = b'[{"type":"text","text":"Hi"}]'
+
+
+async def test_a_new_session_is_as_it_was_created(journal: Journal) -> None:
+    new = NewSession("s1", "gemini", "/home/me/project", ("/lib", "/a b"), "Title", created_at=1234)
+    lease = await journal.create(new)
+    row = await journal.session("s1")
+    assert (row.agent, row.cwd, row.additional_directories) == (
+        "gemini",
+        "/home/me/project",
+        ("/lib", "/a b"),
+    )
+    assert (row.title, row.created_at, row.updated_at) == ("Title", 1234, 1234)
+    assert (row.message_count, row.prompted, row.last_seq) == (0, False, 0)
+    assert (lease.session_id, lease.epoch, lease.next_seq) == ("s1", 1, 1)
+
+
+async def test_an_id_is_taken_once(journal: Journal) -> None:
+    await begun(journal)
+    with pytest.raises(SessionExistsError, match="'s1'"):
+        await begun(journal)
+    assert (await journal.session("s1")).last_seq == 0
+
+
+async def test_what_was_appended_is_read_in_order_byte_for_byte(journal: Journal) -> None:
+    lease = await begun(journal)
+    raws = [encode(chunk("agent_message", f"né {n} 🙂")) for n in range(5)]
+    one = await journal.append(lease, "prompt", [PROMPT])
+    many = await journal.append(lease, "update", raws)
+    assert (one.first_seq, one.last_seq, many.first_seq, many.last_seq) == (1, 1, 2, 6)
+    assert lease.next_seq == 7
+    assert await journal.read("s1", 0) == [one, many]
+    assert [entry.raw for entry in many.entries()] == raws
+    assert [entry.seq for entry in many.entries()] == [2, 3, 4, 5, 6]
+
+
+async def test_reading_on_begins_after_the_given_entry_also_inside_a_segment(
+    journal: Journal,
+) -> None:
+    lease = await begun(journal)
+    await journal.append(lease, "update", [b"1", b"2", b"3"])
+    rest = await journal.append(lease, "update", [b"4"])
+    for after in range(5):
+        read = await journal.read("s1", after)
+        seqs = [entry.seq for segment in read for entry in segment.entries()]
+        assert seqs == list(range(after + 1, 5))
+    assert await journal.read("s1", 3) == [rest]
+    assert await journal.read("s1", 4) == []
+
+
+async def test_one_read_brings_no_more_than_asked_for_but_never_nothing(
+    journal: Journal,
+) -> None:
+    lease = await begun(journal)
+    for _ in range(4):
+        await journal.append(lease, "update", [b"x" * 100])
+    assert len(await journal.read("s1", 0, 1)) == 1
+    assert len(await journal.read("s1", 0, 150)) == 2
+    assert len(await journal.read("s1", 2, 10_000)) == 2
+
+
+async def test_sessions_never_see_each_others_entries(journal: Journal) -> None:
+    leases = [await begun(journal, f"s{n}") for n in range(3)]
+    for n, lease in enumerate(leases):
+        await journal.append(lease, "update", [b"%d" % n] * (n + 1))
+    for n in range(3):
+        (segment,) = await journal.read(f"s{n}", 0)
+        assert segment.raw.split(b"\n") == [b"%d" % n] * (n + 1)
+        assert (await journal.session(f"s{n}")).last_seq == n + 1
+
+
+async def test_json_laid_out_over_lines_is_kept_on_one(journal: Journal) -> None:
+    lease = await begun(journal)
+    segment = await journal.append(lease, "update", [b'{\n "a": 1\n}', b"{}"])
+    assert [entry.raw for entry in segment.entries()] == [b'{  "a": 1 }', b"{}"]
+
+
+async def test_appending_nothing_is_our_own_mistake(journal: Journal) -> None:
+    with pytest.raises(ValueError, match="nothing to append"):
+        await journal.append(await begun(journal), "update", [])
+
+
+async def test_touch_changes_what_is_given_and_nothing_else(journal: Journal) -> None:
+    lease = await begun(journal)
+    await journal.change(lease, RowChange(title="T", updated_at=99))
+    await journal.change(lease, RowChange(prompted=True))
+    await journal.change(lease, RowChange())
+    row = await journal.session("s1")
+    assert (row.title, row.updated_at, row.prompted) == ("T", 99, True)
+    await journal.change(lease, RowChange(title=None))
+    assert (await journal.session("s1")).title is None
+
+
+async def test_a_session_can_be_renamed_from_outside(journal: Journal) -> None:
+    await begun(journal)
+    await journal.change("s1", RowChange(given="half a smile: \ud83d"))
+    assert (await journal.session("s1")).title == "half a smile: ?"
+    with pytest.raises(UnknownSessionError):
+        await journal.change("s2", RowChange(given="T"))
+
+
+async def test_a_title_that_a_person_gave_is_changed_by_a_person_alone(
+    journal: Journal,
+) -> None:
+    lease = await begun(journal)
+    await journal.change("s1", RowChange(given="Mine"))
+    await journal.change(lease, RowChange(title="The agent's", updated_at=99))
+    await journal.append(lease, "update", [b"{}"], RowChange(title=None))
+    row = await journal.session("s1")
+    assert (row.title, row.renamed, row.updated_at) == ("Mine", True, 99)
+    await journal.change("s1", RowChange(given="Another of mine"))
+    assert (await journal.session("s1")).title == "Another of mine"
+    await journal.change("s1", RowChange(given=None))
+    await journal.change(lease, RowChange(title="The agent's"))
+    row = await journal.session("s1")
+    assert (row.title, row.renamed) == ("The agent's", False)
+
+
+async def test_a_session_remembers_where_it_came_from(journal: Journal) -> None:
+    first, second = Origin("s0", "a", 7), Origin("s1", "b", 9)
+    lease = await journal.create(NewSession("s1", "b", "/", renamed=True, origins=(first,)))
+    assert (await journal.session("s1")).origins == (first,)
+    await journal.change(lease, RowChange(agent="c", origins=(first, second)))
+    row = await journal.session("s1")
+    assert (row.agent, row.origins, row.renamed) == ("c", (first, second), True)
+
+
+async def test_an_id_may_be_given_as_any_prefix_that_fits_one_session(
+    journal: Journal,
+) -> None:
+    for session_id in ("abc", "abcd", "abX", "x%", "é1"):
+        await begun(journal, session_id)
+    assert (await journal.resolve("abc")).session_id == "abc"
+    assert (await journal.resolve("abcd")).session_id == "abcd"
+    assert (await journal.resolve("x")).session_id == "x%"
+    assert (await journal.resolve("é")).session_id == "é1"
+    with pytest.raises(AmbiguousIdError) as caught:
+        await journal.resolve("ab")
+    assert set(caught.value.matches) == {"abc", "abcd", "abX"}
+    for nothing in ("", "abcde", "%", "AB"):
+        with pytest.raises(UnknownSessionError):
+            await journal.resolve(nothing)
+
+
+async def test_what_is_not_there_is_said_to_be_unknown(journal: Journal) -> None:
+    for question in (journal.session, journal.owner, journal.state):
+        with pytest.raises(UnknownSessionError) as caught:
+            await question("nobody")
+        assert caught.value.session_id == "nobody"
+    with pytest.raises(UnknownSessionError):
+        await journal.read("nobody", 0)
+    with pytest.raises(UnknownSessionError):
+        await journal.acquire("nobody")
+    assert await journal.delete("nobody") is False
+
+
+async def test_names_that_are_no_text_are_refused_and_leave_nothing_open(
+    journal: Journal,
+) -> None:
+    lease = await begun(journal)
+    half = "half \ud83d"
+    for attempt in (
+        journal.session(half),
+        journal.resolve(half),
+        journal.acquire(half),
+        journal.state(half),
+        journal.read(half, 0),
+        journal.delete(half),
+        journal.create(NewSession(half, "a", "/")),
+        journal.create(NewSession("s2", "a", half)),
+        journal.create(NewSession("s2", "a", "/", (half,))),
+        journal.link(lease, "a", half),
+        journal.linked("a", [half]),
+        journal.page(ListFilter(cwd=half)),
+        journal.search(Sought("word", cwd=half)),
+        journal.append(lease, "prompt", [b"[]"], RowChange(cwd=half)),
+    ):
+        with pytest.raises(IllegibleNameError, match="half"):
+            await attempt
+    assert (await journal.append(lease, "update", [b"{}"])).first_seq == 1
+    assert [row.session_id for row in await journal.page(ListFilter(include_unprompted=True))] == [
+        "s1"
+    ]
+
+
+async def test_a_journal_opened_again_has_everything(location: str) -> None:
+    journal = open_journal(location)
+    secret = await journal.cursor_secret()
+    lease = await begun(journal)
+    segment = await journal.append(lease, "prompt", [PROMPT])
+    row = await journal.session("s1")
+    await journal.aclose()
+    again = open_journal(location, create=False)
+    assert await again.session("s1") == row
+    assert await again.read("s1", 0) == [segment]
+    assert await again.cursor_secret() == secret
+    assert len(secret) == 32
+    await again.aclose()
