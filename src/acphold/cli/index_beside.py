@@ -19,7 +19,7 @@ from typing import Self
 from acphold.cli.journals import opened
 from acphold.errors import RuntimeFolderError
 from acphold.imports import Intake
-from acphold.journal import Journal
+from acphold.journal import Index
 from acphold.processes.own_program import own_command, start_detached
 from acphold.transports.runtime_folder import lock, runtime_folder
 
@@ -67,7 +67,7 @@ class Indexing:
             self._beside = IndexBeside(self._location)
             intake.leave_index()
 
-    async def lags(self, journal: Journal) -> bool:
+    async def lags(self, journal: Index) -> bool:
         """Whether something is left for a process in the background, which is there then."""
         if self._beside is None or not self._beside.runs:
             if not await journal.catch_up(AT_ONCE_SECONDS):
@@ -138,7 +138,7 @@ async def index_beside(path: str) -> None:
                     os.close(held)
 
 
-async def _follow(journal: Journal) -> None:
+async def _follow(journal: Index) -> None:
     is_left = False
     while await journal.catch_up(STEP_SECONDS) or not _has_ended():
         if not is_left and (is_left := _has_ended()):

@@ -12,7 +12,7 @@ from acphold.cli.findings import Finding
 from acphold.cli.journals import exists, file_of, opened, path_of, sessions
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
 from acphold.errors import AcpholdError
-from acphold.journal import Journal, ListFilter
+from acphold.journal import ListFilter, Sessions
 from acphold.journal.in_file import InFile
 
 LITTLE_SPACE = 64 << 20
@@ -74,7 +74,7 @@ def _sizes(path: Path) -> str:
     return f"{size(path.stat().st_size)}, and {size(waiting)} in its write-ahead log"
 
 
-async def _contents(journal: Journal) -> str:
+async def _contents(journal: Sessions) -> str:
     prompted = unprompted = 0
     async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
         prompted += row.prompted

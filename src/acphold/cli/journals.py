@@ -11,11 +11,15 @@ from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history import Entry
 from acphold.journal import (
     Free,
+    Index,
     Journal,
     ListFilter,
     ListKey,
+    Owners,
+    Readable,
     SearchHit,
     SessionRow,
+    Sessions,
     Sought,
     history,
     stores,
@@ -64,7 +68,7 @@ def file_of(journal: Journal, wanted: str) -> InFile:
 
 
 async def sessions(
-    journal: Journal, wanted: ListFilter, limit: int | None = None
+    journal: Sessions, wanted: ListFilter, limit: int | None = None
 ) -> AsyncIterator[SessionRow]:
     """The sessions that are wanted, newest first, `limit` of them at most."""
     async for rows in pages(journal, wanted, limit):
@@ -73,7 +77,7 @@ async def sessions(
 
 
 async def pages(
-    journal: Journal, wanted: ListFilter, limit: int | None = None
+    journal: Sessions, wanted: ListFilter, limit: int | None = None
 ) -> AsyncIterator[list[SessionRow]]:
     """These sessions, some of them at a time."""
     after: ListKey | None = None
@@ -87,12 +91,12 @@ async def pages(
         left = None if left is None else left - len(rows)
 
 
-async def is_live(journal: Journal, session_id: str) -> bool:
+async def is_live(journal: Owners, session_id: str) -> bool:
     """Whether a process that lives has the session."""
     return not isinstance(await journal.owner(session_id), Free)
 
 
-async def entries(journal: Journal, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
+async def entries(journal: Readable, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
     """The entries of a session behind one but void ones, oldest first, a page in memory at a
     time."""
     async for segment in history(journal, session_id, after):
@@ -109,13 +113,13 @@ async def whole(journal: Journal, row: SessionRow) -> SessionRow:
     return await journal.session(row.session_id, counted=True)
 
 
-async def searched(journal: Journal, sought: Sought) -> list[SearchHit]:
+async def searched(journal: Index, sought: Sought) -> list[SearchHit]:
     """The hits, after a moment of catching up with what is not searchable yet."""
     await caught_up(journal, CATCH_UP_SECONDS)
     return await journal.search(sought)
 
 
-async def caught_up(journal: Journal, seconds: float) -> int:
+async def caught_up(journal: Index, seconds: float) -> int:
     """How many sessions are not looked through, after so long of that; what is there can be read
     also when nothing can be written just now."""
     lagging = await journal.lagging()

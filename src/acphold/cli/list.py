@@ -25,7 +25,7 @@ from acphold.cli.terminal_text import (
     visible_json,
 )
 from acphold.history.times import now_ms
-from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.journal import ListFilter, SessionRow, Sessions
 from acphold.known_agents import short_name
 from acphold.server.neighbours import LiveSession, Process, processes
 
@@ -249,7 +249,7 @@ class _Table:
 _STATE = next(n for n, column in enumerate(COLUMNS) if column.heading == "STATE")
 
 
-async def short_id(journal: Journal, session_id: str) -> str:
+async def short_id(journal: Sessions, session_id: str) -> str:
     """The shortest beginning of an id, of SHORT_ID characters at least, that fits no other."""
     return (await journal.short_ids([session_id], SHORT_ID))[0]
 

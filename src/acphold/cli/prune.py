@@ -21,7 +21,7 @@ from acphold.cli.journals import is_live, opened, sessions
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history.times import now_ms
-from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.journal import ListFilter, Owners, SessionRow
 
 SHOWN = 20
 """Sessions that are named before the question; `--dry-run` names all."""
@@ -117,7 +117,7 @@ async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:
     return found
 
 
-async def _is_idle(journal: Journal, row: SessionRow) -> bool:
+async def _is_idle(journal: Owners, row: SessionRow) -> bool:
     """Whether the session is there still, and nobody has it open."""
     try:
         return not await is_live(journal, row.session_id)

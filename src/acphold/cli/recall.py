@@ -25,7 +25,7 @@ from acphold.cli.journals import place, place_name, searched
 from acphold.cli.terminal_text import iso, on_one_line, visible
 from acphold.history import Entry
 from acphold.history.words import document
-from acphold.journal import Journal, Part, SearchHit, SessionRow, Sought, history
+from acphold.journal import Journal, Part, Readable, SearchHit, SessionRow, Sought, history
 from acphold.journal.hits import speaker, terms
 
 HITS_AT_MOST: Final = 30
@@ -198,7 +198,7 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
 
 
 async def _entries_from(
-    journal: Journal, session_id: str, seq: int, before: int
+    journal: Readable, session_id: str, seq: int, before: int
 ) -> AsyncIterator[Entry]:
     """The entries that say something, from `seq` on, and so many before it."""
     earlier: deque[Entry] = deque(maxlen=before)

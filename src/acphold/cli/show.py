@@ -22,7 +22,7 @@ from acphold.exports.json_lines import entry_line
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.times import now_ms
-from acphold.journal import Journal, SessionRow
+from acphold.journal import Journal, Readable, SessionRow
 from acphold.known_agents import short_name
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _print_place(
             layout.gap(f"… {left_out} more in this turn; --full shows them")
 
 
-async def _print_json(journal: Journal, row: SessionRow) -> None:
+async def _print_json(journal: Readable, row: SessionRow) -> None:
     async for entry in entries(journal, row.session_id):
         sys.stdout.buffer.write(_json_line(entry))
 

@@ -15,13 +15,12 @@ from acphold.exports.json_lines import entry_line
 from acphold.history.decisions import asked_question, closed_question
 from acphold.history.entries import ANSWER, CHILD, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
 from acphold.history.timeline import turn_end
-from acphold.journal import history
+from acphold.journal import Readable, history
 from acphold.reports.transcript import Decision
 
 if TYPE_CHECKING:
     from acphold.history import Entry
     from acphold.history.decisions import AskedQuestion
-    from acphold.journal import Journal
     from acphold.screen.flow import Flow
     from acphold.screen.layout import Gutter, Plain
 
@@ -81,7 +80,7 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
     print(visible(f"Session {session_id} {why}."), file=sys.stderr)
 
 
-async def _entries(journal: Journal, session_id: str, after: int) -> list[Entry]:
+async def _entries(journal: Readable, session_id: str, after: int) -> list[Entry]:
     return [
         entry
         async for segment in history(journal, session_id, after)

@@ -22,7 +22,7 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
-from acphold.journal import Journal
+from acphold.journal import Sessions
 from acphold.journal.journal import Grouping, UsageSum, UsageSums
 
 CATCH_UP_SECONDS = 3.0
@@ -127,7 +127,7 @@ async def _usage(
         print(f"Not counted yet: {some}; `acphold index` reads them all.", file=sys.stderr)
 
 
-async def _name(journal: Journal, sum_: UsageSum, grouping: str) -> str:
+async def _name(journal: Sessions, sum_: UsageSum, grouping: str) -> str:
     """What stands in the first column."""
     if grouping == "session" and sys.stdout.isatty():
         short = await short_id(journal, sum_.name)

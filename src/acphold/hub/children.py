@@ -32,7 +32,7 @@ from acphold.history.speakers import meta_without_marks, without_marks
 from acphold.hub.agent_session import AgentSession, update_in
 from acphold.hub.routes import Child, Routes
 from acphold.hub.session import Session
-from acphold.journal import Journal
+from acphold.journal import Sessions
 from acphold.schema.splice import splice
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Children:
     """See the module."""
 
     def __init__(
-        self, session: Session, side: AgentSession, routes: Routes, journal: Journal
+        self, session: Session, side: AgentSession, routes: Routes, journal: Sessions
     ) -> None:
         self._session = session
         self._side = side

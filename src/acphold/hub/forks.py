@@ -15,7 +15,7 @@ from msgspec import Struct
 from acphold.agents import Agent
 from acphold.errors import NothingSaidError, UnknownSessionError
 from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
-from acphold.journal import Free, Journal, NewSession, SessionRow, history, session_of
+from acphold.journal import Free, Journal, NewSession, Owners, SessionRow, history, session_of
 from acphold.journal.copies import copy
 
 FORK_SESSION = "session/fork"
@@ -72,7 +72,7 @@ def _number_at(spans: list[TurnSpan], at: int) -> int:
     return 0 if span is None else span.number
 
 
-async def _is_live(journal: Journal, row: SessionRow) -> bool:
+async def _is_live(journal: Owners, row: SessionRow) -> bool:
     """Whether a process that lives has the session: then what is open in it goes on."""
     return not isinstance(await journal.owner(row.session_id), Free)
 

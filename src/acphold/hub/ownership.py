@@ -14,8 +14,8 @@ from acphold.errors import AcpholdError, HeldElsewhereError, JournalError, Lease
 from acphold.history.fold import Summary
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import INTERRUPTED, Conversation
-from acphold.hub.session import Session
-from acphold.journal import At, Journal, Lease, Silent
+from acphold.hub.session import Kept, Session
+from acphold.journal import At, Lease, Silent
 from acphold.journal.owners import RENEW_SECONDS
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Ownership:
     def __init__(
         self,
         live: dict[str, Conversation],
-        journal: Journal,
+        journal: Kept,
         make: Callable[[Session, Setup, Summary], Conversation],
     ) -> None:
         self._live = live

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from acphold.agents import Agent, Exchange
 from acphold.errors import UnknownSessionError
 from acphold.hub.attachment import Client
 from acphold.hub.conversation import Conversation
 from acphold.hub.router import Asker, Router
-from acphold.journal import Journal, session_of
+from acphold.journal import Links, Sessions, session_of
 from acphold.schema import encode
 from acphold.schema.splice import splice
 
 log = logging.getLogger(__name__)
 
 
+class Known(Links, Sessions, Protocol):
+    """What it asks of a journal."""
+
+
 class Relay:
     """See the module. `live` is the hub's own table of its sessions."""
 
     def __init__(
-        self, agent: Agent, live: Mapping[str, Conversation], router: Router, journal: Journal
+        self, agent: Agent, live: Mapping[str, Conversation], router: Router, journal: Known
     ) -> None:
         self._agent = agent
         self._live = live

@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from time import time
+from typing import Protocol
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -39,7 +40,7 @@ from acphold.hub.annotations import (
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
 from acphold.hub.news import NO_CHANGE, News, both
 from acphold.hub.rest import Rest
-from acphold.journal import Journal, Lease, RowChange, SessionRow
+from acphold.journal import Entries, Lease, Links, Owners, RowChange, SessionRow, Sessions
 from acphold.schema.update_kinds import CHILD
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,10 @@ TOOLS_PAGE = 1024 * 1024
 """Bytes that are read at once to find what was told of a tool call."""
 
 
+class Kept(Owners, Entries, Sessions, Links, Protocol):
+    """What a live session asks of a journal."""
+
+
 class Session:
     """See the module.
 
@@ -73,7 +78,7 @@ class Session:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Kept,
         lease: Lease,
         row: SessionRow,
         standing: Standing,

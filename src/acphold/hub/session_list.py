@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
+from typing import Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,7 +20,7 @@ from msgspec import Raw, Struct
 from acphold.agents import Agent, ask
 from acphold.errors import AcpholdError, InvalidParamsError
 from acphold.hub.annotations import iso_time, milliseconds
-from acphold.journal import Archived, Journal, ListFilter, ListKey, SessionRow, session_of
+from acphold.journal import Archived, Links, ListFilter, ListKey, SessionRow, Sessions, session_of
 from acphold.journal import cursor as cursors
 from acphold.journal.location import is_same_folder, resolved_folder
 from acphold.schema import LIST_SESSIONS, SessionInfo, decode, encode
@@ -65,13 +66,17 @@ class Line(Struct, frozen=True):
         return self.key.updated_at or None
 
 
+class Listing(Links, Sessions, Protocol):
+    """What the list asks of a journal."""
+
+
 class SessionList:
     """Pages of the list for one agent, or of the sessions of all.
 
     The agent's own sessions are fetched with every first page and kept for the pages after it.
     """
 
-    def __init__(self, journal: Journal, agent: Agent, *, all_agents: bool = False) -> None:
+    def __init__(self, journal: Listing, agent: Agent, *, all_agents: bool = False) -> None:
         self._journal = journal
         self._agent = agent
         self._all_agents = all_agents

@@ -18,7 +18,7 @@ from acphold.history.standing import Standing
 from acphold.hub.agent_session import AgentSession
 from acphold.hub.choices import settings_in
 from acphold.hub.session import Session
-from acphold.journal import Journal, Origin, RowChange
+from acphold.journal import Origin, RowChange, Sessions
 from acphold.schema.splice import splice
 
 NO_COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[]}'
@@ -31,7 +31,7 @@ class Transfer:
     one is a copy of; `is_new` says that the agent has not held it itself.
     """
 
-    def __init__(self, session: Session, side: AgentSession, journal: Journal) -> None:
+    def __init__(self, session: Session, side: AgentSession, journal: Sessions) -> None:
         self.held_with: str | None = None
         self.is_new = False
         self._session = session

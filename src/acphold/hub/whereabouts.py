@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import PROMPT
-from acphold.journal import At, Free, Journal, Silent, Whose
+from acphold.journal import At, Free, Owners, Readable, Silent, Whose
+
+
+class Seen(Owners, Readable, Protocol):
+    """What it asks of a journal."""
 
 
 class Whereabouts:
     """Looks sessions up in a journal. Each question may raise UnknownSessionError."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Seen) -> None:
         self._journal = journal
 
     async def last_seq(self, session_id: str) -> int:

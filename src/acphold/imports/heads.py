@@ -21,7 +21,7 @@ from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Source
-from acphold.journal import Journal, Listed, NewSession
+from acphold.journal import Arrivals, Listed, NewSession
 
 HEAD_BYTES: Final = 128 << 10
 """How far into a file the first prompt is looked for: settings and words of hooks stand before."""
@@ -36,7 +36,9 @@ AT_ONCE: Final = 64
 """Rows in one transaction: others wait for it."""
 
 
-async def enlist(journal: Journal, new: Iterable[Source], cwd: str | None, *, redact: bool) -> None:
+async def enlist(
+    journal: Arrivals, new: Iterable[Source], cwd: str | None, *, redact: bool
+) -> None:
     """List those of the conversations whose beginnings tell how, the newest first.
 
     Only those held in `cwd`, if it is given; with `redact` without titles, which may have secrets.
@@ -58,7 +60,7 @@ class _Unread(Struct):
     redact: bool
 
 
-async def give_up_lost(journal: Journal) -> None:
+async def give_up_lost(journal: Arrivals) -> None:
     """Give up what was listed by an import that was killed, and has gone from the disk since."""
     for session_id, unread in (await journal.unread()).items():
         if _has_gone(unread_in(unread)[0]):

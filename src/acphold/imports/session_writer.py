@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from acphold.history import PastEntry
 from acphold.imports.pieces import Piece
 from acphold.imports.sources import Facts, Source
-from acphold.journal import Journal, Lease, RowChange, SessionRow
+from acphold.journal import Arrivals, Lease, RowChange, SessionRow
 
 IMPORTED: Final = "imported"
 """The kind of the entry behind what was taken in; folds and replays pass over it."""
@@ -40,7 +40,7 @@ class SessionWriter:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Arrivals,
         lease: Lease,
         source: Source,
         link: tuple[str, str] | None,

@@ -10,7 +10,7 @@ from functools import partial
 from msgspec import Struct
 
 from acphold.history.turn_spans import TurnSpan
-from acphold.journal.journal import Journal, SessionRow, history
+from acphold.journal.journal import Readable, SessionRow, history
 from acphold.journal.location import resolved_folder
 from acphold.reports.file_edits import Edit, FileText, around, behind, edits
 from acphold.reports.git_patch import part_patch, whole_patch
@@ -44,7 +44,7 @@ class FileDiff(Struct, frozen=True):
 
 
 async def session_diff(
-    journal: Journal,
+    journal: Readable,
     row: SessionRow,
     spans: Sequence[TurnSpan],
     turn: int | None,

@@ -19,7 +19,7 @@ from msgspec import Struct
 from acphold.errors import AcpholdError, JournalError, RuntimeFolderError
 from acphold.hub import Hub
 from acphold.hub.alerts import NO_ALERTS, Alerts
-from acphold.journal import default_location
+from acphold.journal import Owners, default_location
 from acphold.journal.stores import open_journal
 from acphold.rpc import (
     NotificationReceived,
@@ -214,7 +214,7 @@ async def attend(
 
 
 @asynccontextmanager
-async def _reachable(hub: Hub, journal: Journal, limit: int) -> AsyncIterator[None]:
+async def _reachable(hub: Hub, journal: Owners, limit: int) -> AsyncIterator[None]:
     """Let other processes of this user attach to the sessions of `hub` for the block."""
     async with AsyncExitStack() as stack:
         try:
@@ -227,7 +227,7 @@ async def _reachable(hub: Hub, journal: Journal, limit: int) -> AsyncIterator[No
         yield
 
 
-def _telling(journal: Journal, held: int | None = None) -> Callable[[str], Awaitable[None]]:
+def _telling(journal: Owners, held: int | None = None) -> Callable[[str], Awaitable[None]]:
     """Has the journal tell others at which socket this process is; and the lock of its name, if it
     has one."""
 
