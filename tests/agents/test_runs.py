@@ -49,12 +49,6 @@ def test_params_that_carry_more_stay_whole() -> None:
     ]
 
 
-def test_bytes_that_the_decoder_refuses_are_kept_as_they_are() -> None:
-    raw = rb'{"text":"\ud83d","text":"again" , "x":1.50}'
-    (run,) = runs([told("session/update", b'{"sessionId":"a","update":' + raw + b"}")])
-    assert run == Updates("a", "update", [raw])
-
-
 def test_what_holds_no_update_is_left_out_and_nothing_else() -> None:
     broken = [
         b"",

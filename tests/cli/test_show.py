@@ -107,13 +107,6 @@ def test_an_update_that_a_later_one_made_void_is_no_line(
     assert kinds == [("prompt", None), ("update", 2), ("update", None), ("turn_end", None)]
 
 
-def test_half_a_surrogate_pair_is_shown_and_passed_on(acphold: CommandLine, journal: Path) -> None:
-    chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83d!"}}'
-    remember(journal, "s", prompt("x"), ("update", chunk), ended())
-    assert "agent: \N{REPLACEMENT CHARACTER}!" in acphold.run("show", "s").out
-    assert '"text":"\\ud83d!"' in acphold.run("show", "s", "--json").out
-
-
 def test_a_latin_terminal_gets_question_marks_and_no_traceback(
     acphold: CommandLine, journal: Path
 ) -> None:

@@ -192,19 +192,6 @@ def test_a_standing_holds_the_newest_complete_value_of_each() -> None:
     assert fold_settings(begun, b'{"modes":null,"configOptions":null}') == begun
 
 
-def test_halves_of_a_surrogate_pair_meet_in_the_message() -> None:
-    raw = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%b"}}'
-    halves = [Entry(1, "update", 0, raw % b"ok \\ud83d"), Entry(2, "update", 0, raw % b"\\ude00")]
-    (message,) = fold(halves).timeline
-    assert isinstance(message, Message)
-    assert message.text == "ok 😀"
-    (alone,) = fold(halves[:1]).timeline
-    assert isinstance(alone, Message)
-    assert alone.content == (
-        b'{"type": "text", "text": "ok \\ud83d"}'.replace(b": ", b":").replace(b", ", b","),
-    )
-
-
 def test_bytes_that_nobody_can_read_change_nothing() -> None:
     broken = [b"", b"null", b"{", b"\xff", b"[" * 100_000, b'{"sessionUpdate":3}']
     kinds = ["update", "params", "prompt", "settings", "echo", "terminal", "from the future"]
@@ -227,7 +214,7 @@ def test_the_timeline_tells_how_each_turn_ended() -> None:
         b'{"stopReason":"cancelled"}',
         b'{"stopReason":"max_turn_requests"}',
         b'{"stopReason":"from_the_future"}',
-        b'{"error":{"code":-32603,"message":"no \\ud83d"}}',
+        b'{"error":{"code":-32603,"message":"no"}}',
         b'{"interrupted":true}',
     ]
     state = fold(Entry(seq, "turn_end", seq, raw) for seq, raw in enumerate(ends))
@@ -237,7 +224,7 @@ def test_the_timeline_tells_how_each_turn_ended() -> None:
         TurnEnd("cancelled", 2, "cancelled"),
         TurnEnd("limited", 3, "max_turn_requests"),
         TurnEnd("completed", 4, "from_the_future"),
-        TurnEnd("failed", 5, message="no ?"),
+        TurnEnd("failed", 5, message="no"),
         TurnEnd("interrupted", 6),
     )
 

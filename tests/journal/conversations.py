@@ -143,14 +143,6 @@ OTHERS: st.SearchStrategy[Json] = st.one_of(
 
 BROKEN = st.sampled_from(
     [
-        # What JavaScript sends when it cuts a string between the halves of a surrogate pair.
-        b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83d"}}',
-        b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ude00"}}',
-        b'{"sessionUpdate":"tool_call","toolCallId":"t1","title":"\\ud83d","status":"pending"}',
-        b'{"sessionUpdate":"tool_call_update","toolCallId":"t1","rawOutput":{"\\ud83d":1}}',
-        b'{"sessionUpdate":"tool_call","toolCallId":"half \\ud83d","title":"T"}',
-        b'{"sessionUpdate":"session_info_update","title":"half \\ud83d","updatedAt":"\\ude00"}',
-        b'{"sessionUpdate":"current_mode_update","currentModeId":"\\ud83d"}',
         b'{"sessionUpdate":"agent_message_chunk","content":5}',
         b'{"sessionUpdate":"tool_call"}',
         b'{"sessionUpdate":7}',
@@ -196,7 +188,7 @@ TURN_ENDS = st.sampled_from(
         b'{"stopReason":"end_turn"}',
         b'{"stopReason":"refusal"}',
         b'{"interrupted":true}',
-        b'{"error":{"code":1,"message":"no \\ud83d"}}',
+        b'{"error":{"code":1,"message":"no"}}',
         b"",
     ]
 )

@@ -94,6 +94,24 @@ async def test_what_is_longer_than_a_client_takes_is_told_in_its_place_live_and_
         assert places == sorted(set(places))
 
 
+async def test_an_update_with_half_a_surrogate_pair_reaches_all_live_and_replayed(
+    journal: Path,
+) -> None:
+    update = '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83d!"}}'
+    params = f'{{"sessionId":"$ID","update":{update}}}'
+    line = f'{{"jsonrpc":"2.0","method":"session/update","params":{params}}}'
+    async with two(journal) as (one, other):
+        session = await one.new()
+        await other.load(session)
+        await one.prompt(session, {"line": line}, {"say": "end"})
+        await other.until_text("end")
+        assert other.text() == one.text() == "\ufffd!end"
+    async with two(journal) as (one, other):
+        await one.load(session)
+        await other.load(session)
+        assert other.text() == one.text() == "\ufffd!end"
+
+
 async def test_resuming_it_shows_only_what_comes(journal: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     async with two(journal) as (one, other):

@@ -16,6 +16,7 @@ from acphold.agents.interface import Notified, Updates
 from acphold.errors import InvalidParamsError
 from acphold.rpc import Cut, NotificationReceived
 from acphold.schema import UPDATE
+from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members
 
 log = logging.getLogger(__name__)
@@ -80,15 +81,12 @@ def _update(params: bytes) -> tuple[str, str, bytes] | None:
 
 
 def _odd_update(params: bytes) -> tuple[str, str, bytes] | None:
-    """An update beside other fields, or with bytes that msgspec refuses (lone surrogates)."""
+    """An update beside other fields."""
     try:
         parts = members(params)
-        session_id = msgspec.json.decode(parts["sessionId"], type=str)
-        update = parts["update"]
-    except (InvalidParamsError, KeyError, msgspec.MsgspecError):
+    except InvalidParamsError:
         return None
-    if update[:1] != b"{":
+    session_id = session_id_in(params)
+    if session_id is None or parts.get("update", b"")[:1] != b"{":
         return None
-    if len(parts) == 2:
-        return session_id, "update", update
     return session_id, "params", params

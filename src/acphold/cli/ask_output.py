@@ -12,7 +12,7 @@ import msgspec
 from acphold.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
 from acphold.client.policy import chosen
 from acphold.client.turn_feed import typed
-from acphold.history.raw_update import content_text, encode_object, encode_text, members
+from acphold.history.raw_update import encode_object, encode_text, members
 from acphold.history.speakers import is_our_notice
 from acphold.schema import AgentMessageChunk, TextContent, ToolCall
 from acphold.schema.updates import Notice
@@ -63,10 +63,9 @@ class Text:
 
     def __init__(self) -> None:
         # A file gets what the agent wrote, also what a terminal would obey.
-        self._tame = visible if sys.stdout.isatty() else _whole
+        self._tame = visible if sys.stdout.isatty() else str
         self._last = "\n"
         self._message: str | None = None
-        self._half = ""
 
     def begins(self, agent: str, session: RemoteSession) -> None:
         return None
@@ -82,7 +81,7 @@ class Text:
                 if message != self._message:
                     self._end_line()
                 self._message = message
-                self._print(_with_halves(raw, text) if "\ufffd" in text else text)
+                self._print(text)
             case ToolCall(title=title, kind=kind):
                 self._end_line()
                 if sys.stderr.isatty():
@@ -96,10 +95,6 @@ class Text:
                     print(f"[notice] {told}", file=sys.stderr)
 
     def _print(self, text: str) -> None:
-        """Text; half of a surrogate pair waits for the other one."""
-        text, self._half = self._half + text, ""
-        if "\ud800" <= text[-1:] <= "\udbff":
-            text, self._half = text[:-1], text[-1]
         if text:
             print(self._tame(text), end="")
             self._last = text[-1]
@@ -176,16 +171,6 @@ class JsonLines:
     def _say(self, kind: str, **members: object) -> None:
         said = {name: msgspec.json.encode(value) for name, value in members.items()}
         print(self._tame(encode_object({"type": encode_text(kind), **said}).decode()), flush=True)
-
-
-def _with_halves(raw: bytes, text: str) -> str:
-    """The text of a chunk, with halves of surrogate pairs as they came; else `text`."""
-    return content_text(members(raw).get("content", b"")) or text
-
-
-def _whole(text: str) -> str:
-    """Text without what UTF-8 cannot hold."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _meaning(code: Exit) -> str:

@@ -13,7 +13,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -48,6 +48,7 @@ from acphold.schema import (
     decode,
     encode,
 )
+from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members
 
 if TYPE_CHECKING:
@@ -475,7 +476,7 @@ class Uplink:
     async def on_request(self, request: Request) -> bytes:
         """Called by the Peer; what a sub-agent asks is asked by its session."""
         self._heard += 1
-        asking = _session_id(request.params)
+        asking = session_id_in(request.params) or ""
         session = self._sessions.get(asking)
         if session is None:
             session = self._sessions.get(self._children.get(asking, ""))
@@ -498,9 +499,3 @@ def _wishing(capabilities: ClientCapabilities) -> ClientCapabilities:
 def update_of(kind: str, raw: bytes) -> bytes:
     """The update in what `agents.runs` sorts as this kind."""
     return raw if kind == "update" else members(raw)["update"]
-
-
-def _session_id(params: bytes) -> str:
-    with suppress(AcpholdError, msgspec.MsgspecError):
-        return msgspec.json.decode(members(params).get("sessionId", b'""'), type=str)
-    return ""

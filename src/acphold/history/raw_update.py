@@ -1,9 +1,6 @@
-"""Reading what ACP updates say, no more of them than needed, whatever state their bytes are in.
+"""Reading what ACP updates say, no more of them than needed, whatever they say.
 
-Almost all is read by msgspec. It refuses what JavaScript may send all the same: half of a
-surrogate pair, written as an escape (`"\\ud83d"`), even in parts that are only passed over. For
-those the standard library is the slow way. What neither can read is nothing, never an error; and
-only in the text of chunks is a half kept, for the next chunk may bring the other one.
+What cannot be read is nothing, never an error.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
-from msgspec import DecodeError, Struct, ValidationError
+from msgspec import DecodeError, Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.schema import items as items_of
@@ -112,7 +109,7 @@ def update_kind(raw: bytes) -> str:
     try:
         return _decode_head(raw).sessionUpdate
     except UNREADABLE:
-        return string(members(raw).get("sessionUpdate")) or ""
+        return ""
 
 
 def tool_id(raw: bytes) -> str:
@@ -120,7 +117,7 @@ def tool_id(raw: bytes) -> str:
     try:
         return _decode_tool_head(raw).toolCallId
     except UNREADABLE:
-        return string(members(raw).get("toolCallId")) or ""
+        return ""
 
 
 def string(raw: bytes | None) -> str | None:
@@ -130,8 +127,7 @@ def string(raw: bytes | None) -> str | None:
     try:
         return _decode_text(raw)
     except UNREADABLE:
-        halved = _halved_string(raw)
-        return None if halved is None else storable(halved)
+        return None
 
 
 def members(raw: bytes) -> dict[str, bytes]:
@@ -153,15 +149,11 @@ def items(raw: bytes) -> list[bytes]:
 
 
 def content_text(block: bytes) -> str | None:
-    """The text of a block that is nothing but text, or None; it may end in half a pair."""
+    """The text of a block that is nothing but text, or None."""
     try:
         return decode_plain_text(block).text
-    except ValidationError:
-        return None
     except UNREADABLE:
-        parts = members(block)
-        plain = parts.keys() == {"type", "text"} and parts["type"] == b'"text"'
-        return _halved_string(parts["text"]) if plain else None
+        return None
 
 
 def text_block(text: str) -> bytes:
@@ -170,15 +162,11 @@ def text_block(text: str) -> bytes:
 
 
 def encode_text(text: str) -> bytes:
-    """`text` as a JSON string; halves of surrogate pairs are put together where they meet."""
+    """`text` as a JSON string; what came from no wire, such as a path, may be no whole text."""
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
-        from json import dumps
-
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        # What Python writes for a half that stays alone is its escape in JSON too.
-        return dumps(whole, ensure_ascii=False).encode(errors="backslashreplace")
+        return msgspec.json.encode(storable(text))
 
 
 def storable(text: str) -> str:
@@ -191,14 +179,3 @@ def encode_object(values: dict[str, bytes]) -> bytes:
     return b"{%b}" % b",".join(
         [b"%b:%b" % (encode_text(name), value) for name, value in values.items()]
     )
-
-
-def _halved_string(raw: bytes) -> str | None:
-    """The string that `raw` is, with halves of surrogate pairs left in it."""
-    from json import loads
-
-    try:
-        value: object = loads(raw.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, str) else None

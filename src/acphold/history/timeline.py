@@ -18,7 +18,6 @@ from acphold.history.raw_update import (
     encode_text,
     items,
     members,
-    storable,
     string,
     text_block,
 )
@@ -41,7 +40,7 @@ class Message(Struct, frozen=True):
     @property
     def text(self) -> str:
         """All that is plain text in it."""
-        return storable("".join(filter(None, map(content_text, self.content))))
+        return "".join(filter(None, map(content_text, self.content)))
 
 
 class ToolCall(Struct, frozen=True):

@@ -26,17 +26,17 @@ import logging
 from collections.abc import Sequence
 from enum import Enum
 
-import msgspec
 from msgspec import Struct
 
 from acphold.agents import Agent, Exchange, Updates
 from acphold.agents.interface import ANSWER_SECONDS
-from acphold.errors import INTERNAL_ERROR, AcpholdError, InvalidParamsError, RemoteError
+from acphold.errors import INTERNAL_ERROR, InvalidParamsError, RemoteError
 from acphold.history.raw_update import update_kind
 from acphold.history.standing import Standing, fold_update
 from acphold.hub.outside_turns import CAPTURED_BYTES
 from acphold.hub.routes import Routes
 from acphold.schema import encode
+from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members, splice
 from acphold.schema.update_kinds import STANDING_KINDS, kinds_about
 
@@ -223,7 +223,6 @@ def update_in(params: bytes) -> bytes:
 
 def new_session_id(answer: bytes) -> str:
     """The id in the answer to `session/new`; RemoteError when there is none."""
-    try:
-        return msgspec.json.decode(members(answer)["sessionId"], type=str)
-    except (KeyError, AcpholdError, msgspec.MsgspecError):
-        raise RemoteError(INTERNAL_ERROR, "the agent made a session without an id") from None
+    if (found := session_id_in(answer)) is None:
+        raise RemoteError(INTERNAL_ERROR, "the agent made a session without an id")
+    return found

@@ -202,10 +202,6 @@ def _texts(prompt: bytes) -> list[_Text]:
         return msgspec.json.decode(prompt, type=list[_Text])
     except msgspec.ValidationError:
         return []
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        from acphold.schema.slow_json import repaired  # half a surrogate pair: rare
-
-        return msgspec.json.decode(repaired(prompt), type=list[_Text])
 
 
 def iso_time(at: int | None = None) -> str:

@@ -27,7 +27,8 @@ from acphold.hub.conversation import Conversation
 from acphold.hub.questions import is_decision, refusal
 from acphold.hub.routes import Routes
 from acphold.mcp.servers import MCP_MESSAGE
-from acphold.schema.splice import members, splice
+from acphold.schema.session_ids import session_id_in
+from acphold.schema.splice import splice
 from acphold.schema.update_kinds import OPENCODE_CHILD
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class Router:
             await conversation.hear(updates)
 
     async def _notified(self, event: Notified) -> None:
-        agent_session = _session_id(event.params)
+        agent_session = session_id_in(event.params)
         if event.method == OPENCODE_CHILD:
             agent_session = _root_session_id(event.params)
         conversation = self._find(agent_session)
@@ -131,7 +132,7 @@ class Router:
         """The answer of a client to what the agent asks."""
         if asked.method == MCP_MESSAGE and (server_id := _server_id(asked.params)) is not None:
             return await self._ask_provider(server_id, asked)
-        agent_session = _session_id(asked.params)
+        agent_session = session_id_in(asked.params)
         conversation = self._find(agent_session)
         if conversation is not None:
             return await conversation.answer(asked)
@@ -199,26 +200,6 @@ class _RequestParams(Struct):
     requestId: int | None = None
 
 
-class _SessionParams(Struct):
-    sessionId: str | None = None
-
-
-def _session_id(params: bytes) -> str | None:
-    """The agent's id of the session these params are about; None when they are about none."""
-    try:
-        return msgspec.json.decode(params or b"{}", type=_SessionParams).sessionId
-    except msgspec.MsgspecError:
-        return _odd_session_id(params)
-
-
 def _root_session_id(params: bytes) -> str | None:
     """The agent's id of the session of whose sub-agent opencode tells in this notification."""
     return string(members_of(params).get("rootSessionId"))
-
-
-def _odd_session_id(params: bytes) -> str | None:
-    try:
-        raw = members(params).get("sessionId")
-        return None if raw is None else msgspec.json.decode(raw, type=str)
-    except (InvalidParamsError, msgspec.MsgspecError):
-        return None

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from acphold.history.children import within
 from acphold.history.entries import PROMPT, UPDATE
-from acphold.history.raw_update import members, string, update_kind
+from acphold.history.raw_update import members, update_kind
 from acphold.history.speakers import without_marks
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
@@ -31,6 +31,7 @@ from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import Home, Kept, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Object, milliseconds, obj, strings, text
 from acphold.journal.journal import Origin
+from acphold.schema.slow_json import repaired
 
 NAME: Final = "acphold"
 KEY: Final = "acphold"
@@ -149,21 +150,14 @@ def _origins(head: Object) -> tuple[Origin, ...]:
 
 def _entry(raw: bytes) -> _Line:
     """The entry of a line; raises one of UNREADABLE."""
+    if not raw.isascii():
+        raw.decode()
     try:
-        if not raw.isascii():
-            raw.decode()  # what an entry says is kept as it is, and goes to clients so
         return _decode(raw)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        # Half of a surrogate pair, somewhere: slower, and no byte of it is changed.
-        parts = members(raw)
-        kind, update = string(parts.get("kind")), parts.get("update")
-        if not kind or not update:
-            raise
-        seq = parts.get("seq", b"")
-        number = int(seq) if seq.isdigit() and len(seq) < 11 else 0
-        return _Line(kind, Raw(update), string(parts.get("at")) or "", number)
+        return _decode(repaired(raw))
 
 
 def _raw(entry: _Line) -> bytes:

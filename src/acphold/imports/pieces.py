@@ -30,7 +30,7 @@ from acphold.imports.continuation import Known, Turn, squeezed, turns
 from acphold.imports.readers import Reader
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Source
-from acphold.imports.values import decoded, objects, text
+from acphold.imports.values import text
 from acphold.imports.without_secrets import SecretsOut
 from acphold.redaction.redactor import UNREADABLE
 
@@ -227,11 +227,7 @@ _decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
 
 def _words(prompt: bytes) -> str:
     """The text of an array of content blocks that a scribe wrote."""
-    try:
-        blocks = _decode_blocks(prompt)
-    except msgspec.DecodeError:  # half a surrogate pair, which our own lines may have
-        blocks = objects(decoded(b'{"all":%b}' % prompt), "all")
-    return "".join(text(block, "text") for block in blocks)
+    return "".join(text(block, "text") for block in _decode_blocks(prompt))
 
 
 def first_line(prompt: bytes) -> str | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import datetime
 from typing import Final, TypeAlias, cast
 
 import msgspec
 
 from acphold.history.times import LATEST_MS
+from acphold.schema.slow_json import repaired
 
 Object: TypeAlias = dict[str, object]
 """A decoded JSON object; its values are asked for with the functions of this module."""
@@ -18,7 +18,6 @@ UNREADABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
 """What decoding raises for bytes that are no JSON, too deep, or no UTF-8."""
 
 _decode: Final = msgspec.json.Decoder(Object).decode
-_HALVES: Final = re.compile("[\ud800-\udfff]")
 
 
 def decoded(raw: bytes) -> Object:
@@ -32,22 +31,10 @@ def decoded(raw: bytes) -> Object:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        text = raw.decode("utf-8", "replace")
-        value: object = json.loads(text)
+        value: object = json.loads(repaired(raw))  # which takes NaN as well
         if not isinstance(value, dict):
             raise ValueError("not an object") from None
-        return cast(Object, _mended(value))
-
-
-def _mended(value: object) -> object:
-    """The value with whole characters only."""
-    if isinstance(value, str):
-        return _HALVES.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {_HALVES.sub("\ufffd", name): _mended(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_mended(inner) for inner in value]
-    return value
+        return cast(Object, value)
 
 
 def looked_up(value: object, *path: str) -> object:

@@ -7,12 +7,12 @@ specification; ACP has no batches and lets an id be null (v1 schema, `RequestId`
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acphold.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
+from acphold.errors import INVALID_REQUEST, PARSE_ERROR
 from acphold.rpc.events import Cut, Event, NotificationReceived, RequestReceived, ResponseReceived
 from acphold.rpc.framing import HEAD, TAIL, LineBuffer, Oversize
 from acphold.rpc.malformed import (
@@ -28,7 +28,9 @@ from acphold.rpc.malformed import (
     unanswered,
 )
 from acphold.rpc.wire_errors import read_error, wire_error
-from acphold.schema.splice import members
+
+if TYPE_CHECKING:
+    from acphold.rpc.halves import Halves
 
 MAX_MESSAGE = 64 * 1024 * 1024
 """Bytes in one message, unless configured; the images of a prompt fit, a runaway does not."""
@@ -67,6 +69,7 @@ USUAL = b'{"jsonrpc"'
 
 _decode_usual = msgspec.json.Decoder(_Usual).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.encode
 
 
@@ -78,6 +81,7 @@ class Protocol:
         self._plain = True
         self._last_id = 0
         self._unanswered: set[int] = set()
+        self._halves: Halves | None = None
 
     # -- what arrives ---------------------------------------------------------------------
 
@@ -151,7 +155,7 @@ class Protocol:
             params = b""
         if params and params[:1] not in b"{[":
             return invalid("params are an object or an array", frame, id_)
-        name = method[1:-1].decode() if b"\\" not in method else _unescaped(method)
+        name = method[1:-1].decode() if b"\\" not in method else _decode_text(method)
         if id_:
             return RequestReceived(id_, name, params)
         return NotificationReceived(name, params)
@@ -177,12 +181,18 @@ class Protocol:
         line = frame.removeprefix(BYTE_ORDER_MARK)
         if line.lstrip()[:1] != b"{":
             return no_object(line)
+        if self._halves is None:
+            from acphold.rpc.halves import Halves  # rare, and start-up is not
+
+            self._halves = Halves()
+        whole = self._halves.joined(line)
         try:
-            parts = members(line)
-        except InvalidParamsError:
+            envelope = _decode_envelope(whole)
+        except (msgspec.MsgspecError, RecursionError):
             return self._unreadable(line, "not JSON")
-        known = {name: Raw(parts[name]) for name in _Envelope.__struct_fields__ if name in parts}
-        return self._classify(_Envelope(**known), line)
+        if bytes(envelope.id) not in line:
+            return invalid("an id is a string, an integer or null", line)
+        return self._classify(envelope, whole)
 
     def _unreadable(self, frame: bytes, problem: str) -> Event:
         # No tail where the head is the whole line: what is broken may not end as an object does.
@@ -200,7 +210,7 @@ class Protocol:
         method, cut = known.get("method", b""), None
         if code == INVALID_REQUEST and not id_ and method[:1] == b'"' and is_id(method):
             params = leading_params(line.head)
-            cut = Cut(_unescaped(method), line.problem, params, line.tail)
+            cut = Cut(_decode_text(method), line.problem, params, line.tail)
         return malformed(code, line.problem, line.head, id_ if asked and is_id(id_) else b"", cut)
 
     # -- what is sent ---------------------------------------------------------------------
@@ -239,12 +249,3 @@ def _own_id(id_: bytes) -> int:
     """The number of a request of ours; some peers give it back as a string."""
     digits = id_.strip(b'"')
     return int(digits) if digits.isdigit() and len(digits) < 20 else 0
-
-
-def _unescaped(method: bytes) -> str:
-    try:
-        return msgspec.json.decode(method, type=str)
-    except msgspec.MsgspecError:  # half of a surrogate pair: no method of anybody's
-        from acphold.schema.slow_json import repaired
-
-        return msgspec.json.decode(repaired(method), type=str)

@@ -73,13 +73,10 @@ def read_error(raw: bytes) -> WireError:
 
 
 def _made_whole(raw: bytes) -> WireError:
-    from acphold.schema.slow_json import repaired  # rare, and start-up is not
-
-    sound = repaired(raw)
     try:
-        parts = members(sound)
+        parts = members(raw)
     except InvalidParamsError:
-        return wire_error(INTERNAL_ERROR, _read(sound, str) or UNEXPLAINED)
+        return wire_error(INTERNAL_ERROR, _read(raw, str) or UNEXPLAINED)
     code, message = _read(parts.get("code"), Code), _read(parts.get("message"), str)
     error = wire_error(INTERNAL_ERROR if code is None else code, message or UNEXPLAINED)
     known = {"code": b"%d" % error.code, "message": _encode(error.message)}

@@ -21,8 +21,7 @@ T = TypeVar("T")
 class Decoded(Struct, Generic[T], frozen=True):
     """A value, and the JSON path of each field or item in it that could not be read as sent.
 
-    Such a field has its default, such an item is left out, and in such a text U+FFFD stands for
-    what no text can hold.
+    Such a field has its default, such an item is left out.
     """
 
     value: T

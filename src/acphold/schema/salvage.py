@@ -17,7 +17,6 @@ from msgspec.structs import fields as struct_fields
 
 from acphold.errors import InvalidParamsError
 from acphold.schema.shapes import REFUSED, Lenience, Otherwise, decoder
-from acphold.schema.slow_json import repaired, repaired_name
 from acphold.schema.splice import items, members
 
 P = TypeVar("P")
@@ -113,22 +112,9 @@ class _Salvage:
             )
         if origin is dict:
             return {
-                repaired_name(name): self.value(options[1], piece, f"{path}.{name}")
+                name: self.value(options[1], piece, f"{path}.{name}")
                 for name, piece in _cut(members, raw, path, reason).items()
             }
-        return self._leaf(kind, raw, path, reason)
-
-    def _leaf(self, kind: object, raw: bytes, path: str, reason: str) -> object:
-        """A value without parts, with U+FFFD for what no text can hold."""
-        sound = repaired(raw)
-        if sound != raw:
-            try:
-                value = decoder(kind).decode(sound)
-            except REFUSED as error:
-                reason = _reason(error)
-            else:
-                self.flaws.append(path)
-                return value
         raise InvalidParamsError(f"{path}: {reason}", path)
 
     def _struct(self, kind: type[Struct], parts: dict[str, bytes], path: str) -> Struct:

@@ -40,26 +40,6 @@ def repaired(raw: bytes) -> bytes:
     return SURROGATE.sub(lambda found: found[1] + b"ufffd" if found[2] else found[0], raw)
 
 
-def repaired_name(name: str) -> str:
-    """A member's name with U+FFFD for what UTF-8 cannot hold."""
-    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def scan_object(raw: bytes) -> list[tuple[str, bytes, bytes]]:
-    """The members of a JSON object: decoded name, and the bytes of name and value.
-
-    Raises InvalidParamsError if `raw` is no JSON object.
-    """
-    scan = Scan(raw)
-    return [(*scan.name(), scan.value()[1]) for _ in scan.elements("{", "}")]
-
-
-def scan_items(raw: bytes) -> list[bytes]:
-    """The items of a JSON array, as bytes; raises InvalidParamsError if `raw` is none."""
-    scan = Scan(raw)
-    return [scan.value()[1] for _ in scan.elements("[", "]")]
-
-
 def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import DecodeError, Raw, ValidationError
+from msgspec import DecodeError, Raw
 from msgspec.json import Decoder, encode
 
 from acphold.errors import InvalidParamsError
 
 _OBJECT = Decoder(dict[str, Raw])
 _ARRAY = Decoder(list[Raw])
+
+UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not what it is to read."""
 
 
 def members(raw: bytes) -> dict[str, bytes]:
@@ -24,22 +27,16 @@ def members(raw: bytes) -> dict[str, bytes]:
     """
     try:
         return {name: bytes(value) for name, value in _OBJECT.decode(raw).items()}
-    except (ValidationError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InvalidParamsError(str(error), "$") from None
-    except (DecodeError, UnicodeDecodeError):
-        return {name: value for name, (_, value) in _scanned(raw).items()}
 
 
 def items(raw: bytes) -> list[bytes]:
     """The items of a JSON array, as bytes. Raises InvalidParamsError if `raw` is no array."""
     try:
         return [bytes(item) for item in _ARRAY.decode(raw)]
-    except (ValidationError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InvalidParamsError(str(error), "$") from None
-    except (DecodeError, UnicodeDecodeError):
-        from acphold.schema.slow_json import scan_items
-
-        return scan_items(raw)
 
 
 def array(items: Sequence[bytes]) -> bytes:
@@ -55,30 +52,11 @@ def splice(raw: bytes, replacements: Mapping[str, bytes | None]) -> bytes:
     """
     try:
         found = _OBJECT.decode(raw)
-    except (ValidationError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InvalidParamsError(str(error), "$") from None
-    except (DecodeError, UnicodeDecodeError):
-        return _splice_scanned(raw, replacements)
     for name, value in replacements.items():
         if value is None:
             found.pop(name, None)
         else:
             found[name] = Raw(value)
     return encode(found)
-
-
-def _scanned(raw: bytes) -> dict[str, tuple[bytes, bytes]]:
-    from acphold.schema.slow_json import scan_object
-
-    return {name: (spelled, value) for name, spelled, value in scan_object(raw)}
-
-
-def _splice_scanned(raw: bytes, replacements: Mapping[str, bytes | None]) -> bytes:
-    found = _scanned(raw)
-    for name, value in replacements.items():
-        if value is None:
-            found.pop(name, None)
-        else:
-            spelled = found[name][0] if name in found else encode(name)
-            found[name] = (spelled, value)
-    return b"{" + b",".join(b"%b:%b" % member for member in found.values()) + b"}"

@@ -7,7 +7,6 @@ A refusal names the field, and the MCP server if it is about one. Sources: spec 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 import msgspec
 from msgspec import Raw, Struct
@@ -23,6 +22,7 @@ from acphold.schema import (
     McpServerSse,
     decode,
 )
+from acphold.schema.session_ids import session_id_in
 from acphold.schema.session_requests import (
     LoadSessionRequest,
     NewSessionRequest,
@@ -109,37 +109,24 @@ def prompt_in(params: bytes) -> tuple[str, bytes]:
         found = _prompt_params(params)
         _blocks(found.prompt)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _unusual_prompt(members(params))
+        raise _unfit_prompt(params) from None
     return found.sessionId, bytes(found.prompt)
 
 
-def _unusual_prompt(parts: dict[str, bytes]) -> tuple[str, bytes]:
-    """The same of params that msgspec refuses: some of them are right."""
-    prompt = parts.get("prompt", b"")
+def _unfit_prompt(params: bytes) -> InvalidParamsError:
+    """What is wrong with the params of a prompt."""
+    prompt = members(params).get("prompt", b"")
     if not prompt.startswith(b"["):
-        raise InvalidParamsError("prompt: an array of content blocks is required", "prompt")
+        return InvalidParamsError("prompt: an array of content blocks is required", "prompt")
     for place, block in enumerate(items(prompt)):
         if not block.startswith(b"{"):
             field = f"prompt[{place}]"
-            raise InvalidParamsError(f"{field}: a content block is an object", field)
-    return _session_id_in(parts), prompt
-
-
-def session_in(params: bytes) -> str | None:
-    """The session that params of any method are about, if any."""
-    with suppress(InvalidParamsError):
-        return session_id_of(params)
-    return None
+            return InvalidParamsError(f"{field}: a content block is an object", field)
+    return InvalidParamsError("sessionId: a string is required", field="sessionId")
 
 
 def session_id_of(params: bytes) -> str:
     """The session that params are about; InvalidParamsError when they name none."""
-    return _session_id_in(members(params or b"{}"))
-
-
-def _session_id_in(parts: dict[str, bytes]) -> str:
-    """The same, from the members of params."""
-    try:
-        return msgspec.json.decode(parts.get("sessionId", b"null"), type=str)
-    except msgspec.MsgspecError:
-        raise InvalidParamsError("sessionId: a string is required", field="sessionId") from None
+    if (found := session_id_in(params)) is None:
+        raise InvalidParamsError("sessionId: a string is required", field="sessionId")
+    return found

@@ -55,6 +55,7 @@ from acphold.schema import (
     ResumeSessionRequest,
     decode,
 )
+from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members
 from acphold.schema.update_kinds import withheld
 from acphold.server import neighbours
@@ -63,7 +64,6 @@ from acphold.server.checked_params import (
     checked_setup,
     prompt_in,
     session_id_of,
-    session_in,
 )
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome
@@ -368,7 +368,7 @@ class Connection:
         the owner turns out to be gone, or silent, before it has answered."""
 
         async def handle(request: Request) -> None:
-            session_id = session_in(request.params)
+            session_id = session_id_in(request.params)
             if session_id is not None:
                 await self._openings.over(session_id)
             await self._ask_home(ask, request, session_id)
@@ -406,7 +406,7 @@ class Connection:
 
     async def _tell(self, method: str, params: bytes) -> None:
         try:
-            await self._home(session_in(params)).tell(method, params)
+            await self._home(session_id_in(params)).tell(method, params)
         except JournalError as exc:
             log.error("%s is not in the journal: %s", method, exc)
 
