@@ -23,6 +23,7 @@ from acphold.errors import (
     AgentStartError,
     ConnectionLostError,
     InvalidParamsError,
+    SilentPeerError,
 )
 from acphold.history.speakers import params_without_marks, without_marks
 from acphold.processes.program import Program, launch
@@ -166,9 +167,10 @@ class ProcessAgent:
     async def _introduce(self, peer: Peer) -> bytes:
         """The answer to `initialize`; whatever goes wrong, no half-started program is left."""
         try:
-            async with asyncio.timeout(self._start_timeout):
-                return await peer.call_raw(INITIALIZE.name, self._introduction)
-        except TimeoutError:
+            return await peer.call_raw(
+                INITIALIZE.name, self._introduction, seconds=self._start_timeout
+            )
+        except SilentPeerError:
             said = last_line(self._process)
             await self._stop()
             raise AgentStartError(

@@ -31,6 +31,7 @@ from acphold.errors import (
     AgentTimeoutError,
     ConnectionLostError,
     RemoteError,
+    SilentPeerError,
 )
 from acphold.history.children import announced_child, child_entry
 from acphold.history.entries import CHILD
@@ -230,10 +231,11 @@ class Uplink:
             client_info=self.settings.client_info,
         )
         try:
-            async with asyncio.timeout(self.settings.start_timeout):
-                answer = await peer.call_raw(INITIALIZE.name, encode(request))
+            answer = await peer.call_raw(
+                INITIALIZE.name, encode(request), seconds=self.settings.start_timeout
+            )
             return understood(self.name, answer)
-        except TimeoutError:
+        except SilentPeerError:
             waited = f"within {self.settings.start_timeout:g} s; is it an ACP agent?"
             error = AgentStartError(f"{self.name} did not answer `initialize` {waited}")
         except ConnectionLostError:

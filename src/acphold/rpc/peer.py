@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Protocol as Interface
 from typing import TypeVar
@@ -22,6 +22,7 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
     RequestCancelledError,
+    SilentPeerError,
     TooManyRequestsError,
 )
 from acphold.rpc.eager_tasks import EagerTasks, Work
@@ -141,25 +142,40 @@ class Peer:
         """Tell; waits only for room to write, never for an answer."""
         await self.notify_raw(notification.name, encode(params))
 
-    async def call_raw(self, method: str, params: bytes) -> bytes:
+    async def call_raw(
+        self,
+        method: str,
+        params: bytes,
+        *,
+        seconds: float | None = None,
+        on_result: Callable[[bytes], object] | None = None,
+    ) -> bytes:
         """Like `call`, JSON bytes in and out.
 
-        Cancelling it sends `$/cancel_request` (spec v1, cancellation) and does not wait.
+        `on_result` is called with the result in the inbound lane, before anything that came behind
+        it. SilentPeerError after `seconds` without an answer; that, and being cancelled, sends
+        `$/cancel_request` (spec v1, cancellation).
         """
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def take(outcome: Answer) -> None:
             if answer.done():
                 return
-            if isinstance(outcome, bytes):
-                answer.set_result(outcome)
-            else:
+            if not isinstance(outcome, bytes):
                 answer.set_exception(outcome)
+                return
+            if on_result is not None:
+                on_result(outcome)
+            answer.set_result(outcome)
 
         id_ = self.begin(method, params, take)
         try:
-            await self._room()
-            return await answer
+            async with asyncio.timeout(seconds):
+                await self._room()
+                return await answer
+        except TimeoutError:
+            why = f"the {self.name} did not answer {method} within {seconds or 0:g} s"
+            raise SilentPeerError(why) from None
         finally:
             if answer.done() and not answer.cancelled():
                 answer.exception()  # seen: also when there was no room to wait for it
@@ -222,7 +238,8 @@ class Peer:
                 if self._is_agent and self._is_full:
                     log.error("the %s does not read what it is sent; it is given up", self.name)
                     break
-                await self._take(self._protocol.feed(chunk))
+                for step in self._handled(self._protocol.feed(chunk)):
+                    await step
                 if self._is_full and not self._is_agent:
                     await self._transport.drain()
             await self._lane_is_free()
@@ -238,24 +255,12 @@ class Peer:
         """Handle a read in the step that made it; False when what was read before still waits."""
         if self._lane is not None or self._transport.buffered > self._full:
             return False
-        events = self._protocol.feed(chunk)
-        event = events[0] if len(events) == 1 else None
-        if isinstance(event, RequestReceived) and not self._is_to_hold:
-            self._start(event)
-        elif isinstance(event, ResponseReceived):
-            if (telling := self._begin_telling(event)) is not None:
-                self._begin_lane(self._to_its_end(telling))
-        elif isinstance(event, NotificationReceived) and event.method != CANCEL_REQUEST.name:
-            if (rest := self._hear([event])) is not None:
-                self._begin_lane(rest)
-        else:
-            self._begin_lane(self._take(events))
+        steps = self._handled(self._protocol.feed(chunk))
+        if (step := next(steps, None)) is not None:
+            self._lane = self._tasks.begin(_walked(step, steps), f"{self.name} lane")
+            if self._lane is not None:
+                self._lane.add_done_callback(self._left_lane)
         return True
-
-    def _begin_lane(self, work: Work) -> None:
-        self._lane = self._tasks.begin(work, f"{self.name} lane")
-        if self._lane is not None:
-            self._lane.add_done_callback(self._left_lane)
 
     def _left_lane(self, lane: asyncio.Task[None]) -> None:
         if not lane.cancelled() and lane.exception() is None:
@@ -278,7 +283,8 @@ class Peer:
         is given up."""
         return self._transport.buffered > self._full
 
-    async def _take(self, events: list[Event]) -> None:
+    def _handled(self, events: list[Event]) -> Iterator[Awaitable[object]]:
+        """Handle what was read, in the order of the wire; what has to be waited for is yielded."""
         batch: list[NotificationReceived] = []
         garbage: list[MalformedReceived] = []
         begun = 0
@@ -288,18 +294,19 @@ class Peer:
                 continue
             if batch:
                 if (rest := self._hear(batch)) is not None:
-                    await rest
+                    yield rest
                 batch = []
             match event:
                 case RequestReceived():
-                    await self._hold()
+                    if self._is_to_hold:
+                        yield self._hold()
                     self._start(event)
                     begun += 1
                     if begun % AT_ONCE == 0:
-                        await asyncio.sleep(0)  # each may have taken its time
+                        yield asyncio.sleep(0)  # each may have taken its time
                 case ResponseReceived():
                     if (telling := self._begin_telling(event)) is not None:
-                        await self._to_its_end(telling)
+                        yield self._to_its_end(telling)
                 case NotificationReceived():
                     self._cancel(event)
                 case MalformedReceived():
@@ -310,7 +317,7 @@ class Peer:
                         if rest is not None:
                             await rest
         if batch and (rest := self._hear(batch)) is not None:
-            await rest
+            yield rest
         if garbage:
             first, more = garbage[0], len(garbage) - 1
             behind = f", and {more} more such lines" if more else ""
@@ -489,6 +496,12 @@ class Peer:
             request.abandon()
         self._tasks.close()
         await self._transport.aclose()
+
+
+async def _walked(step: Awaitable[object], further: Iterator[Awaitable[object]]) -> None:
+    await step
+    for later in further:
+        await later
 
 
 class _CancelParams(msgspec.Struct, rename="camel"):

@@ -156,7 +156,7 @@ async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
     """
     try:
         await _ask(addresses, PRESENCE, b"{}", seconds)
-    except (SilentPeerError, TimeoutError):
+    except SilentPeerError:
         return False
     except RemoteError:
         return True  # of another release
@@ -169,17 +169,16 @@ async def _answer_of(
     """What it answers; None from one that is gone, stopped, or of another release."""
     try:
         return await _ask(addresses, method, params, seconds)
-    except (AcpholdError, TimeoutError):
+    except AcpholdError:
         return None
 
 
 async def _ask(addresses: Sequence[str], method: str, params: bytes, seconds: float) -> bytes:
-    """What the process at these addresses answers within `seconds`; raises TimeoutError,
-    ConnectionLostError and RemoteError."""
-    async with asyncio.timeout(seconds):
-        peer = Peer(await connect(addresses, seconds), _Nobody(), name="process")
-        async with connected(peer):
-            return await peer.call_raw(method, params)
+    """What the process at these addresses answers; it has `seconds` to be reached, and as many to
+    answer. Raises ConnectionLostError and RemoteError."""
+    peer = Peer(await connect(addresses, seconds), _Nobody(), name="process")
+    async with connected(peer):
+        return await peer.call_raw(method, params, seconds=seconds)
 
 
 class _Nobody:

@@ -87,7 +87,7 @@ class OwnerLine:
         self.made_for = made_for
         self.opened: dict[str, Opened] = {}
         self.prompts = SentPrompts()
-        self._due: dict[int, float] = {}
+        self._due: dict[object, float] = {}  # since when, by what stands for the request
         self.is_over = asyncio.Event()
         # As an agent: it is read however much is on its way to it. It does not read us while much
         # is on its way here, and if both waited for the other, that would be for ever.
@@ -103,9 +103,10 @@ class OwnerLine:
         """Introduce the client; SilentPeerError when the owner does not answer."""
         self._pump = asyncio.create_task(self._run(), name="owner pump")
         try:
-            async with asyncio.timeout(REACH_SECONDS):
-                await self.peer.call_raw(INITIALIZE.name, with_wish(introduction))
-        except TimeoutError:
+            await self.peer.call_raw(
+                INITIALIZE.name, with_wish(introduction), seconds=REACH_SECONDS
+            )
+        except SilentPeerError:
             raise SilentPeerError("the process that has the session does not answer") from None
 
     async def _run(self) -> None:
@@ -135,9 +136,9 @@ class OwnerLine:
             self.expect(id_)
         return id_
 
-    def expect(self, id_: int) -> None:
+    def expect(self, asked: object) -> None:
         """The answer to this request is due from now on: see `is_overdue`."""
-        self._due.setdefault(id_, asyncio.get_running_loop().time())
+        self._due.setdefault(asked, asyncio.get_running_loop().time())
 
     @property
     def is_overdue(self) -> bool:
@@ -163,24 +164,16 @@ class OwnerLine:
         Raises OwnerLostError when the owner goes, or says that it is not the owner; else what it
         answers.
         """
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-        def take(answer: Answer) -> None:
-            if isinstance(answer, bytes):
-                on_result()
-            if not answered.done():
-                answered.set_result(answer)
-
-        id_ = self.ask(method, params, take)
+        asked = object()
+        self.expect(asked)
         try:
-            answer = await answered
-        except asyncio.CancelledError:
-            self.withdraw(id_)
-            raise
-        if is_held_elsewhere(answer):
-            raise OwnerLostError(method)
-        if not isinstance(answer, bytes):
-            raise answer
+            await self.peer.call_raw(method, params, on_result=lambda _: on_result())
+        except ConnectionLostError:
+            raise OwnerLostError(method) from None
+        except RemoteError as error:
+            raise (OwnerLostError(method) if is_held_elsewhere(error) else error) from None
+        finally:
+            self._due.pop(asked, None)
 
     async def forward(
         self,
@@ -221,9 +214,9 @@ class OwnerLine:
     async def is_told_of_change(self, session_id: str) -> bool:
         """Tell the owner that the row of a session has changed, or is gone; whether it hears."""
         try:
-            async with asyncio.timeout(REACH_SECONDS):
-                await self.peer.call_raw(CHANGED, encode({"sessionId": session_id}))
-        except (ConnectionLostError, TimeoutError):
+            params = encode({"sessionId": session_id})
+            await self.peer.call_raw(CHANGED, params, seconds=REACH_SECONDS)
+        except ConnectionLostError:
             return False
         except RemoteError:
             pass  # it has it no more
