@@ -119,7 +119,11 @@ def _key(command: Sequence[str]) -> str:
     program, arguments = os.path.basename(command[0]), list(command[1:])
     program = re.sub(r"\.(exe|cmd|bat)$", "", program, flags=re.IGNORECASE)
     if (launcher := LAUNCHERS.get(program)) is not None:
-        return _behind(launcher, arguments) or program
+        while arguments:
+            option, word = _next(launcher, arguments)
+            if not option and not ASSIGNMENT.match(word):
+                return _key([word, *arguments])
+        return program
     if (runner := RUNNERS.get(program)) is not None:
         return _package_key(program, runner, arguments)
     plain = re.sub(r"[\d.]+$", "", program)  # python3.12
@@ -139,14 +143,6 @@ def spoken_name(command: Sequence[str]) -> str:
         words = (word for word in command[1:] if not word.startswith("-"))
         return as_text(" ".join([command[0], *islice(words, 1)]))
     return key if os.path.basename(command[0]) in RUNNERS else as_text(command[0])
-
-
-def _behind(launcher: Runner, arguments: list[str]) -> str | None:
-    while arguments:
-        option, word = _next(launcher, arguments)
-        if not option and not ASSIGNMENT.match(word):
-            return _key([word, *arguments])
-    return None
 
 
 def _package_key(program: str, runner: Runner, arguments: list[str]) -> str:

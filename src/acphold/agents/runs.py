@@ -72,16 +72,14 @@ def session_of(cut: Cut) -> str | None:
 
 
 def _update(params: bytes) -> tuple[str, str, bytes] | None:
+    """The session, the kind of run and the bytes of an update; None where there is none."""
     try:
         usual = _decode(params)
     except msgspec.MsgspecError:
-        return _odd_update(params)
-    update = bytes(usual.update)
-    return (usual.session_id, "update", update) if update[:1] == b"{" else None
-
-
-def _odd_update(params: bytes) -> tuple[str, str, bytes] | None:
-    """An update beside other fields."""
+        pass  # it stands beside other members, or is none
+    else:
+        update = bytes(usual.update)
+        return (usual.session_id, "update", update) if update[:1] == b"{" else None
     try:
         parts = members(params)
     except InvalidParamsError:

@@ -125,7 +125,14 @@ class ProcessAgent:
 
     async def _start(self) -> bytes:
         await self._stop()
-        launched, self._launched = self._launched or self._launch_now(), None
+        launched, self._launched = self._launched, None
+        if launched is None:
+            try:
+                launched = self._launch()
+            except AgentStartError as error:
+                if not self._in_settings:
+                    raise  # it names the program
+                raise AgentStartError(f"{self.called}: {error}") from error
         process = self._process = ChildProcess(
             launched, log_path=self._stderr_log, relay_fd=self._relay_fd
         )
@@ -156,14 +163,6 @@ class ProcessAgent:
         self._ready = True
         return result
 
-    def _launch_now(self) -> Program:
-        try:
-            return self._launch()
-        except AgentStartError as error:
-            if not self._in_settings:
-                raise  # it names the program
-            raise AgentStartError(f"{self.called}: {error}") from error
-
     async def _introduce(self, peer: Peer) -> bytes:
         """The answer to `initialize`; whatever goes wrong, no half-started program is left."""
         try:
@@ -191,11 +190,16 @@ class ProcessAgent:
     # -- talking --------------------------------------------------------------------------
 
     def send(self, call: Call) -> None:
+        if (peer := self._peer) is None:
+            raise AgentExitedError(f"{self.called} does not run", "not started", "")
+        if peer.buffered > self._limit:
+            raise AgentBusyError(
+                f"{self.called} does not read what it is sent: {peer.buffered} bytes "
+                "wait for it; cancel its turns or start it again"
+            )
         params = self._added.added_to(call.method, call.params)
         try:
-            id_ = self._spoken_to().begin(
-                call.method, params, partial(self._answered, call, params)
-            )
+            id_ = peer.begin(call.method, params, partial(self._answered, call, params))
         except ConnectionLostError:
             raise how_it_ended(self.called, self._process) from None
         self._calls[call] = id_
@@ -217,16 +221,6 @@ class ProcessAgent:
     def call_of(self, number: int) -> Call | None:
         return next((call for call, id_ in self._calls.items() if id_ == number), None)
 
-    def _spoken_to(self) -> Peer:
-        if self._peer is None:
-            raise AgentExitedError(f"{self.called} does not run", "not started", "")
-        if self._peer.buffered > self._limit:
-            raise AgentBusyError(
-                f"{self.called} does not read what it is sent: {self._peer.buffered} bytes "
-                "wait for it; cancel its turns or start it again"
-            )
-        return self._peer
-
     async def tell(self, method: str, params: bytes) -> None:
         peer = self._peer
         if peer is None or not self.alive:
@@ -235,23 +229,17 @@ class ProcessAgent:
             log.info("%s was dropped: the agent does not read", method)
             return
         peer.tell(method, params)
-        if peer.buffered > HIGH_WATER:
-            await self._room(peer)
-        else:
+        if peer.buffered <= HIGH_WATER:
             self._stuck = False
-
-    async def _room(self, peer: Peer) -> None:
-        """Let the client wait for a slow program, but not for one that is stuck."""
-        if self._stuck:
-            return
-        try:
-            async with asyncio.timeout(STUCK_SECONDS):
-                await peer.drain()
-        except TimeoutError:
-            self._stuck = True
-            log.warning("%s does not read what it is sent", self.called)
-        except ConnectionLostError:
-            pass  # it has ended: who asks it something will hear
+        elif not self._stuck:  # a client waits for a program that is slow, not for one that hangs
+            try:
+                async with asyncio.timeout(STUCK_SECONDS):
+                    await peer.drain()
+            except TimeoutError:
+                self._stuck = True
+                log.warning("%s does not read what it is sent", self.called)
+            except ConnectionLostError:
+                pass  # it has ended: who asks it something will hear
 
     async def on_request(self, request: Request) -> bytes:
         return await self._listener.answer(Asked(request.method, request.params))

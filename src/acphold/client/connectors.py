@@ -16,6 +16,7 @@ from acphold.errors import DeclarationError
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import ClientCapabilities, Implementation
 from acphold.serving import ServeOptions
+from acphold.version import __version__
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -108,41 +109,26 @@ async def connect(
     if bool(command) is (session is not None):
         raise DeclarationError("connect needs the command of an agent, or else a session")
     if session is not None:
-        endpoint: Endpoint = _owner_of(session, journal)
+        from acphold.client.journal_endpoints import OwnerEndpoint  # brings SQLite
+
+        endpoint: Endpoint = OwnerEndpoint(session, journal)
     elif durable:
-        endpoint = _with_journal(program, journal, name, options)
+        from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
+
+        endpoint = DurableEndpoint(
+            program,
+            ServeOptions(
+                journal=journal,
+                cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
+                max_message=options.get("max_message", MAX_MESSAGE),
+            ),
+            name=name,
+            start_timeout=options.get("start_timeout", START_TIMEOUT),
+        )
     else:
         endpoint = ProgramEndpoint(program)
     async with connected_to(endpoint, **options) as agent:
         yield agent
-
-
-def _owner_of(session: str, journal: str | os.PathLike[str] | None) -> Endpoint:
-    """The process in which a session is live."""
-    from acphold.client.journal_endpoints import OwnerEndpoint  # brings SQLite
-
-    return OwnerEndpoint(session, journal)
-
-
-def _with_journal(
-    program: ProgramStart,
-    journal: str | os.PathLike[str] | None,
-    name: str | None,
-    options: Options,
-) -> Endpoint:
-    """A program with a hub of ours in front of it, in this process."""
-    from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
-
-    return DurableEndpoint(
-        program,
-        ServeOptions(
-            journal=journal,
-            cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
-            max_message=options.get("max_message", MAX_MESSAGE),
-        ),
-        name=name,
-        start_timeout=options.get("start_timeout", START_TIMEOUT),
-    )
 
 
 @asynccontextmanager
@@ -161,7 +147,8 @@ async def connected_to(
     """Talk to any far end."""
     answers = _answers(options)
     settings = Settings(
-        client_info=options.get("client_info") or _ourselves(),
+        client_info=options.get("client_info")
+        or Implementation(name="acphold", version=__version__),
         capabilities=options.get("capabilities") or answers.capabilities,
         on_update=options.get("on_update"),
         on_notification=options.get("on_notification"),
@@ -190,9 +177,3 @@ def _answers(options: Options) -> Answers:
         terminals=options.get("terminals", False),
         handlers=options.get("handlers", {}),
     )
-
-
-def _ourselves() -> Implementation:
-    from acphold.version import __version__
-
-    return Implementation(name="acphold", version=__version__)

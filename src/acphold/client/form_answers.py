@@ -86,7 +86,8 @@ def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationRes
         return DECLINED
     if isinstance(filled, str):
         return DISMISSED
-    values = {**_defaults(form), **filled}
+    defaults = {name: getattr(field, "default", None) for name, field in form.properties.items()}
+    values = {name: value for name, value in defaults.items() if value is not None} | {**filled}
     missing = [name for name in form.required or () if name not in values]
     wrong = [
         name
@@ -104,8 +105,3 @@ def page_answer(agrees: bool | None) -> CreateElicitationResponse:
     if agrees is None:
         return DISMISSED
     return CreateElicitationResponse(action="accept") if agrees else DECLINED
-
-
-def _defaults(form: ElicitationSchema) -> dict[str, ElicitationContentValue]:
-    found = {name: getattr(field, "default", None) for name, field in form.properties.items()}
-    return {name: value for name, value in found.items() if value is not None}

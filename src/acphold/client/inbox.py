@@ -106,7 +106,10 @@ class Inbox:
         """Wait until there is an update; False behind the last one."""
         with self._flow.awaited():
             while not self._raws and not self._ended:
-                await self._next_news()
+                if self._news is not None and not self._news.done():
+                    raise RuntimeError("another task is reading these updates already")
+                self._news = asyncio.get_running_loop().create_future()
+                await self._news
         return bool(self._raws)
 
     def _taken(self, size: int) -> None:
@@ -114,12 +117,6 @@ class Inbox:
         if self._is_full and self.held < self.limit // 2:
             self._is_full = False
             self._flow.mark(self, full=False)
-
-    async def _next_news(self) -> None:
-        if self._news is not None and not self._news.done():
-            raise RuntimeError("another task is reading these updates already")
-        self._news = asyncio.get_running_loop().create_future()
-        await self._news
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():

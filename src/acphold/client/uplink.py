@@ -225,9 +225,13 @@ class Uplink:
             await peer.aclose()
 
     async def _introduce(self, peer: Peer) -> InitializeResponse:
+        can = self.settings.capabilities
         request = InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
-            client_capabilities=_wishing(self.settings.capabilities),
+            # With what we ask of acphold at the other end; nobody else knows it.
+            client_capabilities=msgspec.structs.replace(
+                can, meta={**(can.meta or {}), BEGUN: True}
+            ),
             client_info=self.settings.client_info,
         )
         try:
@@ -491,11 +495,6 @@ class Uplink:
     async def forget(self, session_id: str) -> None:
         """The session was closed: end its terminals."""
         await self._duties.forget(session_id)
-
-
-def _wishing(capabilities: ClientCapabilities) -> ClientCapabilities:
-    """The capabilities, with what we ask of acphold at the other end; nobody else knows it."""
-    return msgspec.structs.replace(capabilities, meta={**(capabilities.meta or {}), BEGUN: True})
 
 
 def update_of(kind: str, raw: bytes) -> bytes:

@@ -275,7 +275,10 @@ class TurnCommands:
             command=command.command,
             args=command.args,
             env=tuple(EnvVariable(name=name, value=value) for name, value in command.env.items()),
-            cwd=await self._folder(command.cwd),
+            # Ours in the client's own words.
+            cwd=self._folders.cwd
+            if command.cwd is None
+            else await self._folders.folder(command.cwd),
             output_byte_limit=command.output_bytes,
         )
         try:
@@ -285,11 +288,6 @@ class TurnCommands:
         except RemoteError as exc:
             raise TerminalStartError(f"the client cannot run {command.command!r}: {exc}") from exc
         return ClientCommand(created.terminal_id, self._client)
-
-    async def _folder(self, cwd: str | None) -> str:
-        if cwd is None:
-            return self._folders.cwd  # in the client's own words
-        return await self._folders.folder(cwd)
 
     async def _start_here(self, command: Command) -> RunningCommand:
         terminals = self._terminals()

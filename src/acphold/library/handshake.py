@@ -88,14 +88,10 @@ def introduction(definition: Definition, capabilities: AgentCapabilities) -> byt
             ),
         )
     )
-    return _with_mcp_over_acp(answer)
-
-
-def _with_mcp_over_acp(answer: bytes) -> bytes:
-    """The `initialize` result with `mcpCapabilities.acp`, which only the unstable schema has."""
-    capabilities = members(answer)["agentCapabilities"]
-    mcp = splice(members(capabilities)["mcpCapabilities"], {"acp": b"true"})
-    return splice(answer, {"agentCapabilities": splice(capabilities, {"mcpCapabilities": mcp})})
+    # `mcpCapabilities.acp` is in the unstable schema only.
+    can = members(answer)["agentCapabilities"]
+    mcp = splice(members(can)["mcpCapabilities"], {"acp": b"true"})
+    return splice(answer, {"agentCapabilities": splice(can, {"mcpCapabilities": mcp})})
 
 
 def capabilities_of(definition: Definition) -> AgentCapabilities:

@@ -166,7 +166,9 @@ class Outbox:
     async def _commit(self, *, at_end: bool = False) -> None:
         try:
             while self._holds_any:
-                runs = self._take()
+                held, self._updates, self._bytes = self._runs, [], 0
+                self._runs = [(UPDATE, self._updates)]
+                runs = [run for run in held if run[1]]
                 for kind, raws in runs:
                     are_last = at_end and raws is runs[-1][1]
                     await self._listener.hear(Updates(self._session_id, kind, raws, are_last))
@@ -180,11 +182,6 @@ class Outbox:
     @property
     def _holds_any(self) -> bool:
         return bool(self._updates) or len(self._runs) > 1
-
-    def _take(self) -> list[tuple[str, list[bytes]]]:
-        runs, self._updates, self._bytes = self._runs, [], 0
-        self._runs = [(UPDATE, self._updates)]
-        return [run for run in runs if run[1]]
 
     def _refuse(self) -> NoReturn:
         raise DeclarationError(f"session {self._session_id!r} was closed here: nothing enters it")

@@ -18,7 +18,7 @@ from acphold.schema import CREATE_ELICITATION, encode
 
 if TYPE_CHECKING:
     from acphold.library.client_side import ClientSide
-    from acphold.library.tools import Location, RunningTool
+    from acphold.library.tools import RunningTool
     from acphold.mcp import (
         CallResult,
         Channel,
@@ -172,16 +172,21 @@ class TurnServers:
         connection = self[server]
         with self._waiting():
             known = await _known(connection, tool)
+        hints: Mapping[str, Any] = (known and known.annotations) or {}
+        path = (arguments or {}).get("path")
         call = self._tool(
             title or (known and known.title) or f"{server}: {tool}",
-            kind=kind or _kind(known),
+            kind=kind or ("read" if hints.get("readOnlyHint") is True else "other"),
             name=tool,
             input=dict(arguments or {}),
-            locations=_locations(arguments),
+            locations=[path] if isinstance(path, str) and path else [],
         )
 
         async def progress(report: Progress) -> None:
-            await call.progress(_words(report))
+            share = (
+                f"{report.done:g}" if report.total is None else f"{report.done:g}/{report.total:g}"
+            )
+            await call.progress(f"{report.message} ({share})" if report.message else share)
 
         async with call:
             with self._waiting():
@@ -202,18 +207,3 @@ async def _known(connection: Connection, name: str) -> Tool | None:
     except AcpholdError:
         return None
     return next((tool for tool in tools if tool.name == name), None)
-
-
-def _kind(tool: Tool | None) -> ToolKind:
-    hints: Mapping[str, Any] = (tool and tool.annotations) or {}
-    return "read" if hints.get("readOnlyHint") is True else "other"
-
-
-def _locations(arguments: Mapping[str, object] | None) -> list[Location]:
-    path = (arguments or {}).get("path")
-    return [path] if isinstance(path, str) and path else []
-
-
-def _words(report: Progress) -> str:
-    share = f"{report.done:g}" if report.total is None else f"{report.done:g}/{report.total:g}"
-    return share if not report.message else f"{report.message} ({share})"

@@ -26,7 +26,7 @@ class ExitWatch:
         self._tell: Callable[[int | None], None] | None = tell
         self._fd = open_pidfd(pid)
         if self._fd is not None:
-            loop.add_reader(self._fd, self._ended)
+            loop.add_reader(self._fd, lambda: self._pass_on(exit_status(pid)))
         else:
             import threading
 
@@ -39,9 +39,6 @@ class ExitWatch:
         if fd is not None:
             self._loop.remove_reader(fd)
             os.close(fd)
-
-    def _ended(self) -> None:
-        self._pass_on(exit_status(self._pid))
 
     def _wait(self) -> None:
         status = exit_status(self._pid)

@@ -27,15 +27,12 @@ PLACES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX")
 
 def own_python(*arguments: str) -> tuple[str, ...]:
     """The command line of the Python that runs us, which looks for code where we found ours."""
-    parts = [part for name in PLACES for part in _parts(os.environ.get(name))]
+    given = [value for name in PLACES if (value := os.environ.get(name))]
+    parts = [part for value in given for part in value.split(os.pathsep)]
     ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     # Where such a part is what leads to acphold, somebody works on acphold there.
     is_led_astray = not all(map(os.path.isabs, parts)) and ours not in map(os.path.abspath, parts)
     return (sys.executable, "-P", *(("-E",) if is_led_astray else ()), *arguments)
-
-
-def _parts(value: str | None) -> list[str]:
-    return value.split(os.pathsep) if value else []
 
 
 def own_command(*words: str) -> tuple[str, ...]:

@@ -123,8 +123,19 @@ def launch(
     path = _find(command[0], surroundings, folder)
     guard = Guard()
     opened: list[int] = []
+    stdio: tuple[int, int, int]
+    fds: tuple[int, ...]
     try:
-        stdio, fds = _merged_pipe(opened) if merged else _pipes(opened)
+        # Each end is in `opened` at once, should the system have no more of them.
+        if merged:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+            opened += os.pipe()
+            stdio, fds = (opened[0], opened[2], opened[2]), (opened[1],)
+        else:
+            for _ in range(3):
+                opened += os.pipe()
+            stdin, to_program, from_program, stdout, errors_from_program, stderr = opened
+            stdio, fds = (stdin, stdout, stderr), (to_program, from_program, errors_from_program)
         with Marking(guard):
             pid = _spawn(path, command, guard.environment(surroundings), folder, stdio)
     except (OSError, ValueError) as error:
@@ -144,24 +155,6 @@ def _keep_exit_statuses() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         except ValueError:
             pass  # not in the main thread: then the status stays unknown
-
-
-def _pipes(opened: list[int]) -> tuple[tuple[int, int, int], tuple[int, ...]]:
-    """The program's stdin, stdout and stderr, and our ends of them.
-
-    Each is put into `opened`, too, should the system have no more of them. Raises OSError.
-    """
-    for _ in range(3):
-        opened += os.pipe()
-    stdin, to_program, from_program, stdout, errors_from_program, stderr = opened
-    return (stdin, stdout, stderr), (to_program, from_program, errors_from_program)
-
-
-def _merged_pipe(opened: list[int]) -> tuple[tuple[int, int, int], tuple[int, ...]]:
-    opened.append(os.open(os.devnull, os.O_RDONLY))
-    opened += os.pipe()
-    null, from_program, output = opened
-    return (null, output, output), (from_program,)
 
 
 def _spawn(

@@ -72,7 +72,11 @@ def unanswered(frame: bytes) -> MalformedReceived:
 def no_object(frame: bytes) -> MalformedReceived:
     """The event for a line that does not begin as an object does."""
     first = frame.lstrip()[:1]
-    if first not in BEGINNINGS or not _is_json(frame):
+    if first not in BEGINNINGS:
+        return malformed(PARSE_ERROR, "not JSON", frame)
+    try:
+        msgspec.json.decode(frame, type=msgspec.Raw)
+    except (msgspec.MsgspecError, RecursionError):
         return malformed(PARSE_ERROR, "not JSON", frame)
     return invalid("a batch; ACP has none" if first == b"[" else "not an object", frame)
 
@@ -176,11 +180,3 @@ def trailing_members(tail: bytes) -> dict[str, bytes]:
         found.setdefault(starts[-1][1].decode(), value[1])
         rest = rest[: starts[-1].start()]
     return found
-
-
-def _is_json(frame: bytes) -> bool:
-    try:
-        msgspec.json.decode(frame, type=msgspec.Raw)
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return True

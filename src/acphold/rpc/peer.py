@@ -248,7 +248,9 @@ class Peer:
         except Exception:  # nobody awaits this task; what depends on it is told below
             log.exception("the connection to the %s is given up", self.name)
         finally:
-            await self._end_lane()
+            if (lane := self._lane) is not None:
+                lane.cancel()
+                await asyncio.wait([lane])
             await self._end()
 
     def _take_at_once(self, chunk: bytes) -> bool:
@@ -271,11 +273,6 @@ class Peer:
         if (lane := self._lane) is not None:
             await asyncio.wait([lane])
             lane.result()
-
-    async def _end_lane(self) -> None:
-        if (lane := self._lane) is not None:
-            lane.cancel()
-            await asyncio.wait([lane])
 
     @property
     def _is_full(self) -> bool:
@@ -310,12 +307,14 @@ class Peer:
                 case NotificationReceived():
                     self._cancel(event)
                 case MalformedReceived():
-                    self._complain(event)
+                    listens = not self._is_agent and self._transport.buffered < HIGH_WATER
+                    if event.reply and (event.asked or listens):
+                        self._transport.send(event.reply)
                     garbage.append(event)
                     if event.cut is not None:
                         rest = self._handed(self._on_cut, event.cut, "a notification from")
                         if rest is not None:
-                            await rest
+                            yield rest
         if batch and (rest := self._hear(batch)) is not None:
             yield rest
         if garbage:
@@ -367,11 +366,6 @@ class Peer:
         except asyncio.CancelledError:
             await asyncio.wait([telling])
             raise
-
-    def _complain(self, event: MalformedReceived) -> None:
-        listens = not self._is_agent and self._transport.buffered < HIGH_WATER
-        if event.reply and (event.asked or listens):
-            self._transport.send(event.reply)
 
     # -- what the other side asks ---------------------------------------------------------
 
@@ -447,16 +441,14 @@ class Peer:
             log.warning("from the %s: $/cancel_request without a requestId", self.name)
             return
         for request in self._open:
-            if request.id == request_id:
-                self._cancel_one(request)
-
-    def _cancel_one(self, request: Request) -> None:
-        if (on_cancel := request.on_cancel) is not None:
-            request.refuse(RequestCancelledError("cancelled"))
-            on_cancel()
-        elif request.task is not None and not request.task.done():
-            self._cancelled.add(request.task)
-            request.task.cancel()
+            if request.id != request_id:
+                continue
+            if (on_cancel := request.on_cancel) is not None:
+                request.refuse(RequestCancelledError("cancelled"))
+                on_cancel()
+            elif request.task is not None and not request.task.done():
+                self._cancelled.add(request.task)
+                request.task.cancel()
 
     # -- the end --------------------------------------------------------------------------
 

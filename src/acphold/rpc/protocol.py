@@ -141,24 +141,19 @@ class Protocol:
         if bytes(envelope.jsonrpc) not in (b'"2.0"', b""):
             return invalid('"jsonrpc" is not "2.0"', frame, id_)
         if method:
-            return self._called(id_, method, envelope, frame)
+            if method[:1] != b'"':
+                return invalid("a method is a string", frame, id_)
+            params = bytes(envelope.params)
+            if params == b"null":
+                params = b""
+            if params and params[:1] not in b"{[":
+                return invalid("params are an object or an array", frame, id_)
+            name = method[1:-1].decode() if b"\\" not in method else _decode_text(method)
+            return RequestReceived(id_, name, params) if id_ else NotificationReceived(name, params)
         if bytes(envelope.jsonrpc) and _own_id(id_) in self._unanswered:
             # A null result: JavaScript drops a member that is undefined.
             return self._answered(id_, envelope, frame)
         return invalid("neither a method nor a result nor an error", frame, id_)
-
-    def _called(self, id_: bytes, method: bytes, envelope: _Envelope, frame: bytes) -> Event:
-        if method[:1] != b'"':
-            return invalid("a method is a string", frame, id_)
-        params = bytes(envelope.params)
-        if params == b"null":
-            params = b""
-        if params and params[:1] not in b"{[":
-            return invalid("params are an object or an array", frame, id_)
-        name = method[1:-1].decode() if b"\\" not in method else _decode_text(method)
-        if id_:
-            return RequestReceived(id_, name, params)
-        return NotificationReceived(name, params)
 
     def _answered(self, id_: bytes, envelope: _Envelope, frame: bytes) -> Event:
         number = _own_id(id_)

@@ -68,19 +68,17 @@ def read_error(raw: bytes) -> WireError:
     try:
         error = _decode(raw)
     except (msgspec.MsgspecError, RecursionError):
-        return _made_whole(raw)
-    return WireError(error.code, error.message, raw)
-
-
-def _made_whole(raw: bytes) -> WireError:
+        pass
+    else:
+        return WireError(error.code, error.message, raw)
     try:
         parts = members(raw)
     except InvalidParamsError:
         return wire_error(INTERNAL_ERROR, _read(raw, str) or UNEXPLAINED)
     code, message = _read(parts.get("code"), Code), _read(parts.get("message"), str)
-    error = wire_error(INTERNAL_ERROR if code is None else code, message or UNEXPLAINED)
-    known = {"code": b"%d" % error.code, "message": _encode(error.message)}
-    return WireError(error.code, error.message, splice(raw, known))
+    whole = wire_error(INTERNAL_ERROR if code is None else code, message or UNEXPLAINED)
+    known = {"code": b"%d" % whole.code, "message": _encode(whole.message)}
+    return WireError(whole.code, whole.message, splice(raw, known))
 
 
 def _read(raw: bytes | None, kind: type[T]) -> T | None:

@@ -150,7 +150,11 @@ def variables(alert: Alert) -> dict[str, str]:
         "ACPHOLD_OUTCOME": alert.outcome,
         "ACPHOLD_SECONDS": f"{alert.seconds:.0f}",
     }
-    return {name: _passable(value)[:VALUE_CHARACTERS] for name, value in told.items()}
+    lines = {name: " ".join(text.replace("\0", "").splitlines()) for name, text in told.items()}
+    return {
+        name: line.encode(errors="replace").decode()[:VALUE_CHARACTERS]
+        for name, line in lines.items()
+    }
 
 
 def stdin_json(alert: Alert) -> bytes:
@@ -172,9 +176,3 @@ def stdin_json(alert: Alert) -> bytes:
 
 def _on_one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _passable(text: str) -> str:
-    """A text as a variable can hold it, and without the ends of lines."""
-    line = " ".join(text.replace("\0", "").splitlines())
-    return line.encode(errors="replace").decode()

@@ -28,7 +28,7 @@ from acphold.schema.session_requests import (
     NewSessionRequest,
     ResumeSessionRequest,
 )
-from acphold.schema.splice import items, members, splice
+from acphold.schema.splice import array, items, members, splice
 
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
 
@@ -57,7 +57,10 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
             field="additionalDirectories",
         )
     if given.startswith(b"["):
-        params = _with_checked_servers(params, items(given), can)
+        servers = items(given)
+        checked = [_checked_server(raw, place, can) for place, raw in enumerate(servers)]
+        if checked != servers:
+            params = splice(params, {"mcpServers": array(checked)})
     elif kind is ResumeSessionRequest:
         # Only a resume may leave them out, and it may become a load or a new session at the agent.
         params = splice(params, {"mcpServers": b"[]"})
@@ -69,13 +72,6 @@ def _absolute(path: str, field: str) -> None:
         raise InvalidParamsError(f"{field}: {path!r} holds a NUL character", field=field)
     if not os.path.isabs(path):
         raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
-
-
-def _with_checked_servers(params: bytes, servers: list[bytes], can: AgentCapabilities) -> bytes:
-    checked = [_checked_server(raw, place, can) for place, raw in enumerate(servers)]
-    if checked == servers:
-        return params
-    return splice(params, {"mcpServers": b"[" + b",".join(checked) + b"]"})
 
 
 def _checked_server(raw: bytes, place: int, can: AgentCapabilities) -> bytes:

@@ -152,7 +152,9 @@ class Connection:
 
     def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
         if self._introduction != "over" and request.method not in BEFORE_INITIALIZE:
-            self._require_introduction(request.method)
+            if self._introduction == "awaited":
+                raise InvalidRequestError(f"{request.method} before initialize; initialize first")
+            self._introduction = "over"  # it takes the version that it was answered
         handler = self._handlers.get(request.method)
         if handler is None:
             return self._extension(request)
@@ -166,12 +168,11 @@ class Connection:
             elif notification.method == CANCEL.name:
                 await self._cancel(notification.params)
             else:
-                await self._tell(notification.method, notification.params)
-
-    def _require_introduction(self, method: str) -> None:
-        if self._introduction == "awaited":
-            raise InvalidRequestError(f"{method} before initialize; initialize first")
-        self._introduction = "over"  # it takes the version that it was answered
+                try:
+                    home = self._home(session_id_in(notification.params))
+                    await home.tell(notification.method, notification.params)
+                except JournalError as exc:
+                    log.error("%s is not in the journal: %s", notification.method, exc)
 
     async def _initialize(self, request: Request) -> bytes:
         """Introduce the client to the agent.
@@ -348,7 +349,8 @@ class Connection:
             session_id = session_id_of(params)
             self._openings.cancel(session_id)
             self._elsewhere.cancel_prompts(session_id)
-            if self._has_home(session_id) or not self._openings.has(session_id):
+            is_open = self._hub.holds(session_id) or self._elsewhere.line(session_id) is not None
+            if is_open or not self._openings.has(session_id):
                 await self._home(session_id).cancel(params)
         except AcpholdError as exc:
             log.warning("session/cancel was ignored: %s", exc)
@@ -359,9 +361,6 @@ class Connection:
         if session_id is None or line is None:
             return LocalHome(self._hub, self, self.peer, session_id, self._shown)
         return RemoteHome(line, self.peer, session_id, self._prompt_again)
-
-    def _has_home(self, session_id: str) -> bool:
-        return self._hub.holds(session_id) or self._elsewhere.line(session_id) is not None
 
     def _at_home(self, ask: AskHome) -> Handler:
         """Handles a request at its session's home, once the session is open; at the next home, when
@@ -403,12 +402,6 @@ class Connection:
             raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
         archived = archive_filter(request.params) if self._unstable else None
         return await self._hub.sessions.page(asked.cwd, asked.cursor, self._hub.held_ids, archived)
-
-    async def _tell(self, method: str, params: bytes) -> None:
-        try:
-            await self._home(session_id_in(params)).tell(method, params)
-        except JournalError as exc:
-            log.error("%s is not in the journal: %s", method, exc)
 
     # -- answers --------------------------------------------------------------------------
 

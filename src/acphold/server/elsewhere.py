@@ -187,7 +187,8 @@ class Elsewhere:
                 line = await line_to(held, self.introduction, self._client, self._limit, self._lost)
                 self._lines[held.owner_id] = line
                 self._known.add(line)
-                self._watch()
+                if self._watching is None and not self._is_over:
+                    self._watching = asyncio.create_task(self._look_on(), name="watch owners")
             return line
 
     async def _is_silent(self, owner_id: str, session_id: str, addresses: Sequence[str]) -> bool:
@@ -249,15 +250,11 @@ class Elsewhere:
             await line.forward(request, opened, may_ask_anew=lambda: opening.told == after)
         finally:
             if not opening.is_open and line.opened.get(session_id) is opening:
-                self._put_back(line, session_id, before)
-
-    @staticmethod
-    def _put_back(line: OwnerLine, session_id: str, before: Opened | None) -> None:
-        """It could not be opened: what the client had open there, it has still."""
-        if before is None:
-            del line.opened[session_id]
-        else:
-            line.opened[session_id] = before
+                # It could not be opened: what the client had open there, it has still.
+                if before is None:
+                    del line.opened[session_id]
+                else:
+                    line.opened[session_id] = before
 
     async def resume(self, line: OwnerLine, session_id: str, opened: Opened) -> None:
         """Open a session there that the client has open already; raises as the owner does."""
@@ -276,10 +273,6 @@ class Elsewhere:
                 line.opened.pop(session_id, None)
 
     # -- leaving --------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        if self._watching is None and not self._is_over:
-            self._watching = asyncio.create_task(self._look_on(), name="watch owners")
 
     async def _look_on(self) -> None:
         """Find out whether owners are silent, and whether sessions have another owner, which one

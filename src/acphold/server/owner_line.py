@@ -266,15 +266,11 @@ class OwnerLine:
 
     async def aclose(self) -> None:
         """Leave the owner, and every session there."""
-        self._on_lost = _ignore
+        self._on_lost = lambda _: None  # we have left by ourselves
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.wait([self._pump])
         await self.peer.aclose()
-
-
-def _ignore(_: OwnerLine) -> None:
-    """We have left by ourselves."""
 
 
 _OF_CHILD = re.compile(

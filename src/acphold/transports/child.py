@@ -97,18 +97,14 @@ class ChildProcess:
                     self._program.end(0.0)
                 await self._exit_within(grace)
             finally:
-                await self._release()
+                self._watch.stop()
+                self._settle(None)  # whoever still waits for the exit is told
+                self._program.reap()
+                self._stderr.close()
+                await self.transport.aclose()
 
     async def _exit_within(self, seconds: float) -> None:
         await asyncio.wait([self._exited], timeout=max(seconds, 0))
-
-    async def _release(self) -> None:
-        """Close what is ours; whoever still waits for the exit is told."""
-        self._watch.stop()
-        self._settle(None)
-        self._program.reap()
-        self._stderr.close()
-        await self.transport.aclose()
 
     def _settle(self, status: int | None) -> None:
         if not self._exited.done():

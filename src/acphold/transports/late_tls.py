@@ -18,7 +18,9 @@ def load_asyncio() -> None:
 
     Nothing is put off where `ssl` or asyncio is imported already, or where there is no `ssl`.
     """
-    if "asyncio" in sys.modules or "ssl" in sys.modules or not _is_there("_ssl"):
+    if "asyncio" in sys.modules or "ssl" in sys.modules:
+        return
+    if not any(finder.find_spec("_ssl", None) is not None for finder in sys.meta_path):
         return
     sys.modules["ssl"] = None  # type: ignore[assignment]
     try:
@@ -50,8 +52,3 @@ class _LateSsl:
                 # All that it makes of `ssl` while it is imported.
                 vars(module)["SSLAgainErrors"] = (ssl.SSLWantReadError, ssl.SSLSyscallError)
         return getattr(ssl, name)
-
-
-def _is_there(module: str) -> bool:
-    """Whether it can be imported; without doing so."""
-    return any(finder.find_spec(module, None) is not None for finder in sys.meta_path)
