@@ -162,7 +162,12 @@ class Duties:
                 return encode(RequestPermissionResponse(await self._permit(params, session)))
             case CREATE_ELICITATION.name:
                 return encode(await self._elicit(params, session))
-        return await self._served(method, params, session)
+        is_file, is_terminal = method.startswith("fs/"), method.startswith("terminal/")
+        if not (is_file and self._answers.files) and not (is_terminal and self._answers.terminals):
+            raise MethodNotFoundError(method)
+        if session is None:
+            raise UnknownSessionError("", reason=f"{method} names no session that is open here")
+        return await self._workspace(session).answer(method, params)
 
     def cancel(self, session_id: str) -> None:
         """The turn is cancelled: nobody is asked any more what it has asked."""
@@ -192,7 +197,9 @@ class Duties:
         replace_fields(fields, "tool_call_update", members(members(params)["toolCall"]))
         tool = ToolCall(asked.tool_call.tool_call_id, fields)
         rule = rule_for(self._policy, tool.kind)
-        if self._is_mute and await self._is_cancelled_at_others(session):
+        # It is left to other clients while they are there.
+        is_theirs = self._is_mute and session is not None and session.is_at_others
+        if is_theirs and await self._ask(left_to_others, asked.session_id, asked.session_id, True):
             return CancelledPermissionOutcome()
         if rule != "ask":
             return outcome(rule == "allow", asked.options)
@@ -200,12 +207,6 @@ class Duties:
         question = PermissionQuestion(asked.session_id, tool, asked.options, asked)
         answer = await self._ask(self._answers.on_permission, question, asked.session_id, None)
         return outcome(answer, asked.options)
-
-    async def _is_cancelled_at_others(self, session: Asking | None) -> bool:
-        """Leave a question to other clients while they are there; whether it was cancelled."""
-        if session is None or not session.is_at_others:
-            return False
-        return await self._ask(left_to_others, session.id, session.id, True) is True
 
     async def _elicit(self, params: bytes, session: Asking | None) -> object:
         asked = decode(CREATE_ELICITATION.params, params).value
@@ -239,14 +240,6 @@ class Duties:
         return cancelled if asking.cancelled() else asking.result()
 
     # -- what a session's folders are served for ------------------------------------------
-
-    async def _served(self, method: str, params: bytes, session: Asking | None) -> bytes:
-        is_file, is_terminal = method.startswith("fs/"), method.startswith("terminal/")
-        if not (is_file and self._answers.files) and not (is_terminal and self._answers.terminals):
-            raise MethodNotFoundError(method)
-        if session is None:
-            raise UnknownSessionError("", reason=f"{method} names no session that is open here")
-        return await self._workspace(session).answer(method, params)
 
     def _workspace(self, session: Asking) -> Workspace:
         if session.id not in self._workspaces:

@@ -160,7 +160,11 @@ class TurnFeed:
         if self._grace is not None:
             self._grace.cancel()
         if self._state is not None:
-            self._behind = self._state.turn_ended(_turn_end(stop_reason, error))
+            # As a journal has it.
+            end: object = {"stopReason": stop_reason}
+            if error is not None:
+                end = {"error": {"code": error.code, "message": str(error)}}
+            self._behind = self._state.turn_ended(msgspec.json.encode(end))
         self.stage, self.stop_reason, self.error = Stage.OVER, stop_reason, error
         self.inbox.end()
 
@@ -171,10 +175,3 @@ def typed(raw: bytes) -> Update:
         return decode_update(raw).value
     except InvalidParamsError:
         return UnknownUpdate(update_kind(raw), raw)
-
-
-def _turn_end(stop_reason: str | None, error: AcpholdError | None) -> bytes:
-    """How a turn ended, as a journal has it."""
-    if error is not None:
-        return msgspec.json.encode({"error": {"code": error.code, "message": str(error)}})
-    return msgspec.json.encode({"stopReason": stop_reason})

@@ -199,7 +199,15 @@ class Agent:
         `category` is "mode", "model", "model_config", "thought_level", or begins with "_"
         (spec v1, session config options).
         """
-        known = None if values is None else tuple(map(_value, values))
+        known: tuple[SessionConfigSelectOption, ...] | None = None
+        if values is not None:
+            told = [(value, value) if isinstance(value, str) else value for value in values]
+            known = tuple(
+                SessionConfigSelectOption(
+                    value=value, name=name, description=described[0] if described else None
+                )
+                for value, name, *described in told
+            )
         option = Option(id, name or _title(id), default, known, description, category)
         if not option.takes(default):
             raise DeclarationError(
@@ -386,13 +394,6 @@ def _coroutine(handler: F) -> F:
     if isinstance(handler, FunctionType) and not iscoroutinefunction(handler):
         raise DeclarationError(f"{handler.__qualname__} has to be a coroutine: `async def`")
     return handler
-
-
-def _value(value: Value) -> SessionConfigSelectOption:
-    if isinstance(value, str):
-        return SessionConfigSelectOption(value=value, name=value)
-    described = value[2] if len(value) == 3 else None
-    return SessionConfigSelectOption(value=value[0], name=value[1], description=described)
 
 
 def _title(id: str) -> str:

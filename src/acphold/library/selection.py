@@ -80,7 +80,18 @@ class Selection:
         self._agent = agent
         self._modes = tuple(modes)
         self._options = {option.id: option for option in options}
-        self._mode_option = self._find_mode_option()
+        ids = {mode.id for mode in modes}
+        # The option that stands for the mode: its category says so, and its values are the modes.
+        self._mode_option = next(
+            (
+                option.id
+                for option in options
+                if option.category == MODE
+                and ids
+                and {value.value for value in option.values or ()} == ids
+            ),
+            None,
+        )
 
     def choose_mode(self, mode_id: str) -> None:
         """Take a mode over; DeclarationError for an unknown one."""
@@ -124,12 +135,3 @@ class Selection:
         if self._options:
             updates.append(encode(ConfigOptionUpdate(config_options=self.options())))
         return updates
-
-    def _find_mode_option(self) -> str | None:
-        """The option that stands for the mode: category "mode", and its values are the modes."""
-        modes = {mode.id for mode in self._modes}
-        for option in self._options.values():
-            values = {value.value for value in option.values or ()}
-            if option.category == MODE and modes and values == modes:
-                return option.id
-        return None

@@ -105,7 +105,12 @@ class RunningTool:
         if error is None:
             await self.complete()
         else:
-            await self.fail(_words(error))
+            why = None  # a cancellation says enough by itself
+            if isinstance(error, AcpholdError):
+                why = str(error)
+            elif isinstance(error, Exception):
+                why = f"{type(error).__name__}: {error}".removesuffix(": ")
+            await self.fail(why)
 
     # -- how it goes ----------------------------------------------------------------------
 
@@ -320,12 +325,3 @@ def _fenced(text: str) -> str:
     while fence in text:
         fence += "`"
     return f"{fence}\n{text.rstrip()}\n{fence}"
-
-
-def _words(error: BaseException) -> str | None:
-    """What a person is told of an exception that left the block."""
-    if isinstance(error, AcpholdError):
-        return str(error)
-    if isinstance(error, Exception):
-        return f"{type(error).__name__}: {error}".removesuffix(": ")
-    return None  # a cancellation says enough by itself

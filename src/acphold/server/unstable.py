@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from acphold.errors import InvalidParamsError, UnknownSessionError
-from acphold.hub import Attachment, Client, Conversation, Hub, Setup
+from acphold.hub import Client, Hub, Setup
 from acphold.hub.forks import FORK_SESSION
 from acphold.journal import Archived, At, Silent
 from acphold.rpc.request import Request
@@ -146,18 +146,14 @@ class UnstableMethods:
         asked = decode(ForkSessionRequest, request.params).value
         setup = self._setup(request.params)
         made = await self._hub.listed.fork(asked.session_id, setup, _place(asked))
-        conversation, attachment = await self._opened(made, setup)
+        try:
+            conversation, attachment = await self._hub.resume(self._client, made, setup)
+        except BaseException:  # nothing is left of a copy that could not be opened
+            await self._hub.delete(made, self._client)
+            raise
         named = {"sessionId": encode(made)}
         request.answer(self._shown(splice(conversation.opened_result, named)))
         self._elsewhere.open_here(conversation, attachment, setup)
-
-    async def _opened(self, made: str, setup: Setup) -> tuple[Conversation, Attachment]:
-        """The fork, open to the client without a replay; nothing is left of it if that fails."""
-        try:
-            return await self._hub.resume(self._client, made, setup)
-        except BaseException:
-            await self._hub.delete(made, self._client)
-            raise
 
 
 def _place(asked: ForkSessionRequest) -> int | None:

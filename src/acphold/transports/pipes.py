@@ -287,7 +287,10 @@ class Descriptor:
         mode = os.fstat(fd).st_mode
         self.is_file = stat.S_ISREG(mode)
         if stat.S_ISSOCK(mode):
-            self._use_socket_calls()
+            self._socket = sock = socket.socket(fileno=fd)
+            at_once = socket.MSG_DONTWAIT
+            self.read = lambda size: sock.recv(size, at_once)
+            self.write = lambda data: sock.send(data, at_once)
         elif not self.is_file and os.get_blocking(fd):
             os.set_blocking(fd, False)
             self._restore = True
@@ -300,9 +303,3 @@ class Descriptor:
         if self._restore:
             os.set_blocking(self.fd, True)
         os.close(self.fd)
-
-    def _use_socket_calls(self) -> None:
-        self._socket = sock = socket.socket(fileno=self.fd)
-        at_once = socket.MSG_DONTWAIT
-        self.read = lambda size: sock.recv(size, at_once)
-        self.write = lambda data: sock.send(data, at_once)
