@@ -20,6 +20,7 @@ from acphold.schema import (
     ElicitationFormCapabilities,
 )
 from acphold.testing import connect
+from tests.editor import DEADLINE
 from tests.library.test_commands import until_it_prints
 from tests.library.test_turn import Work, agent_that, one_turn
 
@@ -144,16 +145,31 @@ async def test_a_permission_that_the_client_cancels_cancels_the_turn(in_task: bo
 
 async def test_what_a_task_left_waiting_asks_is_closed_with_the_turn() -> None:
     left: list[asyncio.Task[acphold.Decision]] = []
+    is_asked = asyncio.Event()
 
     async def work(turn: acphold.Turn) -> None:
         left.append(asyncio.create_task(turn.allowed("Still there?")))
-        await asyncio.sleep(0.01)
+        await is_asked.wait()
 
-    async with connect(agent_that(work), permission=lambda asked: None) as client:
+    async with connect(agent_that(work), permission=lambda _: is_asked.set()) as client:
         result = await (await client.new_session()).prompt("go")
         await asyncio.wait(left)
         assert left[0].cancelled()
     assert result.stop_reason == "end_turn"
+
+
+async def test_what_a_task_would_ask_behind_the_turns_end_is_refused() -> None:
+    left: list[asyncio.Task[acphold.Decision]] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        left.append(asyncio.create_task(turn.allowed("Still there?")))
+        await asyncio.sleep(0)  # it has begun, and says what it is about
+
+    async with connect(agent_that(work), permission=lambda _: None) as client:
+        await (await client.new_session()).prompt("go")
+        await asyncio.wait(left, timeout=DEADLINE)
+        with pytest.raises((acphold.AcpholdError, asyncio.CancelledError)):
+            await left[0]
 
 
 async def test_a_command_that_runs_is_ended_with_the_turn(work: Path) -> None:

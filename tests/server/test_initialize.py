@@ -198,6 +198,7 @@ async def test_the_session_capabilities_are_the_agents_and_those_of_acphold(
         assert can["sessionCapabilities"] == {
             "list": {"_meta": {"mine": True}},
             "resume": {},
+            "fork": {},
             "additionalDirectories": {},
             "_vendor": 1,
             "close": {},

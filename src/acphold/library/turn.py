@@ -108,7 +108,11 @@ class TurnScope:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """For the block, this task waits for a client or a server: not beyond the turn's end."""
+        """For the block, this task waits for a client or a server: not beyond the turn's end.
+
+        Raises DeclarationError when the turn is over already.
+        """
+        self.check()
         task = asyncio.current_task()
         self._waiting.add(task)
         try:
