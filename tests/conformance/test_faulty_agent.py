@@ -31,11 +31,35 @@ COMPANIONS = {
     "cancel.stop-reason": {"close.cancels", "cancel.permission"},
     "json-rpc.zero-id": {"json-rpc.string-id"},  # the empty id is none to it, either
     "list.no-match": {"list.filter"},
+    "list.filter": {"list.no-match"},
+    "list.answer": {"schema.results", "delete.gone"},
+    "tool.folder:newest": {"load.folder", "tool.absolute"},
+    # Each page has what the other rule wants.
+    "session.unknown-id": {"list.pages"},
+    "list.known-session": {"list.pages"},
+    # A code of theirs, where a rule asks for another.
+    "json-rpc.result-or-error:code": {"json-rpc.invalid-params-code"},
+    "json-rpc.error-codes": {"json-rpc.invalid-params-code"},
+    # Who is busy refuses, and what is refused is not cancelled.
+    "new.two-at-once": {"cancel.at-once"},
+    "prompt.two-sessions": {"cancel.at-once"},
+    "cancel.at-once": {"cancel.permission"},
+    "cancel.other-session": {"close.no-other"},
+    "prompt.next": {"tool.turns", "tool.refused"},
+    # What is late is late for every rule that waits.
+    "prompt.updates-first": {"close.silent"},
+    "cancel.updates-first": {"close.silent", "prompt.updates-first"},
+    "close.cancels": {"close.silent"},
+    "close.silent": {"prompt.own-session"},
+    # What is replayed twice, or forgotten, is missed elsewhere.
+    "load.user-messages:twice": {"load.grows"},
+    "load.again": {"load.grows"},
+    "resume.goes-on": {"resume.remembers"},
     "json-rpc.string-id:number": {"json-rpc.same-id"},
     "resume.no-history:late": {"tool.unique-ids"},
     "json-rpc.same-id:fractional": {"json-rpc.zero-id", "json-rpc.large-id"},
     # What is no answer does not fit the schema either.
-    **{rule: {"schema.results"} for rule in NO_RESULT},
+    **{rule: {"schema.results"} for rule in NO_RESULT if rule != "list.answer"},
 }
 """Rules that cannot be kept by an agent that breaks this one."""
 

@@ -40,6 +40,7 @@ STOPPING = {"mcp.missing", "mcp.silent"}
 
 @pytest.mark.parametrize("rule", [it for it in SERVER_FAULTS if it != "mcp.silent"])
 async def test_an_agent_that_uses_its_servers_keeps_the_rules(rule: str) -> None:
+    rule = rule.partition(":")[0]
     (finding,) = (await checked(patient(Exemplar), rule, GENEROUS)).findings
     assert finding.verdict is Verdict.PASS, finding
 
@@ -49,15 +50,18 @@ async def test_a_silent_server_is_given_up() -> None:
     assert finding.verdict is Verdict.PASS, finding
 
 
-@pytest.mark.parametrize("rule", SERVER_FAULTS)
-async def test_each_fault_with_servers_is_found(rule: str) -> None:
+@pytest.mark.parametrize("fault", SERVER_FAULTS)
+async def test_each_fault_with_servers_is_found(fault: str) -> None:
+    rule = fault.partition(":")[0]
     if rule in STOPPING:
-        report = await checked(FAULTS[rule], rule, BRIEF)
+        report = await checked(FAULTS[fault], rule, BRIEF)
     else:
-        report = await checked(patient(FAULTS[rule]), rule, GENEROUS)
+        report = await checked(patient(FAULTS[fault]), rule, GENEROUS)
     (finding,) = report.findings
     assert finding.verdict is Verdict.FAIL, finding
 
 
 def test_every_rule_on_servers_is_broken_by_a_fault() -> None:
-    assert {check.rule.id for check in chosen(CHECKS, ["mcp"])} == set(SERVER_FAULTS)
+    assert {check.rule.id for check in chosen(CHECKS, ["mcp"])} == {
+        fault.partition(":")[0] for fault in SERVER_FAULTS
+    }

@@ -132,6 +132,8 @@ class DemoAgent:
                 self._client.refuse(message, -32602, "session/new needs a `cwd`")
             case "session/new":
                 self._client.send(id=message["id"], result=self._new(message["params"]["cwd"]))
+            case "session/prompt" if not is_prompt(message.get("params")):
+                self._client.refuse(message, -32602, "session/prompt needs a session and a prompt")
             case "session/prompt":
                 threading.Thread(target=self._prompt, args=(message,), daemon=True).start()
             case "session/cancel":
@@ -171,6 +173,17 @@ class DemoAgent:
         session.said += [*given, words]
         stop_reason = "cancelled" if session.cancelled.is_set() else "end_turn"
         self._client.send(id=request["id"], result={"stopReason": stop_reason})
+
+
+def is_prompt(params: object) -> bool:
+    """Whether these are the parameters of a prompt."""
+    if not isinstance(params, dict) or not isinstance(params.get("sessionId"), str):
+        return False
+    prompt = params.get("prompt")
+    return isinstance(prompt, list) and all(
+        isinstance(it, dict) and (it.get("type") != "text" or isinstance(it.get("text"), str))
+        for it in prompt
+    )
 
 
 def read_prompt(prompt: list[Json]) -> tuple[str, list[str]]:

@@ -66,6 +66,8 @@ class Host:
 
     def __init__(self, offers: Json, shell: Callable[[], Shell]) -> None:
         self.decision: Decision = "allow"
+        self.is_broken = False
+        """Whether files and terminals fail, as on a disk that is full."""
         self.on_hold: Callable[[], None] = lambda: None
         self._offers = offers
         self._new_shell = shell
@@ -77,6 +79,8 @@ class Host:
         match method:
             case "session/request_permission":
                 return {"outcome": await self._decide(params)}
+            case _ if self.is_broken and method.startswith(("fs/", "terminal/")):
+                raise Refused(INTERNAL_ERROR, "this client is out of order")
             case "fs/read_text_file" if self.offers("fs", "readTextFile"):
                 return self._read(params)
             case "fs/write_text_file" if self.offers("fs", "writeTextFile"):

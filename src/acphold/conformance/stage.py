@@ -264,9 +264,9 @@ class Stage:
         path = self.new_folder(name)
         return None if os.path.samefile(path, than) else path
 
-    def new_file(self, name: str, text: str) -> Path:
-        """A file in `work`."""
-        path = self.work / name
+    def new_file(self, name: str, text: str, folder: str = "work") -> Path:
+        """A file in `work`, or in another folder beside it."""
+        path = Path(self.new_folder(folder)) / name
         path.write_text(text, encoding="utf-8")
         return path
 
@@ -274,9 +274,9 @@ class Stage:
         """Whether there is such a file in `work`."""
         return (self.work / name).exists()
 
-    def is_in_work(self, path: str, name: str) -> bool:
-        """Whether `path` is the file `name` in `work`, through links or not."""
-        return os.path.realpath(path) == os.path.realpath(self.work / name)
+    def is_same(self, path: str, other: Path) -> bool:
+        """Whether two paths name one file, through links or not."""
+        return os.path.realpath(path) == os.path.realpath(other)
 
     def params(self, **more: object) -> Json:
         """The params of `session/new`, and of load and resume with a `sessionId`."""

@@ -47,6 +47,12 @@ class _RefusesVersion(Exemplar):
         return 1
 
 
+@FAULTS.breaks("initialize.other-version:next")
+class _EchoesTheNext(Exemplar):
+    def version(self, asked: int) -> int:
+        return asked if asked < 100 else 1
+
+
 @FAULTS.breaks("initialize.few-members")
 class _WantsCapabilities(Exemplar):
     async def initialize(self, params: Json) -> Json:
@@ -69,7 +75,7 @@ class _OneClientName(Exemplar):
 
     async def initialize(self, params: Json) -> Json:
         self.memory.numbers += 1
-        if self.memory.numbers == 5 and "title" in (params.get("clientInfo") or {}):
+        if self.memory.numbers == 6 and "title" in (params.get("clientInfo") or {}):
             raise RefusedError(INTERNAL_ERROR, "you are connected")
         return await super().initialize(params)
 
@@ -242,7 +248,18 @@ class _IdBecomesFractional(Exemplar):
 @FAULTS.breaks("json-rpc.kinds")
 class _UpdatesAreRequests(Exemplar):
     def tell(self, method: str, params: Json) -> None:
-        self.send({"id": f"update-{id(params)}", "method": method, "params": params})
+        self.send({"id": next(self._ids), "method": method, "params": params})
+
+
+@FAULTS.breaks("json-rpc.own-ids")
+class _FractionalIds(Exemplar):
+    def send(self, message: Json) -> None:
+        if message.get("method") == "session/request_permission":
+            message = {**message, "id": message["id"] + 0.5}
+        super().send(message)
+
+    def hear_answer(self, message: Json) -> None:
+        super().hear_answer({**message, "id": int(message["id"])})
 
 
 @FAULTS.breaks("json-rpc.one-answer")
@@ -317,6 +334,22 @@ class _TakesAnything(Exemplar):
         if method == "session/new":
             params.setdefault("cwd", "/")
             params["mcpServers"] = []
+
+
+@FAULTS.breaks("json-rpc.invalid-params:prompt")
+class _TakesAnyPrompt(Exemplar):
+    async def answer(self, request: Json) -> None:
+        if isinstance((request.get("params") or {}).get("prompt"), str):
+            self.reply(request, {"stopReason": "end_turn"})
+        else:
+            await super().answer(request)
+
+
+@FAULTS.breaks("json-rpc.error-codes:known-method")
+class _NoSuchMethodForASession(Exemplar):
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        is_prompt = request["method"] == "session/prompt" and code != INVALID_PARAMS
+        super().refuse(request, METHOD_NOT_FOUND if is_prompt else code, message)
 
 
 @FAULTS.breaks("json-rpc.invalid-params-code")

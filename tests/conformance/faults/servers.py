@@ -34,6 +34,20 @@ class _WithoutVariables(_Chooser):
         return [{**server, "env": []} for server in servers]
 
 
+@FAULTS.breaks("mcp.environment:arguments")
+class _SplitsArguments(_Chooser):
+    def chosen(self, servers: list[Json]) -> list[Json]:
+        return [
+            {**it, "args": " ".join(it["args"]).split()} if "args" in it else it for it in servers
+        ]
+
+
+@FAULTS.breaks("mcp.all")
+class _FirstServerOnly(_Chooser):
+    def chosen(self, servers: list[Json]) -> list[Json]:
+        return servers[:1]
+
+
 @FAULTS.breaks("mcp.tools-listed")
 class _ListsNoTools(Exemplar):
     async def connect(self, session_id: str, servers: list[Json]) -> None:

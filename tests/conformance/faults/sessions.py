@@ -32,6 +32,31 @@ class _OneId(Exemplar):
         return "session-1" if super().new_id() == "session-2" else f"session-{self.memory.numbers}"
 
 
+@FAULTS.breaks("session.not-early")
+class _TellsTooEarly(Exemplar):
+    async def tell_commands(self, session_id: str) -> None:
+        return None
+
+    async def connect(self, session_id: str, servers: list[Json]) -> None:
+        self.update(session_id, self.commands(), remembered=False)
+        await super().connect(session_id, servers)
+
+
+@FAULTS.breaks("session.own-context")
+class _OneMemory(Exemplar):
+    """Recalls what was said in any session."""
+
+    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+        made = super().script(turn, blocks)
+        known = next((it for it in map(self.recalled, self.memory.sessions) if it), "")
+        own = made.recalled
+        made.recalled = lambda: own() or known  # type: ignore[method-assign]
+        return made
+
+    def recalled(self, session_id: str) -> str:
+        return Script(self, session_id, "", lambda: False).recalled()
+
+
 @FAULTS.breaks("new.unique-over-restarts")
 class _CountsAnew(Exemplar):
     def new_id(self) -> str:
@@ -211,6 +236,47 @@ class _OverlappingPages(Exemplar):
         return max(0, super().first_of(cursor) - 1)
 
 
+@FAULTS.breaks("list.pages:cut")
+class _EndsEarly(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        found = await super().list_sessions(params)
+        if params.get("cursor") and "cwd" not in params:
+            found = {"sessions": found["sessions"][:1]}
+        return found
+
+
+@FAULTS.breaks("list.pages:endless")
+class _EndlessPages(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        found = await super().list_sessions(params)
+        if "nextCursor" in found or params.get("cursor"):
+            found.setdefault("nextCursor", "from-1000")
+        return found
+
+
+@FAULTS.breaks("list.no-match:missing-folder")
+class _WantsTheFolder(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        if "never made" in str(params.get("cwd")):
+            raise RefusedError(INVALID_PARAMS, "no such folder")
+        return await super().list_sessions(params)
+
+
+@FAULTS.breaks("list.last-activity")
+class _ListsOddTimes(_Lister):
+    def changes(self, kept: Kept) -> Json:
+        return {"updatedAt": "1970-01-01T00:00:00Z"}
+
+
+@FAULTS.breaks("list.only-lists:touches")
+class _ListingIsActivity(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        found = await super().list_sessions(params)
+        for n, listed in enumerate(found["sessions"]):
+            self.memory.sessions[listed["sessionId"]].updated_at = f"{self.now()[:-1]}.{n}Z"
+        return found
+
+
 @FAULTS.breaks("list.bad-cursor")
 class _AnyCursor(Exemplar):
     def first_of(self, cursor: str | None) -> int:
@@ -352,6 +418,63 @@ class _OneSideAfterTheOther(_Replayer):
         return sorted(kept.history, key=lambda it: it["sessionUpdate"] != "user_message_chunk")
 
 
+@FAULTS.breaks("load.order:calls-first")
+class _CallsFirst(_Replayer):
+    def replayed(self, kept: Kept) -> list[Json]:
+        calls = [it for it in kept.history if "toolCallId" in it]
+        return [*calls, *(it for it in kept.history if it not in calls)]
+
+
+@FAULTS.breaks("load.user-messages:twice")
+class _PromptsTwice(_Replayer):
+    def replayed(self, kept: Kept) -> list[Json]:
+        is_first = [it["sessionUpdate"] == "user_message_chunk" for it in kept.history]
+        twice = [
+            [it, it] if first else [it] for it, first in zip(kept.history, is_first, strict=True)
+        ]
+        return [it for both in twice for it in both]
+
+
+@FAULTS.breaks("load.folder")
+class _LoadsElsewhere(Exemplar):
+    """Works in the folder of its process in sessions that it has loaded."""
+
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.loaded: set[str] = set()
+
+    async def load_session(self, params: Json) -> Json:
+        self.loaded.add(params["sessionId"])
+        return await super().load_session(params)
+
+    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+        made = super().script(turn, blocks)
+        if turn.session_id in self.loaded:
+            made.absolute = lambda what: f"/{what.lstrip('/')}"  # type: ignore[method-assign]
+        return made
+
+
+@FAULTS.breaks("load.grows")
+class _ForgetsWhatFollows(Exemplar):
+    """What is said in a session that was loaded is not written down."""
+
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.loaded: set[str] = set()
+
+    async def load_session(self, params: Json) -> Json:
+        self.loaded.add(params["sessionId"])
+        return await super().load_session(params)
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        kept = self.kept(params["sessionId"])
+        before = [*kept.history]
+        ended = await super().prompt(request, params)
+        if params["sessionId"] in self.loaded and "fine day" in str(params["prompt"]):
+            kept.history[:] = before
+        return ended
+
+
 @FAULTS.breaks("load.replay-first")
 class _AnswersTooSoon(Exemplar):
     async def load_session(self, params: Json) -> Json:
@@ -460,6 +583,21 @@ class _WantsServers(Exemplar):
         return await super().resume_session(params)
 
 
+@FAULTS.breaks("resume.remembers")
+class _ResumesEmpty(Exemplar):
+    resumed = ""
+
+    async def resume_session(self, params: Json) -> Json:
+        self.resumed = params["sessionId"]
+        return await super().resume_session(params)
+
+    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+        made = super().script(turn, blocks)
+        if turn.session_id == self.resumed:
+            made.recalled = lambda: ""  # type: ignore[method-assign]
+        return made
+
+
 @FAULTS.breaks("resume.no-history")
 class _ReplaysOnResume(Exemplar):
     async def resume_session(self, params: Json) -> Json:
@@ -519,6 +657,28 @@ class _ClosesAndGoesOn(Exemplar):
         return {}
 
 
+@FAULTS.breaks("close.no-other")
+class _ClosesAll(Exemplar):
+    async def close_session(self, params: Json) -> Json:
+        for turn in self.turns.values():
+            turn.cancel()
+        return await super().close_session(params)
+
+
+@FAULTS.breaks("close.silent")
+class _SpeaksWhenClosed(Exemplar):
+    async def close_session(self, params: Json) -> Json:
+        closed = await super().close_session(params)
+        self.start(self._later(params["sessionId"]))
+        return closed
+
+    async def _later(self, session_id: str) -> None:
+        await asyncio.sleep(0.4)
+        content = {"type": "text", "text": "Good bye."}
+        chunk = {"sessionUpdate": "agent_message_chunk", "content": content}
+        self.update(session_id, chunk, remembered=False)
+
+
 @FAULTS.breaks("close.load-again")
 class _ClosesForGood(Exemplar):
     closed = ""
@@ -548,6 +708,22 @@ class _AnswersWithAWord(Exemplar):
 class _KeepsTheDeleted(Exemplar):
     async def delete_session(self, params: Json) -> Json:
         return {}
+
+
+@FAULTS.breaks("delete.gone:from-one-folder")
+class _HidesInItsFolder(Exemplar):
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.hidden: list[Kept] = []
+
+    async def delete_session(self, params: Json) -> Json:
+        if params["sessionId"] in self.memory.sessions:
+            self.hidden.append(self.memory.sessions[params["sessionId"]])
+        return {}
+
+    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+        is_hidden = any(it is kept for it in self.hidden)
+        return super().fits_filter(kept, cwd) and not (is_hidden and cwd)
 
 
 @FAULTS.breaks("delete.no-other")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
 
 from acphold.conformance.exemplar import Exemplar, RefusedError
@@ -41,6 +42,38 @@ class _WhereItWasStarted(Script):
         return what if what.startswith("/") else f"/{what}"
 
 
+@FAULTS.breaks("tool.folder:newest")
+class _OneFolderForAll(Exemplar):
+    """Works in the folder of its newest session."""
+
+    folder = ""
+
+    async def new_session(self, params: Json) -> Json:
+        self.folder = params["cwd"]
+        return await super().new_session(params)
+
+    def script(self, turn: Turn, blocks: list[Json]) -> Script:
+        made = super().script(turn, blocks)
+        made.absolute = lambda what: os.path.join(self.folder, what)  # type: ignore[method-assign]
+        return made
+
+
+@FAULTS.scripted("tool.refused")
+class _WaitsAfterErrors(Script):
+    async def in_terminal(self, call: str, command: str) -> str:
+        try:
+            return await super().in_terminal(call, command)
+        except InVainError:
+            await asyncio.sleep(3600)
+            raise
+
+
+@FAULTS.scripted("fs.offered:some")
+class _WritesWhereItReads(Script):
+    def offers(self, *path: str) -> bool:
+        return super().offers(*path[:1])
+
+
 @FAULTS.scripted("tool.unique-ids")
 class _OneIdForAll(Script):
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
@@ -59,7 +92,8 @@ class _CountsAnew(Exemplar):
     def script(self, turn: Turn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         made._calls = self.calls.get(turn.session_id, 0)
-        self.calls[turn.session_id] = made._calls + 1
+        tools = "tool for" in made.words or "Run the" in made.words
+        self.calls[turn.session_id] = made._calls + tools
         return made
 
 
@@ -350,6 +384,16 @@ class _OnlyTheOne(Exemplar):
         found = await super().set_option(params)
         options = [it for it in found["configOptions"] if it["id"] == params["configId"]]
         return {"configOptions": options}
+
+
+@FAULTS.breaks("options.own-session")
+class _OneModeForAll(Exemplar):
+    async def set_option(self, params: Json) -> Json:
+        found = await super().set_option(params)
+        if params["configId"] == "mode":
+            for kept in self.memory.sessions.values():
+                kept.mode = params["value"]
+        return found
 
 
 @FAULTS.breaks("options.unknown")

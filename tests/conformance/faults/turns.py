@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from acphold.conformance.exemplar import Exemplar, RefusedError
-from acphold.conformance.exemplar_turns import Script, Turn
+from acphold.conformance.exemplar_turns import Memory, Script, Turn
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
+from acphold.rpc.transport import Transport
 from tests.conformance.faults.register import Faults
 
 FAULTS = Faults()
@@ -235,6 +236,27 @@ class _SpeaksAfterCancels(_LateChunk):
 
     def speaks_after(self, turn: Turn) -> bool:
         return turn.cancelled and not self.offers_files()
+
+
+@FAULTS.breaks("cancel.at-once")
+class _HearsCancelsLater(Exemplar):
+    """Knows of a turn only some time after it was asked for."""
+
+    def cancel(self, session_id: str) -> None:
+        turn = self.turns.get(session_id)
+        if turn is not None and self.begun.get(session_id, 0.0) < self.clock() - 0.01:
+            turn.cancel()
+
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.begun: dict[str, float] = {}
+
+    def clock(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        self.begun[params["sessionId"]] = self.clock()
+        return await super().prompt(request, params)
 
 
 @FAULTS.breaks("cancel.soon")

@@ -177,6 +177,22 @@ async def updates_first(stage: Stage) -> None:
         raise Violation("an update came behind the answer", *cancelled.lines, cancelled.late[0])
 
 
+@RULES.case(
+    "cancel.at-once", "A cancel right behind its prompt ends the turn as well.", MUST, CANCELLATION
+)
+async def at_once(stage: Stage) -> None:
+    if (await stage.given(cancelled_turn)).answer.stop_reason != "cancelled":
+        raise NotObservable("a cancel that comes later does not end a turn, either")
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    call = begin_prompt(dialogue, session, COUNT)
+    told = cancel(dialogue, session)
+    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    if answer.stop_reason != "cancelled":
+        said = "an error" if answer.error else f"the stop reason {answer.stop_reason!r}"
+        raise Violation(f"it was answered with {said}", call.asked, told, answer.line)
+
+
 @RULES.case("cancel.soon", "A cancelled turn ends as soon as possible.", SHOULD, CANCELLATION)
 async def soon(stage: Stage) -> None:
     cancelled = await stage.given(cancelled_turn)
@@ -267,6 +283,8 @@ async def request_answered(stage: Stage) -> None:
 async def request_unknown(stage: Stage) -> None:
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
+    over = await dialogue.ask("check/no_such_method", {})
+    dialogue.tell("$/cancel_request", {"requestId": over.asked.message["id"]})
     told = dialogue.tell("$/cancel_request", {"requestId": 999_999})
     await dialogue.caught_up()
     if unasked := dialogue.record.unasked(before):

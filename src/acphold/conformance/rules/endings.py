@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules
+from collections.abc import Sequence
+
+from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer
 from acphold.conformance.errands import GREET
-from acphold.conformance.record import Line
-from acphold.conformance.rules.cancellations import ATTEMPTS, begun
+from acphold.conformance.record import Line, Record
+from acphold.conformance.rules.cancellations import ATTEMPTS, begun, cancel, is_of_turn
 from acphold.conformance.rules.listings import entries, pages, pages_after_restart
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.rules.past_sessions import load, past, restarted
@@ -56,6 +58,7 @@ async def _closed_in_turn(stage: Stage) -> Closed:
     closing = dialogue.begin("session/close", {"sessionId": session.id})
     closed = await dialogue.answered(closing, 3 * dialogue.timeout)
     ended = await dialogue.answered(call, 3 * dialogue.timeout)
+    await dialogue.settled()
     return ended, closed, (call.asked, closing.asked, ended.line, closed.line)
 
 
@@ -73,6 +76,54 @@ async def cancels(stage: Stage) -> None:
         said = "an error" if ended.error else f"the stop reason {reason!r}"
         raise Violation(f"the prompt was answered with {said}", *lines)
     closed.succeeded()
+
+
+@RULES.case(
+    "close.no-other",
+    "To close a session leaves the turns of others.",
+    MUST,
+    CLOSING,
+    "close",
+)
+async def close_no_other(stage: Stage) -> None:
+    turn = await stage.given(plain_turn)
+    dialogue = await stage.main()
+    idle = await stage.new_session(dialogue)
+    call = await begun(stage, dialogue, turn.session)
+    closing = dialogue.begin("session/close", {"sessionId": idle.id})
+    closed = await dialogue.answered(closing)
+    await dialogue.caught_up()
+    if call.answer is not None and call.answer.stop_reason != "end_turn":
+        raise Violation("the turn of another session ended", *closed.lines, call.answer.line)
+    cancel(dialogue, turn.session)
+    await dialogue.answered(call, 3 * dialogue.timeout)
+    await stage.prompt(dialogue, turn.session, GREET)
+
+
+@RULES.observer(
+    "close.silent",
+    "Of a session that was closed nothing more is told.",
+    EXPECTED,
+    CLOSING,
+    "close",
+    unless="no session was closed",
+)
+def silent(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        answers = {
+            exchange.answer.number: exchange.request.session_id
+            for exchange in record.exchanges("client", "session/close")
+            if exchange.answer is not None and "result" in exchange.answer.message
+        }
+        closed: dict[str | None, Line] = {}
+        for line in record.lines:
+            if line.number in answers:
+                witness.saw()
+                closed[answers[line.number]] = line
+            elif line.by == "client":
+                closed.pop(line.session_id, None)
+            elif line.session_id in closed and is_of_turn(line):
+                witness.accuse("it was closed", closed[line.session_id], line)
 
 
 @RULES.case(
@@ -124,9 +175,9 @@ async def gone(stage: Stage) -> None:
     other = (await stage.given(past)).other
     dialogue = await stage.meet("after a delete", is_restart=True)
     for where in (await stage.given(restarted), dialogue):
-        found = await pages(where, cwd=other.cwd)
-        if other.id in entries(found):
-            raise Violation("it is still listed", *answer.lines, *found[0].answer.lines)
+        for found in (await pages(where, cwd=other.cwd), await pages(where)):
+            if other.id in entries(found):
+                raise Violation("it is still listed", *answer.lines, *found[0].answer.lines)
     await stage.leave(dialogue)
 
 

@@ -25,6 +25,8 @@ ADVERTISED = Source(SIGN_IN, "Advertising Authentication")
 UNKNOWN_VERSION = 65535
 """The largest version that the schema allows: no agent speaks it."""
 
+NEXT_VERSION = 2
+
 
 @RULES.case(
     "initialize.answer",
@@ -50,10 +52,19 @@ async def same_version(stage: Stage) -> None:
 
 
 async def strange_introduction(stage: Stage) -> Answer:
-    """`initialize` by a client of a time to come: another version, members nobody knows."""
-    dialogue = await stage.connect("a client of another version")
+    """`initialize` by a client of a time to come."""
+    return await _introduction(stage, UNKNOWN_VERSION)
+
+
+async def next_introduction(stage: Stage) -> Answer:
+    """`initialize` by a client of the version behind the one that is asked for elsewhere."""
+    return await _introduction(stage, NEXT_VERSION)
+
+
+async def _introduction(stage: Stage, version: int) -> Answer:
+    dialogue = await stage.connect(f"a client of version {version}")
     try:
-        return await introduce(dialogue, version=UNKNOWN_VERSION)
+        return await introduce(dialogue, version=version)
     finally:
         await stage.leave(dialogue)
 
@@ -74,6 +85,11 @@ async def other_version(stage: Stage) -> None:
     if version < spoken:
         why = f"it speaks version {spoken}, and answers {version}"
         raise Violation(why, *answer.lines)
+    next_one = await stage.judge(next_introduction)
+    next_one.succeeded()
+    if _version(next_one) not in (NEXT_VERSION, version) or _version(next_one) > version:
+        why = f"{_version(next_one)} was answered, and {version} is the latest that it speaks"
+        raise Violation(why, *next_one.lines)
 
 
 def _version(answer: Answer) -> int:

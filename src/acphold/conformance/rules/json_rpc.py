@@ -12,7 +12,7 @@ from acphold.conformance.grammar import odd_kind
 from acphold.conformance.record import NOT_UTF_8, Json, Line, Record, id_of, likeness, said
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage, introduce
-from acphold.conformance.verdicts import NotObservable, SignInNeeded, Source, Violation
+from acphold.conformance.verdicts import NotObservable, Signal, SignInNeeded, Source, Violation
 from acphold.errors import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -97,6 +97,29 @@ def kinds(records: Sequence[Record], witness: Witness) -> None:
                 witness.accuse(wrong, line)
 
 
+@RULES.observer(
+    "json-rpc.own-ids",
+    "A request of the agent has an id that no other one has which waits for its answer.",
+    MUST,
+    json_rpc("4 Request object"),
+    unless="the agent asked nothing",
+)
+def own_ids(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        waiting: dict[str, Line] = {}
+        for line in record.lines:
+            if line.by == "client" and line.is_response:
+                waiting.pop(likeness(line), None)
+            elif line.by == "agent" and line.is_request:
+                witness.saw()
+                id = line.message["id"]
+                if not isinstance(id, str | int) or isinstance(id, bool):
+                    witness.accuse(f"{id!r} is no id", line)
+                elif likeness(line) in waiting:
+                    witness.accuse("two wait under one id", waiting[likeness(line)], line)
+                waiting[likeness(line)] = line
+
+
 # -- answers --------------------------------------------------------------------------------
 
 
@@ -179,6 +202,8 @@ def error_message(records: Sequence[Record], witness: Witness) -> None:
             witness.accuse(f"the message says {said}", line)
 
 
+BASELINE = ("initialize", "session/new", "session/prompt")
+
 KNOWN_CODES = {
     PARSE_ERROR,
     INVALID_REQUEST,
@@ -197,6 +222,11 @@ KNOWN_CODES = {
     unless="the agent answered nothing with an error",
 )
 def error_codes(records: Sequence[Record], witness: Witness) -> None:
+    for exchange in (it for record in records for it in record.exchanges("client", *BASELINE)):
+        error = exchange.answer.message.get("error") if exchange.answer is not None else None
+        if isinstance(error, dict) and error.get("code") in (METHOD_NOT_FOUND, PARSE_ERROR):
+            why = f"{error['code']} for {exchange.request.method}, which every agent has"
+            witness.accuse(why, *exchange.lines)
     for line, error in _errors(records):
         code = error.get("code")
         if not isinstance(code, int):
@@ -276,10 +306,25 @@ async def unknown_method(stage: Stage) -> None:
         raise Violation(f"it was answered with {said}", *answer.lines)
 
 
-async def request_without_params(stage: Stage) -> Answer:
-    """`session/new` without what it needs."""
+async def misfits(stage: Stage) -> list[Answer]:
+    """Requests whose parameters do not fit."""
     dialogue = await stage.main()
-    return await dialogue.ask("session/new", {"mcpServers": "none"})
+    asked: list[tuple[str, Json]] = [
+        ("session/new", {"mcpServers": "none"}),
+        ("session/new", {"cwd": 7, "mcpServers": []}),
+    ]
+    try:
+        session = await stage.given(plain_session)
+    except Signal:  # the rest takes one
+        pass
+    else:
+        hello = [{"type": "text", "text": "Hello"}]
+        asked += [
+            ("session/prompt", {"prompt": hello}),
+            ("session/prompt", {"sessionId": session.id, "prompt": "Hello"}),
+            ("session/prompt", {"sessionId": session.id, "prompt": [{"type": "text"}]}),
+        ]
+    return [await dialogue.ask(method, params) for method, params in asked]
 
 
 @RULES.case(
@@ -289,8 +334,8 @@ async def request_without_params(stage: Stage) -> Answer:
     ERRORS,
 )
 async def invalid_params(stage: Stage) -> None:
-    answer = await stage.judge(request_without_params)
-    answer.refused("`session/new` without a folder made a session")
+    for answer in await stage.judge(misfits):
+        answer.refused(f"`{answer.asked.method}` took them")
 
 
 @RULES.case(
@@ -300,13 +345,13 @@ async def invalid_params(stage: Stage) -> None:
     ERROR_OBJECT,
 )
 async def invalid_params_code(stage: Stage) -> None:
-    answer = await stage.given(request_without_params)
-    if answer.error is None:
-        raise NotObservable("they were answered with a result")
-    if answer.code == AUTH_REQUIRED:
-        raise SignInNeeded("it was answered: sign in first", *answer.lines)
-    if answer.code != INVALID_PARAMS:
-        raise Violation(f"the code is {answer.code}", *answer.lines)
+    for answer in await stage.given(misfits):
+        if answer.error is None:
+            raise NotObservable("they were answered with a result")
+        if answer.code == AUTH_REQUIRED:
+            raise SignInNeeded("it was answered: sign in first", *answer.lines)
+        if answer.code != INVALID_PARAMS:
+            raise Violation(f"the code is {answer.code}", *answer.lines)
 
 
 @RULES.case(

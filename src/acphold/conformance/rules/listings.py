@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 from msgspec import Struct
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer, Dialogue
-from acphold.conformance.record import Exchange, Json, Record, objects, sessions_in, twice
+from acphold.conformance.record import Exchange, Json, Line, Record, objects, sessions_in, twice
 from acphold.conformance.rules.past_sessions import past, restarted
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Session, Stage
@@ -118,6 +118,31 @@ def _same_folder(one: object, other: str) -> bool:
 
 
 @RULES.case(
+    "list.last-activity",
+    "A session that was just used is listed with this time.",
+    EXPECTED,
+    LISTING,
+    "list",
+)
+async def last_activity(stage: Stage) -> None:
+    session = (await stage.given(plain_turn)).session
+    found = await pages(await stage.main(), cwd=session.cwd)
+    listed = entries(found).get(session.id, {})
+    at = listed.get("updatedAt")
+    if not isinstance(at, str) or not _is_time(at):
+        raise NotObservable("it is listed without a time")
+    then = datetime.fromisoformat(at)
+    if then.tzinfo is None:
+        raise NotObservable("its time has no zone")
+    if abs(datetime.now(UTC) - then) > JUST:
+        raise Violation(f"it is listed with {at}", *found[0].answer.lines)
+
+
+JUST = timedelta(minutes=30)
+"""Longer than a check takes, and shorter than the offset of most time zones."""
+
+
+@RULES.case(
     "list.after-restart",
     "After a restart of the agent its sessions are listed as before.",
     EXPECTED,
@@ -162,9 +187,10 @@ def filtered(records: Sequence[Record], witness: Witness) -> None:
 )
 async def no_match(stage: Stage) -> None:
     await stage.given(first_page)
-    found = await page(await stage.main(), cwd=stage.new_folder("nobody was here"))
-    if found.sessions:
-        raise Violation("there are sessions in it", *found.answer.lines)
+    for folder in (stage.new_folder("nobody was here"), str(stage.folder / "never made")):
+        found = await page(await stage.main(), cwd=folder)
+        if found.sessions:
+            raise Violation("there are sessions in it", *found.answer.lines)
 
 
 @RULES.case(
@@ -178,13 +204,20 @@ async def each_once(stage: Stage) -> None:
     await stage.given(first_page)
     dialogue = await stage.main()
     found = await pages(dialogue)
+    lines = [line for one in found for line in one.answer.lines]
+    if (id := twice(str(it.get("sessionId")) for one in found for it in one.sessions)) is not None:
+        raise Violation(f"session {id} is listed twice", *lines)
+    if (cursor := twice(one.cursor for one in found if one.cursor is not None)) is not None:
+        raise Violation(f"the cursor {cursor!r} comes again", *lines)
     if len(found) == MAX_PAGES:
         raise NotObservable(f"there are more than {MAX_PAGES} pages")
-    if (id := twice(str(it.get("sessionId")) for one in found for it in one.sessions)) is not None:
-        lines = [line for one in found for line in one.answer.lines]
-        raise Violation(f"session {id} is listed twice", *lines)
     if len(found) == 1:
         raise NotObservable("there is one page only")
+    listed = entries(found)
+    for exchange in dialogue.record.exchanges("client", "session/prompt"):
+        id, ended = exchange.request.session_id, exchange.result.get("stopReason")
+        if ended == "end_turn" and id not in listed:
+            raise Violation(f"session {id} is on no page", *exchange.lines, *lines)
 
 
 @RULES.case("list.bad-cursor", "A cursor that is none is refused.", SHOULD, PAGES, "list")
@@ -205,7 +238,11 @@ async def bad_cursor(stage: Stage) -> None:
 async def only_lists(stage: Stage) -> None:
     await stage.given(pages_after_restart)
     dialogue = await stage.given(restarted)
-    await dialogue.caught_up()
+    cwd = (await stage.given(past)).session.cwd
+    first, second = [entries(await pages(dialogue, cwd=cwd)) for _ in range(2)]
+    if first != second:
+        raise Violation("what is listed has changed by it", *dialogue.record.lines[-4:])
+    await dialogue.settled()
     known = {
         str(line.session_id) for line in dialogue.record.by("client") if line.session_id is not None
     }
@@ -273,23 +310,26 @@ def _is_time(text: str) -> bool:
     unless="no session was listed after its title was told",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
+    # A title outlives the process that told it.
+    told: dict[object, tuple[Line, object]] = {}
     for record in records:
-        told: dict[object, tuple[int, object]] = {}
         answers = {it.answer: it for it in record.exchanges("client", "session/list") if it.answer}
         for line in record.lines:
             update = line.update
             if update.get("sessionUpdate") == "session_info_update" and "title" in update:
-                told[line.session_id] = (line.number, update["title"])
+                told[line.session_id] = (line, update["title"])
             if (exchange := answers.get(line)) is not None:
                 _compare_titles(exchange, told, witness)
 
 
 def _compare_titles(
-    exchange: Exchange, told: dict[object, tuple[int, object]], witness: Witness
+    exchange: Exchange, told: dict[object, tuple[Line, object]], witness: Witness
 ) -> None:
     for entry in sessions_in(exchange):
-        number, title = told.get(entry.get("sessionId"), (0, None))
-        if not number or number > exchange.request.number:
+        if entry.get("sessionId") not in told:
+            continue
+        line, title = told[entry.get("sessionId")]
+        if line.at > exchange.request.at:
             continue
         witness.saw()
         if entry.get("title") != title:

@@ -11,6 +11,8 @@ from acphold.conformance.record import Json, Line
 from acphold.conformance.rules.cancellations import begun, is_of_turn
 from acphold.conformance.rules.past_sessions import (
     CODE_WORD,
+    OTHER_WORD,
+    USER,
     Loaded,
     Told,
     load,
@@ -21,6 +23,7 @@ from acphold.conformance.rules.past_sessions import (
     restarted,
     said,
     said_exactly,
+    sequence,
     something,
     told_again,
     tool_calls,
@@ -56,9 +59,15 @@ async def user_messages(stage: Stage) -> None:
     told = await stage.given(told_again)
     replayed, place = said(told.loaded.replay, "user_message_chunk"), 0
     for prompt in told.prompts:
-        place = replayed.find("".join(prompt.split()), place)
+        text = "".join(prompt.split())
+        place = replayed.find(text, place)
         if place < 0:
             raise Violation(f"{prompt!r} is not replayed, or out of order", *_some(told.loaded))
+        if replayed.count(text) > 1:
+            raise Violation(f"{prompt!r} is replayed twice", *_some(told.loaded))
+        place += len(text)
+    if OTHER_WORD in replayed:
+        raise Violation("a prompt of another session is replayed", *_some(told.loaded))
 
 
 @RULES.case("load.agent-messages", "A load replays what the agent said.", MUST, LOADING, "load")
@@ -113,6 +122,8 @@ async def thoughts(stage: Stage) -> None:
 async def replayed_tool_calls(stage: Stage) -> None:
     told = await stage.given(told_again)
     live, replayed = _both_tool_calls(told)
+    if more := replayed.keys() - live.keys():
+        raise Violation(f"there was no tool call {min(more)}", *_some(told.loaded))
     for id, fields in live.items():
         if id not in replayed:
             raise Violation(f"the tool call {id} is not replayed", *_some(told.loaded))
@@ -147,7 +158,7 @@ async def tool_details(stage: Stage) -> None:
     if not both:
         raise NotObservable("no tool call is replayed")
     for id in sorted(both):
-        for name in ("title", "content"):
+        for name in ("title", "kind", "content", "locations"):
             if name in live[id] and live[id][name] != replayed[id].get(name):
                 why = f"the {name} of the tool call {id} is another one"
                 raise Violation(why, *_some(told.loaded))
@@ -173,14 +184,19 @@ async def plan(stage: Stage) -> None:
 )
 async def order(stage: Stage) -> None:
     told = await stage.given(told_again)
-    kinds = [line.update_kind for line in told.loaded.replay]
-    sides = [kind for kind in kinds if kind in ("user_message_chunk", "agent_message_chunk")]
-    turns = [side for n, side in enumerate(sides) if n == 0 or sides[n - 1] != side]
-    if not turns:
+    replay = told.loaded.replay
+    if not any(is_of_turn(line) for line in replay):
         raise NotObservable("nothing is replayed")
-    answered = [side for side in turns if side == "agent_message_chunk"]
-    if len(sides) > len(turns) and len(answered) < 2:
-        raise Violation("questions and answers do not take turns", *_some(told.loaded))
+    live = [it for turn in told.turns for it in (USER, *sequence(turn.updates))]
+    again = sequence(replay)
+    # What is missing, or another text, is another rule's; the rest has its order all the same.
+    replayed = said(replay, "user_message_chunk")
+    if any("".join(prompt.split()) not in replayed for prompt in told.prompts):
+        live, again = ([it for it in one if it != USER] for one in (live, again))
+    kept = {it for it in live if it in again}
+    live, again = ([it for it in one if it in kept] for one in (live, again))
+    if live != again:
+        raise Violation("it is another order", *_some(told.loaded))
 
 
 @RULES.case(
@@ -243,6 +259,83 @@ async def _knows_code_word(stage: Stage) -> None:
     turn = await stage.prompt(dialogue, session, RECALL)
     if CODE_WORD not in turn.text:
         raise NotObservable("asked for a code word it was told, the agent tells something else")
+
+
+@RULES.case(
+    "session.own-context",
+    "What was said in one session is not known in another.",
+    MUST,
+    Source(PAGE, ""),
+)
+async def own_context(stage: Stage) -> None:
+    await stage.given(_knows_code_word)
+    dialogue = await stage.main()
+    turn = await stage.prompt(dialogue, await stage.new_session(dialogue), RECALL)
+    if CODE_WORD in turn.text:
+        raise Violation("it tells a word of another session", turn.asked, *turn.updates)
+
+
+@RULES.case(
+    "load.grows",
+    "What is said after a load is in the next load, behind what was there before.",
+    MUST,
+    LOADING,
+    "load",
+)
+async def grows(stage: Stage) -> None:
+    await stage.given(loaded_after_restart)
+    # A session of its own: others are open elsewhere, and may tell there what is said here.
+    dialogue = await stage.meet("begins a session")
+    session = await stage.new_session(dialogue)
+    await stage.prompt(dialogue, session, GREET)
+    await dialogue.hang_up(5.0)
+    await stage.leave(dialogue)
+    dialogue = await stage.meet("goes on after a load", is_restart=True)
+    first = await load(stage, dialogue, session)
+    turn = await stage.prompt(dialogue, session, GROWING)
+    await dialogue.hang_up(5.0)
+    await stage.leave(dialogue)
+    other = await stage.meet("load of what went on", is_restart=True)
+    second = await load(stage, other, session)
+    await stage.leave(other)
+    for kind, new in (
+        ("user_message_chunk", "".join(GROWING.split())),
+        ("agent_message_chunk", said(turn.updates, "agent_message_chunk")),
+    ):
+        before, after = said(first.replay, kind), said(second.replay, kind)
+        grown = after[len(before) :]
+        # Not all of it: a remark on the load itself is no part of the conversation.
+        if not after.startswith(before) or grown not in new or bool(grown) != bool(new):
+            raise Violation(_differs("said", before + new, after), *_some(second))
+
+
+@RULES.case(
+    "load.folder",
+    "A relative path in a session that was loaded is one in its folder.",
+    MUST,
+    Source(PAGE, "Working Directory"),
+    "load",
+)
+async def folder(stage: Stage) -> None:
+    await stage.given(loaded_after_restart)
+    file = stage.new_file("beside.txt", f"{SECRET}\n", "loaded from here")
+    dialogue = await stage.meet("before a load")
+    session = await stage.new_session(dialogue, cwd=str(file.parent))
+    before = await stage.prompt(dialogue, session, Errand("read", file.name))
+    await dialogue.hang_up(5.0)
+    await stage.leave(dialogue)
+    if SECRET not in before.text:
+        raise NotObservable("the agent did not read the file that it was asked to read")
+    dialogue = await stage.meet("a load elsewhere", is_restart=True)
+    await load(stage, dialogue, session)
+    after = await stage.prompt(dialogue, session, Errand("read", file.name))
+    await stage.leave(dialogue)
+    if SECRET not in after.text:
+        raise Violation("it reads another file than before", after.asked, *after.updates)
+
+
+SECRET = "walnut-3307"
+GROWING = f"{GREET.words} It is a fine day."
 
 
 @RULES.case(
@@ -379,6 +472,23 @@ async def no_history(stage: Stage) -> None:
     for line in told:
         if is_of_turn(line):
             raise Violation("a part of the conversation is replayed", *answer.lines, line)
+
+
+@RULES.case(
+    "resume.remembers",
+    "After a restart and a resume the agent still knows what was said before.",
+    EXPECTED,
+    RESUMING,
+    "resume",
+)
+async def resume_remembers(stage: Stage) -> None:
+    await stage.given(_knows_code_word)
+    dialogue, session, answer, _ = await stage.given(resumed)
+    turn = await stage.prompt(dialogue, session, RECALL)
+    if OTHER_WORD not in turn.text:
+        raise Violation(
+            "it does not know the code word any more", *answer.lines, *turn.answer.lines
+        )
 
 
 @RULES.case("resume.goes-on", "A resumed session takes prompts.", MUST, RESUMING, "resume")

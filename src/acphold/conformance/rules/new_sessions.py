@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.record import Record, sessions_in
+from acphold.conformance.record import Exchange, Record, sessions_in
 from acphold.conformance.stage import Session, Stage
 from acphold.conformance.verdicts import Source, Violation
 
@@ -43,6 +43,17 @@ async def answer(stage: Stage) -> None:
 @RULES.case("new.unique-ids", "Each session has an id of its own.", MUST, SESSION_ID)
 async def unique_ids(stage: Stage) -> None:
     await stage.judge(second_session)
+
+
+@RULES.also("new.unique-ids")
+def unique_throughout(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        made: dict[object, Exchange] = {}
+        for exchange in record.exchanges("client", "session/new"):
+            id = exchange.result.get("sessionId")
+            if isinstance(id, str) and id in made:
+                witness.accuse("two sessions have one id", *made[id].lines, *exchange.lines)
+            made[id] = exchange
 
 
 async def session_of_another_process(stage: Stage) -> Session:
@@ -146,6 +157,26 @@ def known_id(records: Sequence[Record], witness: Witness) -> None:
                 witness.saw()
                 if line.session_id not in known:
                     witness.accuse("the client has no session with this id", line)
+
+
+@RULES.observer(
+    "session.not-early",
+    "Nothing is told of a session before the client has its id.",
+    EXPECTED,
+    SESSION_ID,
+    unless="the agent said nothing about a session",
+)
+def not_early(records: Sequence[Record], witness: Witness) -> None:
+    for record in records:
+        made: dict[object, int] = {}
+        for exchange in record.exchanges("client", "session/new"):
+            if exchange.answer is not None:
+                made.setdefault(exchange.result.get("sessionId"), exchange.answer.number)
+        for line in record.by("agent"):
+            if line.method is not None and line.session_id is not None and line.session_id in made:
+                witness.saw()
+                if line.number < made[line.session_id]:
+                    witness.accuse("its id came later", line)
 
 
 @RULES.case(

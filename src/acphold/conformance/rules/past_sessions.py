@@ -7,7 +7,7 @@ that process is left, and another one is asked for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -123,9 +123,13 @@ async def loaded_after_restart(stage: Stage) -> Loaded:
 class Told(Struct, frozen=True):
     """A conversation, and what was told of it by a load."""
 
-    prompts: tuple[str, ...]
+    turns: tuple[Turn, ...]
     live: tuple[Line, ...]
     loaded: Loaded
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        return tuple(str(turn.asked.params["prompt"][0]["text"]) for turn in self.turns)
 
 
 async def told_again(stage: Stage) -> Told:
@@ -135,7 +139,7 @@ async def told_again(stage: Stage) -> Told:
         loaded = await stage.judge(loaded_after_restart)
     except Violation:
         return await stage.given(_told_at_once)
-    return Told(_prompts(before.turns), before.told, loaded)
+    return Told(before.turns, before.told, loaded)
 
 
 async def _told_at_once(stage: Stage) -> Told:
@@ -145,11 +149,7 @@ async def _told_at_once(stage: Stage) -> Told:
     turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
     await dialogue.caught_up()
     live = tuple(dialogue.record.updates(session.id))
-    return Told(_prompts(turns), live, await load(stage, dialogue, session))
-
-
-def _prompts(turns: Iterable[Turn]) -> tuple[str, ...]:
-    return tuple(str(turn.asked.params["prompt"][0]["text"]) for turn in turns)
+    return Told(tuple(turns), live, await load(stage, dialogue, session))
 
 
 # -- what was said --------------------------------------------------------------------------
@@ -163,6 +163,27 @@ def said(lines: Sequence[Line], kind: str) -> str:
 def said_exactly(lines: Sequence[Line], kind: str) -> str:
     """All text of the chunks of one kind."""
     return "".join(chunk_text(line) for line in lines if line.update_kind == kind)
+
+
+USER = "a prompt"
+
+
+def sequence(lines: Sequence[Line]) -> list[str]:
+    """What comes after what: prompts, what was said between them, and each call where it began."""
+    found: list[str] = []
+    for line in lines:
+        text = "".join(chunk_text(line).split())
+        match line.update_kind:
+            case "user_message_chunk":
+                if found[-1:] != [USER]:
+                    found.append(USER)
+            case "agent_message_chunk" if found and found[-1].startswith("said: "):
+                found[-1] += text
+            case "agent_message_chunk":
+                found.append(f"said: {text}")
+            case "tool_call":
+                found.append(f"call: {line.update.get('toolCallId')}")
+    return found
 
 
 def tool_calls(lines: Sequence[Line]) -> dict[str, Json]:

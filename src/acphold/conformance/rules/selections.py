@@ -317,6 +317,34 @@ async def complete(stage: Stage) -> None:
         raise Violation("there are none", *answer.lines)
 
 
+@RULES.case(
+    "options.own-session",
+    "A config option that is set in one session stays as it was in another.",
+    MUST,
+    Source("Session Setup", ""),
+)
+async def own_session(stage: Stage) -> None:
+    dialogue, first, options = await _with_options(stage)
+    other = await stage.new_session(dialogue)
+    selects = [option for option in options if option.get("type") == "select"]
+    if len(selects) < 2:
+        raise NotObservable("the agent has one option only")
+    changed, untouched = selects[:2]
+    values = [it for it in _values(changed) if it != changed.get("currentValue")]
+    if not values:
+        raise NotObservable("the option has one value only")
+
+    async def answer_to(session: Session, option: Json, value: object) -> Answer:
+        params = {"sessionId": session.id, "configId": option.get("id"), "value": value}
+        return await dialogue.ask("session/set_config_option", params)
+
+    (await answer_to(first, changed, values[0])).succeeded()
+    answer = await answer_to(other, untouched, untouched.get("currentValue"))
+    for option in objects(answer.result.get("configOptions")):
+        if option.get("id") == changed.get("id") and option.get("currentValue") == values[0]:
+            raise Violation(f"{option.get('id')!r} was set in another session", *answer.lines)
+
+
 @RULES.case("options.unknown", "An option that does not exist is refused.", EXPECTED, SETTING)
 async def unknown_option(stage: Stage) -> None:
     dialogue, session, _ = await _with_options(stage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from acphold.conformance.catalogue import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import Answer, Call, Dialogue, Silence
@@ -11,7 +12,7 @@ from acphold.conformance.record import Json, Line, Record, calls, objects, twice
 from acphold.conformance.rules.cancellations import cancel
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Session, Stage, Turn, begin_prompt
-from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.conformance.verdicts import NotObservable, Signal, Source, Violation
 
 RULES = Rules()
 
@@ -60,14 +61,35 @@ async def run_turn(stage: Stage) -> Turn:
 async def bare_turns(stage: Stage) -> list[Turn]:
     """The same for a client that offers nothing."""
     await stage.given(plain_turn)
-    dialogue = await stage.main()
+    return await _all_tools(stage, await stage.main(), "bare")
+
+
+async def _all_tools(stage: Stage, dialogue: Dialogue, name: str) -> list[Turn]:
     session = await stage.new_session(dialogue)
     errands = (
-        Errand("read", str(stage.new_file("bare.txt", f"{SECRET}\n"))),
-        Errand("write", str(stage.work / "bare-written.txt"), SECRET),
+        Errand("read", str(stage.new_file(f"{name}.txt", f"{SECRET}\n"))),
+        Errand("write", str(stage.work / f"{name}-written.txt"), SECRET),
         Errand("run", f"echo {SECRET}"),
     )
     return [await stage.prompt(dialogue, session, errand) for errand in errands]
+
+
+async def partial_turns(stage: Stage) -> list[Turn]:
+    """The same for clients that offer some of it: what is beside it was not offered."""
+    await stage.given(plain_turn)
+    turns: list[Turn] = []
+    for name, offers in PARTIAL.items():
+        dialogue = await stage.meet(name, offers)
+        turns += await _all_tools(stage, dialogue, name)
+        await stage.leave(dialogue)
+    return turns
+
+
+PARTIAL: dict[str, Json] = {
+    "reads": {"fs": {"readTextFile": True, "writeTextFile": False}, "terminal": False},
+    "writes": {"fs": {"writeTextFile": True}},
+}
+"""What clients offer that only read files, and that only write them."""
 
 
 @RULES.case(
@@ -78,14 +100,14 @@ async def bare_turns(stage: Stage) -> list[Turn]:
 )
 async def turns(stage: Stage) -> None:
     # All of them, for observers look at them as well.
-    ended: list[Violation] = []
-    for episode in (read_turn, write_turn, run_turn, bare_turns):
+    ended: list[Signal] = []
+    for episode in (read_turn, write_turn, run_turn, bare_turns, partial_turns):
         try:
             await stage.judge(episode)
-        except Violation as violation:
-            ended.append(violation)
+        except Signal as signal:
+            ended.append(signal)
     if ended:
-        raise ended[0]
+        raise next((it for it in ended if isinstance(it, Violation)), ended[0])
 
 
 @RULES.case("tool.reported", "A tool that is used is reported as a tool call.", SHOULD, CREATING)
@@ -104,18 +126,63 @@ async def reported(stage: Stage) -> None:
     Source("Session Setup", "Working Directory"),
 )
 async def folder(stage: Stage) -> None:
-    stage.new_file("beside.txt", f"{SECRET}\n")
-    turn = await _tool_turn(stage, Errand("read", "beside.txt"))
-    if SECRET in turn.text:
-        return
+    await stage.given(plain_turn)
     dialogue = await stage.equipped()
-    for line in dialogue.record.lines[turn.asked.number :]:
+    # Several, made before the first is used: not one folder for all, the newest or the oldest.
+    files = [stage.new_file("beside.txt", f"{SECRET}-{n}\n", f"folder {n}") for n in range(3)]
+    sessions = [await stage.new_session(dialogue, cwd=str(file.parent)) for file in files]
+    seen = [
+        await _reads_beside(stage, dialogue, sessions[n], files[n], f"{SECRET}-{n}")
+        for n in (1, 0, 2)
+    ]
+    if not any(seen):
+        raise NotObservable("the agent did not read the file that it was asked to read")
+
+
+async def _reads_beside(
+    stage: Stage, dialogue: Dialogue, session: Session, file: Path, secret: str
+) -> bool:
+    """Whether a session reads the file of this name in its own folder; Violation for another."""
+    turn = await stage.prompt(dialogue, session, Errand("read", file.name))
+    for line in dialogue.record.lines[turn.asked.number : turn.answer.line.number]:
         path = line.params.get("path") if line.method == "fs/read_text_file" else None
-        if isinstance(path, str) and path.endswith("beside.txt"):
-            if not stage.is_in_work(path, "beside.txt"):
-                raise Violation(f"it asked for {path}", turn.asked, line)
-            return
-    raise NotObservable("the agent did not read the file that it was asked to read")
+        if isinstance(path, str) and path.endswith(file.name) and not stage.is_same(path, file):
+            raise Violation(f"it asked for {path}", turn.asked, line)
+    if SECRET in turn.text and secret not in turn.text:
+        raise Violation("it read the file in the folder of another session", turn.asked)
+    return secret in turn.text
+
+
+async def broken_client_turns(stage: Stage) -> list[Turn]:
+    """The agent uses files and terminals of a client that answers errors to all of it."""
+    await stage.given(run_turn)
+    dialogue = await stage.equipped()
+    session = await stage.new_session(dialogue)
+    before = len(dialogue.record.lines)
+    errands = (
+        Errand("read", str(stage.new_file("broken.txt", "nothing\n"))),
+        Errand("write", str(stage.work / "broken-written.txt"), "nothing"),
+        Errand("run", "echo nothing"),
+    )
+    dialogue.host.is_broken = True
+    try:
+        turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
+    finally:
+        dialogue.host.is_broken = False
+    asked = [line for line in dialogue.record.lines[before:] if line.by == "agent"]
+    if not any((line.method or "").startswith(("fs/", "terminal/")) for line in asked):
+        raise NotObservable("the agent used no file and no terminal of its client")
+    return turns
+
+
+@RULES.case(
+    "tool.refused",
+    "A turn ends with a stop reason also when the client answers what it is asked with errors.",
+    MUST,
+    Source("Prompt Turn", "4. Check for Completion"),
+)
+async def refused(stage: Stage) -> None:
+    await stage.judge(broken_client_turns)
 
 
 # -- permission -----------------------------------------------------------------------------
@@ -132,6 +199,7 @@ async def rejected_turn(stage: Stage) -> tuple[Turn, Line, bool]:
         turn = await stage.prompt(dialogue, session, Errand("write", path, SECRET))
     finally:
         dialogue.host.decision = "allow"
+    await dialogue.settled()
     return turn, _permission(dialogue, turn), stage.has("rejected.txt")
 
 
@@ -171,6 +239,7 @@ async def held_turn(stage: Stage) -> tuple[Session, Call, Answer, Line]:
             raise NotObservable(NO_PERMISSION)
         told = cancel(dialogue, session)
         answer = await dialogue.answered(call, 3 * dialogue.timeout)
+        await dialogue.settled()
     except Silence as silence:
         why = f"cancelled while it waited for a permission: {silence.why}"
         if await dialogue.is_alive():

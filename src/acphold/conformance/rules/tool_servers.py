@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from acphold.conformance import tool_server
@@ -31,6 +32,9 @@ SSE = Source(PAGE, "SSE Transport")
 SERVERS = Source(PAGE, "MCP Servers")
 
 KEY = "check-key-93"
+ODD_ARGUMENTS = ("two words", "it's", "$HOME", "", "-- *")
+"""What a shell would take for something else."""
+
 LOOK_SECONDS = 0.05
 """Pause between two looks at what a server has noted."""
 
@@ -94,9 +98,12 @@ async def with_server(stage: Stage) -> tuple[Log, Session, Dialogue]:
     """A session with a server on stdio, which the agent has connected."""
     await stage.given(plain_session)
     dialogue = await stage.meet("tools")
-    log, named = server(stage, "walnuts")
+    log, named = server(stage, "walnuts", *ODD_ARGUMENTS)
     session = await stage.new_session(dialogue, mcpServers=[named])
-    if not await _connected(stage, dialogue, session, lambda: log.of("initialize")):
+    connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"))
+    if not connected and log.of("start"):  # it takes its time to read what it is told
+        connected = await waited(lambda: log.of("initialize"), stage.settings.timeout)
+    if not connected:
         why = "was started, and not spoken to" if log.of("start") else "was not started"
         raise Violation(f"the server {why}", *session.answer.lines)
     return log, session, dialogue
@@ -113,6 +120,22 @@ async def environment(stage: Stage) -> None:
     for entry in log.of("start"):
         if entry["key"] != KEY:
             raise Violation("its environment lacks CHECK_KEY", *session.answer.lines)
+        if entry["arguments"] != [*ODD_ARGUMENTS]:
+            why = f"its arguments are {entry['arguments']}"
+            raise Violation(why, *session.answer.lines)
+
+
+@RULES.case("mcp.all", "All servers of a session are connected.", SHOULD, SERVERS)
+async def every_one(stage: Stage) -> None:
+    await stage.given(with_server)
+    dialogue = await stage.meet("several tools")
+    servers = [server(stage, name) for name in ("hazel", "pecan")]
+    session = await stage.new_session(dialogue, mcpServers=[named for _, named in servers])
+    for log, _ in servers:
+        if not await _connected(stage, dialogue, session, partial(log.of, "initialize")):
+            await stage.leave(dialogue)
+            raise Violation(f"{log.path.stem} was not spoken to", *session.answer.lines)
+    await stage.leave(dialogue)
 
 
 @RULES.case("mcp.tools-listed", "The tools of a server are asked for.", SHOULD, SERVERS)
@@ -175,8 +198,9 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
         if not connected:
             await stage.given(with_server)  # one that connects none is told so once
             raise Violation("the server was not spoken to", *session.answer.lines)
-        if KEY not in endpoint.came("initialize", path):
-            raise Violation("the header was not sent", *session.answer.lines)
+        for method, where, key in [*endpoint.calls]:
+            if where == path and key != KEY:
+                raise Violation(f"{method} came without the header", *session.answer.lines)
 
 
 def _came(endpoint: Endpoint, path: str) -> Callable[[], object]:
