@@ -206,6 +206,22 @@ async def test_a_sub_agent_that_went_on_behind_its_turn_is_closed_when_acphold_w
         assert (last["sessionUpdate"], last["state"]) == ("subagent_state_update", "failed")
 
 
+async def test_a_sub_agent_that_went_on_behind_its_turn_is_closed_when_the_agent_has_ended(
+    tmp_path: Path,
+) -> None:
+    async with shared(tmp_path / "j.db") as house, asyncio.timeout(60):
+        client, session = await house.opened(**SHOWS)
+        await house.agent.listener.hear(update_of(session, announced(**RUNS)))
+        await house.agent.restart()
+        client.begin_prompt(session, "go on")
+        over = {"state": "idle", "stopReason": "error"}
+        await client.until(
+            lambda: [
+                u for u in client.updates(session) if over.items() <= u.get("state", {}).items()
+            ]
+        )
+
+
 async def test_a_cancelled_turn_ends_its_sub_agents(tmp_path: Path) -> None:
     async with wrapped(tmp_path / "j.db", client=SHOWS) as editor:
         session = await editor.new()

@@ -99,6 +99,11 @@ class AgentSession:
         """Whether the agent is at a turn of this session."""
         return self._routes.unended_turn(self.id) is not None
 
+    def knows_child(self, child: str) -> bool:
+        """Whether the agent, as it runs, has told of the sub-agent that clients know as this."""
+        children = self._routes.children_of(self._session_id)
+        return any(known.id == child for known in children.values())
+
     # -- opened and closed ----------------------------------------------------------------
 
     def bind(self, agent_session: str) -> list[Updates]:

@@ -74,6 +74,9 @@ HELD = re.compile(
 )
 """How agents say that another process of theirs has a session open; the protocol has no code."""
 
+AGENT_ENDED = "interrupted: the agent ended meanwhile"
+"""Why a sub-agent that was at work behind a turn has no end of its own."""
+
 WENT_ON = "This conversation went on outside of acphold"
 WENT_ON_HOW = "The agent knows of turns that it does not tell, so they are not shown here."
 
@@ -188,6 +191,10 @@ class Restoration:
             await self._session.link(key, session_id)
 
     async def _restore(self) -> None:
+        if self._side.id is not None:  # what its sub-agents were at behind a turn ended with it
+            left = (await self._journal.summary(self._session.id)).open_children
+            gone = [child for child in left if not self._side.knows_child(child.session_id)]
+            await self._session.close_children(AGENT_ENDED, gone)
         self._owed, self._unlinked = "nothing", None
         wanted = self._session.standing
         known = await self.known_as()

@@ -104,6 +104,7 @@ class Routes:
 
     def children_of(self, session_id: str) -> Mapping[str, Child]:
         """The children of a session by the agent's ids."""
+        self._look()
         return self._children_of.get(session_id, {})
 
     def is_closed(self, agent_session: str | None) -> bool:
