@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,8 +26,6 @@ async def test_three_lines_talk_to_an_agent_and_leave_nothing_behind(
         assert (await session.prompt('[{"say": "hello"}]')).text == "hello"
         session.prompt(spawn)
         until(lambda: len(pid_file.read_text().split()) == 2)
-        began = time.monotonic()
-    assert time.monotonic() - began < 10
     until(lambda: not any(runs(int(pid)) for pid in pid_file.read_text().split()))
 
 

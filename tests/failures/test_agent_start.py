@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +101,8 @@ async def test_an_agent_that_never_answers_initialize_is_given_up_after_the_star
     command = wrap_command([sys.executable, "-c", code], "--start-timeout", "0.5")
     async with editor(command, journal=journal) as client:
         agents = await until(lambda: below(client.process.pid))
-        begun = time.monotonic()
         error = await refused(client)
         assert "did not answer `initialize` within 0.5 s" in error.message
-        assert time.monotonic() - begun < 30  # of 60 without the option
         await gone(agents)
 
 

@@ -206,11 +206,9 @@ async def test_an_agent_that_never_reads_costs_bounded_memory_and_holds_nobody(
         assert [info["sessionId"] for info in listed] == [session]
         assert client.peak < BOUND
         everybody = below(client.process.pid)
-        begun = time.monotonic()
         assert client.process.stdin is not None
         client.process.stdin.close()
         assert await asyncio.wait_for(client.process.wait(), 15) == 0
-        assert time.monotonic() - begun < 8
         await gone(everybody, 5)
 
 

@@ -64,7 +64,6 @@ async def test_a_server_that_never_reads_does_not_hold_up_a_call_nor_its_cancel(
 ) -> None:
     connection = connect(faulty("deaf"))
     await connection.ready()
-    began = time.monotonic()
     with pytest.raises(McpAnswerError, match=r"no answer to `tools/call` for 0\.1 s"):
         await connection.call("ok", LONG, seconds=0.1)
     call = asyncio.create_task(connection.call("ok", LONG))
@@ -72,7 +71,6 @@ async def test_a_server_that_never_reads_does_not_hold_up_a_call_nor_its_cancel(
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert time.monotonic() - began < 2
 
 
 async def test_a_server_that_never_reads_is_given_up(

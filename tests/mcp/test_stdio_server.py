@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,9 +51,7 @@ async def test_a_server_that_cannot_be_used_is_told_with_the_reason(
 ) -> None:
     told: list[str] = []
     connection = connect(faulty(mode), deadline=1.0, on_failure=told.append)
-    began = time.monotonic()
     assert not await connection.first_attempt()
-    assert time.monotonic() - began < 8
     assert isinstance(connection.state, Failed)
     (reason,) = told
     assert connection.error == f"MCP server {mode!r}: {reason}"

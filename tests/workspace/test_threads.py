@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -69,12 +68,10 @@ from acphold.workspace.threads import Threads
 async def main():
     try:
         async with asyncio.timeout(0.05):
-            await Threads(1).run(lambda _: time.sleep(60))
+            await Threads(1).run(lambda _: time.sleep(600))
     except TimeoutError:
         print("gave up")
 asyncio.run(main())
 """
-    begun = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=45)
     assert done.stdout == b"gave up\n"
-    assert time.monotonic() - begun < 20
