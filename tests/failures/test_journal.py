@@ -6,7 +6,6 @@ import os
 import resource
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -223,11 +222,9 @@ async def test_a_locked_journal_is_told_and_can_be_used_once_it_is_free(
     other.execute("BEGIN EXCLUSIVE")
     other.execute("CREATE TABLE IF NOT EXISTS held (x)")
     async with editor(COMMAND, journal=journal) as client:
-        begun = time.monotonic()
         await client.initialize()
         with pytest.raises(Refused, match="another program holds it"):
             await client.new()
-        assert time.monotonic() - begun < 10
         other.execute("ROLLBACK")
         other.close()
         again = await client.new()

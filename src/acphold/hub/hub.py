@@ -195,6 +195,10 @@ class Hub:
             )
         return conversation
 
+    def was_deleted(self, session_id: str) -> None:
+        """A session that a client here has open elsewhere is gone: whoever asks for it is told."""
+        self._ownership.deleted.add(session_id)
+
     def holds(self, session_id: str) -> bool:
         """Whether a session is live, and whole."""
         return session_id in self._live and session_id not in self._adopting

@@ -170,7 +170,10 @@ def _snapshot(path: str, marks: tuple[_Mark, ...]) -> _Snapshot:
 
 
 def _immutable(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    # It is closed by whichever thread finds that nobody reads it any more.
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+    )
 
 
 def _copied(path: Path, copy: Path) -> Path:

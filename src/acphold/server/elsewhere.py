@@ -309,6 +309,7 @@ class Elsewhere:
         except UnknownSessionError:
             # It was deleted. Its owner tells all its clients, if it can.
             is_told = await line.is_told_of_change(session_id)
+            self._hub.was_deleted(session_id)
             if line.opened.pop(session_id, None) is not None and not is_told:
                 self._tell(session_id, DELETED_NOTICE)
         except AcpholdError as exc:
