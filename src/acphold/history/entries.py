@@ -72,6 +72,9 @@ KINDS: Final = (
 """The kinds that the fold and the replay know; any other is kept and passed over."""
 
 
+SO_FAR: Final = "acphold/soFar"
+"""In `_meta` of a turn's end that an import made up: what the whole session came to until then."""
+
 NEWLINE: Final = 10
 """As a byte: Python looks for a number in bytes six times as fast as for other bytes."""
 

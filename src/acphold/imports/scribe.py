@@ -13,13 +13,12 @@ from typing import Final
 import msgspec
 
 from acphold.history import PastEntry
-from acphold.history.entries import PROMPT, TURN_END, UPDATE
+from acphold.history.entries import PROMPT, SO_FAR, TURN_END, UPDATE
 from acphold.history.soundness import is_sound
 from acphold.imports.content_blocks import text_block
 from acphold.imports.missed import Missed
 from acphold.imports.sources import Facts
 from acphold.imports.values import Object
-from acphold.journal.sqlite.token_usage import SO_FAR
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -19,7 +19,7 @@ from acphold.journal.sqlite.store import SqliteJournal
 
 if TYPE_CHECKING:
     from acphold.journal.journal import Journal
-    from acphold.journal.sqlite.unread import ReadTranscript
+    from acphold.journal.transcripts import ReadTranscript
 
 
 def open_journal(

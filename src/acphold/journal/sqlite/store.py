@@ -55,6 +55,7 @@ from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
 from acphold.journal.sqlite.in_file import SqliteFile
 from acphold.journal.sqlite.migrations import SEQ_BITS
 from acphold.journal.sqlite.segments import CODES
+from acphold.journal.transcripts import ReadTranscript, Transcripts
 
 T = TypeVar("T")
 
@@ -98,7 +99,7 @@ class SqliteJournal:
         *,
         create: bool = True,
         busy_seconds: float = BUSY_SECONDS,
-        read_transcript: unread.ReadTranscript | None = None,
+        read_transcript: ReadTranscript | None = None,
     ) -> None:
         """A journal that is opened by its first use; raises JournalUnavailableError.
 
@@ -110,7 +111,7 @@ class SqliteJournal:
         self._file: JournalFile | None = None
         self._background = Background(self.connect, busy_seconds)
         self.file = SqliteFile(self.path, self.connect, self._background)
-        self._transcripts = unread.Transcripts(self.path, self.session, read_transcript)
+        self._transcripts = Transcripts(self.path, self.session, read_transcript)
         self._hurried = False
         self._verify_at = 0
         self._cursor_secret: bytes | None = None
@@ -127,7 +128,7 @@ class SqliteJournal:
         *,
         create: bool = True,
         busy_seconds: float = BUSY_SECONDS,
-        read_transcript: unread.ReadTranscript | None = None,
+        read_transcript: ReadTranscript | None = None,
     ) -> SqliteJournal:
         """The journal at a path or `sqlite:` URL, made if it is missing and `create` is set.
 

@@ -27,14 +27,11 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acphold.history.entries import CHILD, PARAMS, TURN_END, UPDATE, Entry, Segment
+from acphold.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
 from acphold.history.raw_update import UNREADABLE, members
 from acphold.journal.journal import Origin, SessionUsage, Tokens, UsageReport
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments
-
-SO_FAR: Final = "acphold/soFar"
-"""In `_meta` of an answer that an import made up: what the whole session came to until then."""
 
 CUMULATIVE: Final = frozenset({"Copilot"})
 """Agents whose answers tell the tokens of the session so far, by what they are kept under."""
