@@ -88,7 +88,7 @@ async def test_messages_of_a_turn_that_is_not_settled_count_too(journal: Journal
     assert (await journal.session("s1", counted=True)).message_count == 4
 
 
-async def test_a_title_that_ends_in_half_a_surrogate_pair_does_not_keep_a_turn_from_settling(
+async def test_half_a_surrogate_pair_of_an_earlier_release_does_not_keep_a_turn_from_settling(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -96,7 +96,6 @@ async def test_a_title_that_ends_in_half_a_surrogate_pair_does_not_keep_a_turn_f
     call = b'{"sessionUpdate":"tool_call","toolCallId":"t\\ud83d","title":"\\ud83d"}'
     pieces = [*turn("Hi", chunk("agent_message", "found")), ("update", [halved, call])]
     await journal.settle(lease, await append(journal, lease, pieces))
-    assert (await journal.summary("s1")).standing.title == "half a smile ?"
     assert (await journal.session("s1", counted=True)).message_count == 2
     assert [hit.seq for hit in await journal.search("found")] == [2]
 

@@ -142,7 +142,11 @@ class SqliteJournal:
 
     def connect(self) -> JournalFile:
         """Open the file, if it is not open yet; raises as `open` does."""
-        return self._file or self._connect(self._busy_seconds)
+        try:
+            return self._file or self._connect(self._busy_seconds)
+        except JournalBusyError:
+            self._hurried = True
+            raise
 
     def _connect(self, busy_seconds: float) -> JournalFile:
         self._file = JournalFile.open(self.path, create=self._create, busy_seconds=busy_seconds)
