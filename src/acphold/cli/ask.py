@@ -40,7 +40,14 @@ def parser() -> Parser:
         default=[],
         help="a file to send with it; may be repeated",
     )
-    _add_session(made)
+    made.add_argument("--session", metavar="ID", help="go on with this session")
+    made.add_argument(
+        "--continue",
+        dest="newest",
+        action="store_true",
+        help="go on with the newest session of the folder",
+    )
+    made.add_argument("--cwd", metavar="DIR", default=".", help="the session's folder [default: .]")
     made.add_argument(
         "--permission",
         metavar="ANSWER",
@@ -60,30 +67,14 @@ def parser() -> Parser:
     made.add_argument(
         "--name", metavar="NAME", type=a_name, help="keep the session under this name"
     )
-    _add_start(made)
-    add_journal(made)
-    return made
-
-
-def _add_start(made: Parser) -> None:
     made.add_argument(
         "--start-timeout",
         metavar="SECONDS",
         type=seconds_above_zero,
         help="for the agent to answer `initialize` [default: 60]",
     )
-
-
-def _add_session(made: Parser) -> None:
-    """Which session: a new one in a folder, or one to go on with."""
-    made.add_argument("--session", metavar="ID", help="go on with this session")
-    made.add_argument(
-        "--continue",
-        dest="newest",
-        action="store_true",
-        help="go on with the newest session of the folder",
-    )
-    made.add_argument("--cwd", metavar="DIR", default=".", help="the session's folder [default: .]")
+    add_journal(made)
+    return made
 
 
 def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from acphold.cli.command_line import MEANINGS
 from acphold.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
 from acphold.client.policy import chosen
 from acphold.client.turn_feed import typed
@@ -122,7 +123,7 @@ class Text:
         sys.stdout.flush()
         if code:
             how = f"({stop_reason})" if stop_reason else "before the turn had ended"
-            tell(visible(f"{_meaning(code)} {how}"))
+            tell(visible(f"{MEANINGS[code]} {how}"))
 
     def failed(self, error: AcpholdError) -> None:
         self._end_line()
@@ -171,9 +172,3 @@ class JsonLines:
     def _say(self, kind: str, **members: object) -> None:
         said = {name: msgspec.json.encode(value) for name, value in members.items()}
         print(self._tame(encode_object({"type": encode_text(kind), **said}).decode()), flush=True)
-
-
-def _meaning(code: Exit) -> str:
-    from acphold.cli.command_line import MEANINGS
-
-    return MEANINGS[code]

@@ -207,7 +207,10 @@ class Asking:
         """The agent, the session that `--session` names, and what the agent's are kept under."""
         question, durable = self._question, self._far_end()
         try:
-            row = await self._row()
+            row = None
+            if question.session is not None:
+                async with opened(question.journal) as journal:
+                    row = await journal.resolve(question.session)
             async with connected_to(
                 durable or OwnerEndpoint("" if row is None else row.session_id, question.journal),
                 on_permission=self._decide,
@@ -237,13 +240,6 @@ class Asking:
             launched=self._launched,
             start_timeout=question.start_timeout,
         )
-
-    async def _row(self) -> SessionRow | None:
-        """The session that `--session` names; UnknownSessionError, AmbiguousIdError."""
-        if self._question.session is None:
-            return None
-        async with opened(self._question.journal) as journal:
-            return await journal.resolve(self._question.session)
 
     async def _opened(self, agent: RemoteAgent, row: SessionRow | None) -> RemoteSession:
         question = self._question
