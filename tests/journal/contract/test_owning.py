@@ -221,3 +221,19 @@ async def test_two_processes_can_use_one_journal(journal: Journal, other: Journa
     with pytest.raises(LeaseLostError):
         await journal.append(ours, "update", [b"3"])
     assert await other.append(taken, "update", [b"3"]) == (await journal.read("s1", 1))[0]
+
+
+async def test_what_another_has_taken_or_deleted_is_found_lost_by_the_next_look(
+    journal: Journal, other: Journal
+) -> None:
+    taken, gone = await begun(journal), await begun(journal, "s2")
+    for lease in (taken, gone, taken):
+        await journal.verify(lease)
+    await other.acquire("s1")
+    with pytest.raises(LeaseLostError):
+        await journal.verify(taken)
+    await journal.verify(gone)
+    await other.delete("s2")
+    with pytest.raises(LeaseLostError) as caught:
+        await journal.verify(gone)
+    assert caught.value.deleted

@@ -212,7 +212,8 @@ class SqliteJournal:
     async def verify(self, lease: Lease) -> None:
         # While nobody else has written to the file, what stood still stands: one look at a counter
         # in memory instead of a read of two tables.
-        seen = await self._look(lambda db: (id(db), db.writes_of_others))
+        connection = await self._look(lambda db: db)
+        seen = id(connection), connection.writes_of_others  # behind the look, which notes it
         if seen != self._seen:
             self._seen = seen
             self._verified.clear()
